@@ -1,15 +1,12 @@
-//! Requests in the meta protocol, and their replies.
+//! The lines of requests in the meta protocol.
 
-use std::io::{ErrorKind, Write};
-use std::sync::PoisonError;
+use std::io::Write;
 use std::time::Duration;
 
 use larder_item::{Direction, Epoch, KEY_BYTES_MAX, StoreMode, check_key};
 use larder_protocol::meta::base64;
-use larder_protocol::meta::client::Reply;
 
-use super::connection::{Connection, Unanswered};
-use super::{ClientError, Hit, Inner};
+use super::error::ClientError;
 use crate::clock::unix_secs;
 
 /// A request without its value.
@@ -26,27 +23,9 @@ pub(super) struct Ask<'a> {
     pub(super) delta: Option<(Direction, u64)>,
 }
 
-/// The outcome of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Done { cas: u64 },
-    NotDone,
-    Changed,
-    Missing,
-}
-
 /// Longest key, in bytes, that still fits after base64 encoding, which keys with spaces or control
 /// characters need.
 const ENCODED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
-
-/// Number of keys requested before the first reply is read: fewer than a socket buffers.
-const KEYS_AHEAD: usize = 64;
-
-/// Number of new connections that may break before a read fails.
-const NEW_BROKEN_MAX: u32 = 1;
-
-/// Largest value, in bytes, that is copied into one buffer with its request line.
-const COPIED_BYTES_MAX: usize = 16 << 10;
 
 impl<'a> Ask<'a> {
     pub(super) fn of(name: &'static [u8; 2], key: &'a [u8]) -> Self {
@@ -54,7 +33,7 @@ impl<'a> Ask<'a> {
     }
 
     /// Appends the request line to `out`.
-    fn write(&self, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), ClientError> {
+    pub(super) fn write(&self, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), ClientError> {
         check_key(self.key)?;
         let is_encoded = self.key.iter().any(|byte| *byte <= b' ' || *byte == 0x7F);
         if is_encoded && self.key.len() > ENCODED_KEY_BYTES_MAX {
@@ -114,189 +93,6 @@ fn exptime(ttl: Option<Duration>) -> i64 {
     }
 }
 
-/// Returns the metadata in the reply to a get.
-fn hit(reply: &Reply<'_>) -> Hit {
-    let mut hit = Hit::default();
-    for word in reply.line.split(|byte| *byte == b' ').skip(2) {
-        let Some((letter, token)) = word.split_first() else { continue };
-        let token = std::str::from_utf8(token).unwrap_or_default();
-        match letter {
-            b'f' => hit.flags = token.parse().unwrap_or(0),
-            b'c' => hit.cas = token.parse().unwrap_or(0),
-            // Negative: no time limit.
-            b't' => hit.ttl_secs = token.parse().ok(),
-            b'X' => hit.stale = true,
-            b'W' => hit.won = true,
-            _ => {}
-        }
-    }
-    hit
-}
-
-/// Returns the cas token in the reply to a store.
-fn cas(reply: &Reply<'_>) -> u64 {
-    let mut words = reply.line.split(|byte| *byte == b' ').skip(1);
-    let token = words.find_map(|word| word.strip_prefix(b"c"));
-    token.and_then(|token| std::str::from_utf8(token).ok()?.parse().ok()).unwrap_or(0)
-}
-
-/// Returns the error for an unexpected reply.
-fn unexpected(reply: &Reply<'_>) -> ClientError {
-    let line = reply.line.escape_ascii().to_string();
-    let is_error = [&b"ER"[..], b"CL", b"SE"].contains(&&reply.code[..]);
-    if is_error { ClientError::Server(line) } else { ClientError::Protocol(line) }
-}
-
-impl Inner {
-    /// Requests a value from the server, and appends it to `out`.
-    pub(super) fn fetch(
-        &self,
-        key: &[u8],
-        ttl: Option<Option<Duration>>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Hit>, ClientError> {
-        let mut lines = Vec::new();
-        Ask { words: " v f c t", ttl, ..Ask::of(b"mg", key) }.write(None, &mut lines)?;
-        self.ask(&[&lines], ttl.is_none(), |connection| {
-            let reply = connection.reply()?;
-            Ok(match (&reply.code, reply.value) {
-                (b"VA", Some(value)) => {
-                    out.extend_from_slice(value);
-                    Ok(Some(hit(&reply)))
-                }
-                (b"EN", _) => Ok(None),
-                _ => Err(unexpected(&reply)),
-            })
-        })?
-    }
-
-    /// Requests the values that are still missing.
-    pub(super) fn fetch_missing<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        values: &mut [Option<Vec<u8>>],
-    ) -> Result<(), ClientError> {
-        let is_missing = |place: &usize| values[*place].is_none();
-        let missing: Vec<usize> = (0..keys.len()).filter(is_missing).collect();
-        for places in missing.chunks(KEYS_AHEAD) {
-            let mut lines = Vec::new();
-            for place in places {
-                let key = keys[*place].as_ref();
-                Ask { words: " v", ..Ask::of(b"mg", key) }.write(None, &mut lines)?;
-            }
-            self.ask(&[&lines], true, |connection| {
-                let mut outcome = Ok(());
-                // Reads all replies, even after an error.
-                for place in places {
-                    let reply = connection.reply()?;
-                    match (&reply.code, reply.value) {
-                        (b"VA", Some(value)) => values[*place] = Some(value.to_vec()),
-                        (b"EN", _) => {}
-                        _ => outcome = Err(unexpected(&reply)),
-                    }
-                }
-                Ok(outcome)
-            })??;
-        }
-        Ok(())
-    }
-
-    pub(super) fn store(&self, ask: &Ask<'_>, value: &[u8]) -> Result<Outcome, ClientError> {
-        let mut lines = Vec::new();
-        Ask { words: " c", ..*ask }.write(Some(value), &mut lines)?;
-        let parts: &[&[u8]] = match value.len() {
-            ..=COPIED_BYTES_MAX => {
-                lines.extend_from_slice(value);
-                lines.extend_from_slice(b"\r\n");
-                &[&lines]
-            }
-            _ => &[&lines, value, b"\r\n"],
-        };
-        self.ask(parts, false, |connection| {
-            let reply = connection.reply()?;
-            Ok(match &reply.code {
-                b"HD" => Ok(Outcome::Done { cas: cas(&reply) }),
-                b"NS" => Ok(Outcome::NotDone),
-                b"EX" => Ok(Outcome::Changed),
-                b"NF" => Ok(Outcome::Missing),
-                _ => Err(unexpected(&reply)),
-            })
-        })?
-    }
-
-    /// Requests a change without a value. Returns false if the item is absent.
-    pub(super) fn change(&self, ask: &Ask<'_>) -> Result<bool, ClientError> {
-        let mut lines = Vec::new();
-        ask.write(None, &mut lines)?;
-        self.ask(&[&lines], false, |connection| {
-            let reply = connection.reply()?;
-            Ok(match &reply.code {
-                b"HD" => Ok(true),
-                b"NF" | b"EN" => Ok(false),
-                _ => Err(unexpected(&reply)),
-            })
-        })?
-    }
-
-    pub(super) fn count(
-        &self,
-        key: &[u8],
-        direction: Direction,
-        delta: u64,
-    ) -> Result<Option<u64>, ClientError> {
-        let mut lines = Vec::new();
-        let ask = Ask { words: " v", delta: Some((direction, delta)), ..Ask::of(b"ma", key) };
-        ask.write(None, &mut lines)?;
-        self.ask(&[&lines], false, |connection| {
-            let reply = connection.reply()?;
-            let number =
-                reply.value.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-            Ok(match (&reply.code, number) {
-                (b"VA", Some(number)) => Ok(Some(number)),
-                (b"NF", _) => Ok(None),
-                _ => Err(unexpected(&reply)),
-            })
-        })?
-    }
-
-    /// Sends a request and reads its replies.
-    ///
-    /// A request that `changes_nothing` is sent again if a pooled connection breaks, since the
-    /// server may have been restarted, and once if a new connection breaks, since a server that is
-    /// about to end may have accepted it.
-    fn ask<T>(
-        &self,
-        parts: &[&[u8]],
-        changes_nothing: bool,
-        mut read: impl FnMut(&mut Connection) -> Result<T, Unanswered>,
-    ) -> Result<T, ClientError> {
-        let mut new_broken = 0;
-        loop {
-            let (mut connection, is_new) = self.connection()?;
-            if let Ok(mut hints) = self.hints.try_lock() {
-                connection.take_along(&mut hints);
-            }
-            let sent = connection.send(parts).map_err(Unanswered::Io);
-            match sent.and_then(|()| read(&mut connection)) {
-                Ok(answer) => {
-                    self.put_back(connection);
-                    return Ok(answer);
-                }
-                Err(Unanswered::Protocol(line)) => return Err(ClientError::Protocol(line)),
-                Err(Unanswered::Io(error)) => {
-                    // The other idle connections lead to the same server.
-                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                    let is_late = error.kind() == ErrorKind::TimedOut;
-                    new_broken += u32::from(is_new);
-                    if new_broken > NEW_BROKEN_MAX || is_late || !changes_nothing {
-                        return Err(error.into());
-                    }
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,14 +122,5 @@ mod tests {
         assert_eq!(exptime(Some(Duration::from_secs(2_592_000))), 2_592_000);
         assert!(exptime(Some(Duration::from_secs(2_592_001))) > 1_700_000_000);
         assert!(exptime(Some(Duration::MAX)) <= i64::from(i32::MAX));
-    }
-
-    #[test]
-    fn flags_of_a_reply_are_parsed_and_malformed_ones_ignored() {
-        let read = |line: &'static [u8]| hit(&Reply { code: *b"VA", line, value: None });
-        let expected =
-            Hit { flags: 5, cas: 9, ttl_secs: Some(60), stale: true, won: true, is_local: false };
-        assert_eq!(read(b"VA 3 f5 c9 t60 X W"), expected);
-        assert_eq!(read(b"VA 3 f-1 cx t-1  \xff"), Hit::default());
     }
 }

@@ -14,30 +14,33 @@
 //! memory stands still, and after three seconds the client no longer reads there. The client
 //! notices a restarted server at the next request, and then uses the new memory.
 //!
-//! Files in reading order: [`client`](self), `ask`, `connection`, `view`, `hints`.
+//! Files in reading order: [`client`](self), `inner`, `exchange`, `ask`, `connection`, `view`,
+//! `hints`; `error` and `hit` are what requests return.
 
 mod ask;
 mod connection;
+mod error;
+mod exchange;
 mod hints;
+mod hit;
+mod inner;
 mod view;
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use larder_item::{Direction, KeyError, Second, StoreMode};
-use larder_region::forks;
+use larder_item::{Direction, StoreMode};
 
 use crate::cache::Cache;
 use crate::get::{KEYS_AT_ONCE, with_buffer};
 use crate::set::Swap;
-use ask::{Ask, Outcome};
-use connection::Connection;
-use hints::Hints;
-use view::Views;
+use ask::Ask;
+use exchange::Outcome;
+use inner::Inner;
+
+pub use error::ClientError;
+pub use hit::Hit;
 
 /// The cache of a larderd, or of any memcached, at a unix socket. Clones are cheap and share
 /// everything. Any number of threads may use a client, and so may children of the process, each
@@ -56,77 +59,6 @@ use view::Views;
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
-}
-
-/// The metadata of a value that was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hit {
-    /// Client flags, stored with the value.
-    pub flags: u32,
-    /// The cas token; 0 if the server keeps none.
-    pub cas: u64,
-    /// Remaining time to live, in seconds; `None` if the item does not expire.
-    pub ttl_secs: Option<u32>,
-    /// True if the value was marked stale.
-    pub stale: bool,
-    /// True if this caller holds the recache token and is to store the new value.
-    pub won: bool,
-    /// True if the value was read in the server's memory.
-    pub is_local: bool,
-}
-
-/// The reason why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// No server accepts connections at the socket.
-    #[error("cannot connect to {}: {source}; start `larderd -s {}`, or name another socket", path.display(), path.display())]
-    Connect {
-        /// The socket.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The connection broke, or no reply arrived in time. The server may have made the change.
-    #[error("the server does not answer: {0}; it may have been stopped, or be overloaded")]
-    Io(#[from] io::Error),
-    /// The key is invalid.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// A key with spaces or control characters is too long for the socket's protocol.
-    #[error("a key with spaces or control characters may have {max} bytes, found {found}")]
-    LongKey {
-        /// Its length, in bytes.
-        found: usize,
-        /// The longest accepted length, in bytes.
-        max: usize,
-    },
-    /// The server refused.
-    #[error("the server answered: {0}")]
-    Server(String),
-    /// The reply does not match the request.
-    #[error(
-        "the reply is not in memcached's protocol: {0:?}; check that the socket is a memcached server's"
-    )]
-    Protocol(String),
-}
-
-/// The state that the clones of a client share.
-#[derive(Debug)]
-struct Inner {
-    path: PathBuf,
-    timeout: Duration,
-    views: Views,
-    hints: Mutex<Hints>,
-    idle: Mutex<Vec<Connection>>,
-    /// Number of connection attempts begun and ended.
-    attempts: AtomicU64,
-    /// The beginning of the attempt that last determined the server's memory. Locked while that
-    /// changes, not while waiting for the server.
-    told: Mutex<u64>,
-    /// Number of forks that led to the process that owns this state.
-    forks: u32,
-    /// The state for a child forked from that process, created on its first use there.
-    in_child: OnceLock<Arc<Self>>,
 }
 
 /// Longest wait for a reply, by default.
@@ -383,113 +315,3 @@ impl Client {
         if self.inner.is_of_this_process() { &self.inner } else { self.inner.in_this_process() }
     }
 }
-
-impl Inner {
-    fn new(path: PathBuf, timeout: Duration) -> Self {
-        Self {
-            path,
-            timeout,
-            views: Views::default(),
-            hints: Mutex::default(),
-            idle: Mutex::default(),
-            attempts: AtomicU64::new(0),
-            told: Mutex::default(),
-            forks: forks(),
-            in_child: OnceLock::new(),
-        }
-    }
-
-    #[inline]
-    fn is_of_this_process(&self) -> bool {
-        self.forks == forks()
-    }
-
-    /// Returns the state that replaces this one in a forked process. On the parent's connections,
-    /// replies could reach the wrong process, and locks held by other threads at the fork are held
-    /// for ever.
-    #[cold]
-    fn in_this_process(&self) -> &Self {
-        let mut last = self;
-        loop {
-            let new = || Arc::new(Self::new(self.path.clone(), self.timeout));
-            last = last.in_child.get_or_init(new);
-            if last.is_of_this_process() {
-                return last;
-            }
-        }
-    }
-
-    /// Looks an item up in the server's memory.
-    #[inline]
-    fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Hit> {
-        let (hit, told_at) = self.views.look_up(key, out)?;
-        if let Some(now) = told_at {
-            self.note(key, now);
-        }
-        Some(hit)
-    }
-
-    /// Records that an item was read, and sends the recorded reads if it is time. Never waits.
-    fn note(&self, key: &[u8], now: Second) {
-        let Ok(mut hints) = self.hints.try_lock() else { return };
-        if !hints.push(key, now) {
-            return;
-        }
-        let Some(mut connection) = self.idle.try_lock().ok().and_then(|mut idle| idle.pop()) else {
-            return;
-        };
-        let is_there = connection.send_aside(&mut hints);
-        drop(hints);
-        if is_there {
-            self.put_back(connection);
-        } else {
-            // The next connection determines the server's memory.
-            self.views.close();
-        }
-    }
-
-    /// Returns an idle connection or a new one, and true if it is new.
-    fn connection(&self) -> Result<(Connection, bool), ClientError> {
-        loop {
-            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            match idle {
-                Some(connection) if connection.is_alive() => return Ok((connection, false)),
-                Some(_) => {}
-                None => return Ok((self.open()?, true)),
-            }
-        }
-    }
-
-    /// Opens a connection. Threads that do so at the same time wait for the server in parallel.
-    fn open(&self) -> Result<Connection, ClientError> {
-        let begun = self.attempts.fetch_add(1, Relaxed) + 1;
-        let opened = Connection::open(&self.path, self.timeout);
-        let ended = self.attempts.fetch_add(1, Relaxed) + 1;
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        // An attempt that began after the end of this one has newer information. Of two that
-        // overlap, either may be right; the memory of a server that is gone is used for a few
-        // seconds at most.
-        if *told < ended {
-            *told = begun.max(*told);
-            match &opened {
-                Ok((_, Some((region, file)))) => self.views.open(region, file),
-                Ok((_, None)) | Err(_) => self.views.close(),
-            }
-        }
-        drop(told);
-        let path = || self.path.clone();
-        opened
-            .map(|(connection, _)| connection)
-            .map_err(|source| ClientError::Connect { path: path(), source })
-    }
-
-    fn put_back(&self, connection: Connection) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_MAX {
-            idle.push(connection);
-        }
-    }
-}
-
-/// Number of idle connections that are kept.
-const IDLE_MAX: usize = 8;

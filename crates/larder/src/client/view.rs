@@ -12,7 +12,7 @@ use larder_region::file::cannot_shrink;
 use larder_region::layout::FORMAT;
 use larder_region::{Memory, boot};
 
-use super::Hit;
+use super::hit::Hit;
 use crate::clock::{Clock, Time};
 
 /// Largest difference, in seconds, between the server's clock in the memory and the system's.
