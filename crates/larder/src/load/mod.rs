@@ -27,149 +27,22 @@
 //! ([`Loaded::ttl`]), so that it is not called for every miss. Errors are never stored.
 
 pub(crate) mod flight;
+mod loaded;
+mod options;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_engine::{Basis, StoreError, StoreRequest, Stored};
-use larder_item::{Deadline, KeyError, Meta, Second, StoreMode, check_key};
+use larder_item::{Deadline, StoreMode, check_key};
 
 use crate::cache::Cache;
 use crate::set::count_refusal;
 use flight::{Boarded, Leader, Outcome};
+use options::whole_secs;
 
-/// The settings of [`Cache::get_or_load`]: how it loads, and how long it keeps the result. All
-/// callers of a key should use the same options: each caller derives the freshness of an item from
-/// its deadline and the caller's own options.
-///
-/// ```
-/// use larder::LoadOptions;
-/// use std::time::Duration;
-///
-/// const PRICES: LoadOptions = LoadOptions::new()
-///     .ttl(Duration::from_secs(60)) // fresh for a minute,
-///     .early(0.1) // refreshed by one caller in the last 6 seconds of it,
-///     .stale(Duration::from_secs(600)) // returned for ten more minutes during a refresh,
-///     .timeout(Duration::from_secs(2)); // and waited for no longer than that.
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LoadOptions {
-    ttl: Option<Duration>,
-    stale: Duration,
-    early: f64,
-    timeout: Duration,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl LoadOptions {
-    /// Returns the default options: a loaded value never expires, and callers wait for a load for
-    /// at most 30 seconds.
-    pub const fn new() -> Self {
-        Self { ttl: None, stale: Duration::ZERO, early: 0.0, timeout: Duration::from_secs(30) }
-    }
-
-    /// Sets how long a loaded value is fresh. Time is counted in seconds, and a fraction rounds up
-    /// to a whole second.
-    #[must_use]
-    pub const fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
-        self
-    }
-
-    /// Sets how long after its ttl a value may still be returned while one caller refreshes it. The
-    /// item is stored for both periods together.
-    #[must_use]
-    pub const fn stale(mut self, stale: Duration) -> Self {
-        self.stale = stale;
-        self
-    }
-
-    /// Sets the remaining part of the ttl, from 0 to 1, at which one caller refreshes a value that
-    /// is still fresh. It is a part of these options' ttl, even for a value stored with
-    /// [`Loaded::ttl`]. Values below 0 and NaN count as 0, values above 1 as 1.
-    #[must_use]
-    pub const fn early(mut self, part: f64) -> Self {
-        self.early = if part > 0.0 { part.min(1.0) } else { 0.0 };
-        self
-    }
-
-    /// Sets how long a load may take, from its beginning, for the callers that wait for it. After
-    /// that they get [`LoadError::TimedOut`], and the next caller loads again.
-    #[must_use]
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// True if no caller needs to refresh the item yet.
-    fn is_fresh(&self, meta: &Meta, now: Second) -> bool {
-        let early = self.early * self.ttl.unwrap_or_default().as_secs_f64();
-        let left = meta.deadline.0.saturating_sub(now);
-        meta.deadline == Deadline::NEVER || f64::from(left) > whole_secs(self.stale) as f64 + early
-    }
-}
-
-/// Rounds a fraction of a second up.
-fn whole_secs(time: Duration) -> u64 {
-    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
-}
-
-/// The result of a loader: a value, and optionally its own time to live. Bytes and text convert
-/// into it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
-    value: Vec<u8>,
-    ttl: Option<Duration>,
-}
-
-impl Loaded {
-    /// A value with the time to live of the options.
-    pub fn new(value: impl Into<Vec<u8>>) -> Self {
-        Self { value: value.into(), ttl: None }
-    }
-
-    /// Sets a time to live for this value in place of the options' ttl; the options' stale period
-    /// is added.
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
-        self
-    }
-}
-
-impl<V: Into<Vec<u8>>> From<V> for Loaded {
-    fn from(value: V) -> Self {
-        Self::new(value)
-    }
-}
-
-/// The reason why a value could be neither found nor loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError<E> {
-    /// The loader of this caller, or the one it waited for, returned this error. All callers get
-    /// the same one.
-    #[error("the loader failed: {0}")]
-    Failed(#[source] Arc<E>),
-    /// The loader that this caller waited for panicked. The panic continues in the loader's own
-    /// thread.
-    #[error("the loader, called by another thread, panicked")]
-    Panicked,
-    /// The loader that this caller waited for took longer than the timeout. The next caller loads
-    /// again.
-    #[error("the loader, called by another thread, took longer than {0:?}")]
-    TimedOut(Duration),
-    /// A loader requested the key that it is loading.
-    #[error("the loader waits for itself: it asks for the key it is to load")]
-    Recursive,
-    /// The key is invalid; the loader was not called.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-}
+pub use loaded::{LoadError, Loaded};
+pub use options::LoadOptions;
 
 impl Cache {
     /// Returns the value of a key; on a miss, calls `loader` and stores its result.

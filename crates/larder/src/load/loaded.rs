@@ -1,0 +1,58 @@
+//! The result of a load: a value, or an error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_item::KeyError;
+
+/// The result of a loader: a value, and optionally its own time to live. Bytes and text convert
+/// into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    pub(super) value: Vec<u8>,
+    pub(super) ttl: Option<Duration>,
+}
+
+impl Loaded {
+    /// A value with the time to live of the options.
+    pub fn new(value: impl Into<Vec<u8>>) -> Self {
+        Self { value: value.into(), ttl: None }
+    }
+
+    /// Sets a time to live for this value in place of the options' ttl; the options' stale period
+    /// is added.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+}
+
+impl<V: Into<Vec<u8>>> From<V> for Loaded {
+    fn from(value: V) -> Self {
+        Self::new(value)
+    }
+}
+
+/// The reason why a value could be neither found nor loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError<E> {
+    /// The loader of this caller, or the one it waited for, returned this error. All callers get
+    /// the same one.
+    #[error("the loader failed: {0}")]
+    Failed(#[source] Arc<E>),
+    /// The loader that this caller waited for panicked. The panic continues in the loader's own
+    /// thread.
+    #[error("the loader, called by another thread, panicked")]
+    Panicked,
+    /// The loader that this caller waited for took longer than the timeout. The next caller loads
+    /// again.
+    #[error("the loader, called by another thread, took longer than {0:?}")]
+    TimedOut(Duration),
+    /// A loader requested the key that it is loading.
+    #[error("the loader waits for itself: it asks for the key it is to load")]
+    Recursive,
+    /// The key is invalid; the loader was not called.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
