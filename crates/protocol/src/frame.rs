@@ -1,7 +1,9 @@
 //! How a request wants its response.
 
-use crate::text::LINE_END;
-use crate::{Response, binary, meta};
+use crate::binary::frame as binary;
+use crate::meta::frame as meta;
+use crate::response::Response;
+use crate::text::line::LINE_END;
 
 /// How a response is written. Borrows from the bytes of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

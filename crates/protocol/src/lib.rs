@@ -10,12 +10,13 @@
 //! them are in [`Frame`].
 //!
 //! Files in reading order: [`command`], [`admin`], [`frame`], [`response`], [`parsed`], [`parser`],
-//! [`render`], then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], `number`,
-//! [`version`], [`docs`].
+//! [`render`], then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], [`base64`],
+//! `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod admin;
+pub mod base64;
 pub mod binary;
 pub mod command;
 pub mod docs;

@@ -24,9 +24,9 @@
 
 use std::io::Write;
 
-use crate::meta::base64;
+use crate::base64;
 use crate::number;
-use crate::text::SHORT_LINE_BYTES_MAX;
+use crate::text::line::SHORT_LINE_BYTES_MAX;
 
 /// The request for the memory, without its line end.
 pub const REQUEST: &[u8] = b"larder_region";

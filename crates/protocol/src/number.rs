@@ -73,6 +73,12 @@ fn short(token: &[u8], bytes_max: usize) -> Option<&[u8]> {
     (token.len() <= bytes_max).then_some(token)
 }
 
+/// Appends a number in decimal.
+#[inline]
+pub(crate) fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,8 @@
 //! The result of parsing the bytes at hand.
 
-use crate::{Command, Frame, Response};
+use crate::command::Command;
+use crate::frame::Frame;
+use crate::response::Response;
 
 /// The next element of a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

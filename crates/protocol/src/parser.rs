@@ -1,6 +1,8 @@
 //! Parses bytes into commands and detects the dialect.
 
-use crate::{Bad, Frame, Parsed, binary, text};
+use crate::frame::Frame;
+use crate::parsed::{Bad, Parsed};
+use crate::{binary, text};
 
 /// The dialects that a peer may speak. The meta protocol is part of the text protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,7 +161,8 @@ pub fn names_command(input: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClientError, Command};
+    use crate::command::Command;
+    use crate::response::ClientError;
 
     fn get() -> Vec<u8> {
         let mut get = vec![0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1];

@@ -4,7 +4,9 @@ use std::fmt::Display;
 
 use larder_item::Meta;
 
-use crate::{Frame, Response, Shown, binary, meta, text};
+use crate::frame::Frame;
+use crate::response::{Response, Shown};
+use crate::{binary, meta, text};
 
 /// Appends the header of a hit of [`Command::Get`](crate::Command::Get). The value follows, then
 /// [`Response::Hit`].

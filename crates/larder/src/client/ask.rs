@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use larder_item::{Direction, Epoch, KEY_BYTES_MAX, StoreMode, check_key};
-use larder_protocol::meta::base64;
+use larder_protocol::base64;
 
 use super::error::ClientError;
 use crate::clock::unix_secs;

@@ -1,6 +1,6 @@
 //! The form of each opcode's requests: which of extras, key and value they have.
 
-use super::Header;
+use super::header::Header;
 use super::opcode::*;
 
 /// The form of a request.

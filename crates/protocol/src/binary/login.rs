@@ -1,8 +1,12 @@
 //! The binary protocol before a peer has logged in.
 
+use super::header::HEADER_BYTES;
 use super::opcode::{SASL_AUTH, SASL_STEP};
-use super::{HEADER_BYTES, parse};
-use crate::{Bad, ClientError, Command, Frame, Parsed};
+use super::parse::parse;
+use crate::command::Command;
+use crate::frame::Frame;
+use crate::parsed::{Bad, Parsed};
+use crate::response::ClientError;
 
 /// Parses the request that `input` begins with; only the few commands that need no login are
 /// accepted. Any other is refused and ends the connection, before its value arrives.

@@ -1,7 +1,7 @@
 //! Statuses: the outcome of a request, two bytes in the header of a response.
 
 use crate::admin::Refusal;
-use crate::{ClientError, ServerError};
+use crate::response::{ClientError, ServerError};
 
 /// The request succeeded.
 pub const SUCCESS: u16 = 0x00;

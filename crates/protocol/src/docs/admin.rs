@@ -1,6 +1,6 @@
 //! The section on administrative commands.
 
-use super::{CommandRow, code, push_commands, push_row, words};
+use super::table::{CommandRow, code, push_commands, push_row, words};
 use crate::admin::{DumpForm, Refusal};
 
 /// Returns the section.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{code, push_row};
+use super::table::{code, push_row};
 use crate::binary::opcode::*;
 use crate::binary::status::{self, words};
 use crate::binary::{CREDENTIALS_BYTES_MAX, MECHANISM_BYTES_MAX};

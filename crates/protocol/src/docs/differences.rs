@@ -1,8 +1,31 @@
-//! The table of differences from memcached.
+//! The section on the differences from memcached.
 
-use super::Difference;
+use super::table::push_row;
 
-pub(super) const DIFFERENCES: &[Difference] = &[
+/// Returns the section.
+pub(super) fn section() -> String {
+    let mut section = HEAD.to_owned();
+    for row in DIFFERENCES {
+        push_row(&mut section, &[row.memcached, row.larder, row.reason]);
+    }
+    section
+}
+
+/// A response that differs from memcached's on purpose.
+struct Difference {
+    memcached: &'static str,
+    larder: &'static str,
+    reason: &'static str,
+}
+
+const HEAD: &str = "
+## Differences
+
+| memcached | Larder | why |
+|---|---|---|
+";
+
+const DIFFERENCES: &[Difference] = &[
     Difference {
         memcached: "`version` and `stats` return the version of the server.",
         larder: "They return the version of the memcached whose behaviour Larder follows.",

@@ -1,6 +1,6 @@
 //! The section on reading the cache's memory directly.
 
-use super::{CommandRow, push_commands};
+use super::table::{CommandRow, push_commands};
 
 /// Returns the section.
 pub(super) fn section() -> String {

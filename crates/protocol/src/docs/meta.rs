@@ -1,6 +1,6 @@
 //! The section on the meta protocol.
 
-use super::{CommandRow, code, push_commands, push_row};
+use super::table::{CommandRow, code, push_commands, push_row};
 use crate::meta::flags::FLAGS;
 
 /// Returns the section.

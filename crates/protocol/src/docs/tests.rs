@@ -7,7 +7,7 @@ use super::*;
 use crate::text::Parser;
 use crate::text::client::{Reading, Reply, read_reply};
 use crate::text::parse::NAMES;
-use crate::{Bad, Frame, Parsed, names_command};
+use crate::{Bad, ClientError, Frame, Parsed, Response, names_command};
 
 #[test]
 fn the_committed_page_is_up_to_date() {
@@ -41,7 +41,7 @@ fn lines(form: &str) -> [String; 2] {
 
 #[test]
 fn every_form_is_a_command() {
-    for row in COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS) {
+    for row in commands::COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS) {
         for line in lines(row.form) {
             let parsed = Parser::default().next(line.as_bytes());
             assert!(matches!(parsed, Parsed::Command { .. }), "{line:?}: {parsed:?}");
@@ -51,7 +51,7 @@ fn every_form_is_a_command() {
 
 #[test]
 fn every_form_that_names_noreply_is_quiet_with_it() {
-    for row in COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS) {
+    for row in commands::COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS) {
         let [_, line] = lines(row.form);
         let parsed = Parser::default().next(line.as_bytes());
         let Parsed::Command { frame, .. } = parsed else { panic!("{line:?}: {parsed:?}") };
@@ -61,8 +61,8 @@ fn every_form_that_names_noreply_is_quiet_with_it() {
 
 #[test]
 fn every_error_is_read_as_one_by_a_client() {
-    for (error, _) in ERRORS {
-        let line = words(error) + "\r\n";
+    for (error, _) in errors::ERRORS {
+        let line = table::words(error) + "\r\n";
         let reading = read_reply(line.as_bytes());
         assert!(matches!(reading, Reading::Reply { reply: Reply::Error(_), .. }), "{line:?}");
     }
@@ -80,7 +80,11 @@ fn unimplemented_and_abbreviated_commands_are_unknown() {
 
 #[test]
 fn every_form_names_a_command_and_no_other_name_does() {
-    let rows = COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS).chain(meta::COMMANDS);
+    let rows = commands::COMMANDS
+        .iter()
+        .chain(admin::COMMANDS)
+        .chain(local::COMMANDS)
+        .chain(meta::COMMANDS);
     let forms: BTreeSet<&str> =
         rows.map(|row| row.form.split_whitespace().next().unwrap()).collect();
     let names = NAMES.iter().map(|name| str::from_utf8(name).unwrap());
@@ -120,7 +124,7 @@ fn answers() -> Vec<Vec<u8>> {
         Response::EndOfStats,
         Response::Close,
     ];
-    responses.extend(ERRORS.iter().map(|(error, _)| *error));
+    responses.extend(errors::ERRORS.iter().map(|(error, _)| *error));
     let meta =
         larder_item::Meta { flags: 3, value_bytes: 5, cas: 9, ..larder_item::Meta::default() };
     let shown = |with_value| Shown {

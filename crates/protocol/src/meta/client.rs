@@ -12,13 +12,13 @@
 
 use memchr::memchr;
 
+use crate::command::{Fetch, Store};
 use crate::number;
-use crate::text::LINE_END;
+use crate::number::push_number;
 use crate::text::client::UnsendableKey;
 use crate::text::client::reply::REPLY_LINE_BYTES_MAX;
 use crate::text::client::request::check_sendable;
-use crate::text::render::push_number;
-use crate::{Fetch, Store};
+use crate::text::line::LINE_END;
 
 /// Appends a meta get.
 ///
@@ -83,7 +83,7 @@ pub struct Reply<'a> {
 }
 
 /// The result of [`read_reply`].
-pub type Reading<'a> = crate::Reading<Reply<'a>>;
+pub type Reading<'a> = crate::reading::Reading<Reply<'a>>;
 
 /// Reads the first reply of `input`. Keeps no state between calls.
 pub fn read_reply(input: &[u8]) -> Reading<'_> {

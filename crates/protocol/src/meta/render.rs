@@ -1,10 +1,11 @@
 //! Renders meta responses into bytes.
 
-use super::Frame;
-use crate::text::render::push_number;
+use super::frame::Frame;
+use crate::number::push_number;
+use crate::response::{Counted, Response, Shown, Stored, Win};
+use crate::text;
+use crate::text::line::LINE_END;
 use crate::text::words::Words;
-use crate::text::{self, LINE_END};
-use crate::{Counted, Response, Shown, Stored, Win};
 
 /// Appends the response to a get. With the value, the value follows, then [`Response::Hit`].
 #[inline]

@@ -2,11 +2,13 @@
 
 use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
+use super::line::{LINE_END, VALUE_BYTES_MAX};
 use super::words::Words;
-use super::{LINE_END, VALUE_BYTES_MAX};
-use crate::{
-    Arithmetic, Bad, ClientError, Command, Delete, Frame, Parsed, StatsSection, Store, number,
-};
+use crate::command::{Arithmetic, Command, Delete, StatsSection, Store};
+use crate::frame::Frame;
+use crate::number;
+use crate::parsed::{Bad, Parsed};
+use crate::response::ClientError;
 
 /// The arguments of a line of `consumed` bytes. `words` stands after the name.
 pub(super) struct Arguments<'a> {

@@ -1,7 +1,7 @@
 //! Lines of `lru_crawler metadump` and `mgdump`, and keys as logs write them.
 
-use super::render::push_number;
-use crate::meta::base64;
+use crate::base64;
+use crate::number::push_number;
 
 /// An item as `lru_crawler metadump` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,9 @@ use memchr::memchr;
 
 use super::line::Line;
 use super::words::trim_spaces;
-use crate::{Command, Frame, Parsed};
+use crate::command::Command;
+use crate::frame::Frame;
+use crate::parsed::Parsed;
 
 /// The rest of a checked line that names keys. The line itself stays with the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

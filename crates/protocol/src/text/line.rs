@@ -2,7 +2,16 @@
 
 use memchr::memchr;
 
-use super::SHORT_LINE_BYTES_MAX;
+/// The end of a value, and of every line of a response.
+pub const LINE_END: &[u8] = b"\r\n";
+
+/// The maximum length of a line that is parsed as a whole, without its end, in bytes. A longer line
+/// ends the connection, unless it is a `get`, `gets`, `gat` or `gats`, whose keys are then yielded
+/// as they arrive, in any number.
+pub const SHORT_LINE_BYTES_MAX: usize = 2048;
+
+/// The maximum length of a value that a line can announce, in bytes. A cache accepts less.
+pub const VALUE_BYTES_MAX: usize = i32::MAX as usize - LINE_END.len();
 
 /// The line at the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,13 @@
 
 use memchr::memchr;
 
+use super::line::{LINE_END, SHORT_LINE_BYTES_MAX};
 use super::words::Words;
-use super::{LINE_END, SHORT_LINE_BYTES_MAX};
-use crate::{Bad, ClientError, Command, Frame, Parsed, number};
+use crate::command::Command;
+use crate::frame::Frame;
+use crate::number;
+use crate::parsed::{Bad, Parsed};
+use crate::response::ClientError;
 
 /// Parses the login that `input` begins with.
 pub(crate) fn parse(input: &[u8]) -> Parsed<'_> {

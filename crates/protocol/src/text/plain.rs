@@ -4,8 +4,8 @@
 use larder_item::{KEY_BYTES_MAX, StoreMode};
 use memchr::memchr;
 
-use super::VALUE_BYTES_MAX;
-use crate::Store;
+use super::line::VALUE_BYTES_MAX;
+use crate::command::Store;
 
 /// Parses `<key> <flags> <exptime> <bytes>[ noreply]`: single spaces, numbers without signs. The
 /// second result is true with `noreply`.
@@ -56,7 +56,9 @@ mod tests {
     use super::super::arguments::Arguments;
     use super::super::words::Words;
     use super::*;
-    use crate::{Command, Frame, Parsed};
+    use crate::command::Command;
+    use crate::frame::Frame;
+    use crate::parsed::Parsed;
 
     /// Returns the result of the parser for all forms.
     fn read_closely(text: &[u8]) -> Option<(Store<'_>, bool)> {

@@ -4,9 +4,11 @@ use std::io::Write;
 
 use larder_item::Meta;
 
-use super::LINE_END;
 use super::dump::push_word;
-use crate::{ClientError, Counted, Response, ServerError, Shown, WIRE_VERSION};
+use super::line::LINE_END;
+use crate::number::push_number;
+use crate::response::{ClientError, Counted, Response, ServerError, Shown};
+use crate::version::WIRE_VERSION;
 
 /// Appends the header of a hit. The value follows, then [`Response::Hit`].
 #[inline]
@@ -86,12 +88,6 @@ pub fn dumped_item(out: &mut Vec<u8>, key: &[u8], value_bytes: usize, exptime_un
 /// Appends one statistic. [`Response::EndOfStats`] ends the list.
 pub fn stat(out: &mut Vec<u8>, name: impl std::fmt::Display, value: impl std::fmt::Display) {
     write!(out, "STAT {name} {value}\r\n").expect("writing to a Vec cannot fail");
-}
-
-/// Appends a number in decimal.
-#[inline]
-pub(crate) fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 fn push_line(out: &mut Vec<u8>, words: &[&str]) {

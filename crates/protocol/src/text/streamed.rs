@@ -10,7 +10,11 @@ use memchr::{memchr, memchr2};
 
 use super::keys::Ask;
 use super::words::trim_spaces;
-use crate::{Bad, ClientError, Command, Frame, Parsed, number};
+use crate::command::Command;
+use crate::frame::Frame;
+use crate::number;
+use crate::parsed::{Bad, Parsed};
+use crate::response::ClientError;
 
 /// The state of a long line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

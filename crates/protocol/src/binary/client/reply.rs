@@ -1,7 +1,6 @@
 //! Parses bytes into replies.
 
-use crate::binary::header::RESPONSE_MAGIC;
-use crate::binary::{HEADER_BYTES, Header};
+use crate::binary::header::{HEADER_BYTES, Header, RESPONSE_MAGIC};
 
 /// A reply. Borrows from the bytes it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +34,7 @@ impl Reply<'_> {
 }
 
 /// The result of [`read_reply`].
-pub type Reading<'a> = crate::Reading<Reply<'a>>;
+pub type Reading<'a> = crate::reading::Reading<Reply<'a>>;
 
 /// Reads the first reply of `input`. Keeps no state between calls.
 pub fn read_reply(input: &[u8]) -> Reading<'_> {

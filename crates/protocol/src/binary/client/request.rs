@@ -3,11 +3,10 @@
 use larder_item::{Direction, KeyError, StoreMode, check_key};
 
 use crate::admin::{Admin, Detail};
-use crate::binary::header::REQUEST_MAGIC;
+use crate::binary::header::{HEADER_BYTES, Header, REQUEST_MAGIC};
 use crate::binary::opcode::*;
 use crate::binary::parse::NO_INITIAL;
-use crate::binary::{HEADER_BYTES, Header};
-use crate::{Arithmetic, Command, Delete, Initial, Remains, StatsSection, Store};
+use crate::command::{Arithmetic, Command, Delete, Initial, Remains, StatsSection, Store};
 
 /// How a request wants its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,14 +3,20 @@
 use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
 use super::form::Form;
+use super::frame;
+use super::header::{HEADER_BYTES, Header, REQUEST_MAGIC};
 use super::opcode::*;
-use super::{
-    CREDENTIALS_BYTES_MAX, Frame, HEADER_BYTES, Header, MECHANISM_BYTES_MAX, REQUEST_MAGIC,
-};
 use crate::admin::{Admin, Detail};
-use crate::{
-    Arithmetic, Bad, ClientError, Command, Delete, Initial, Parsed, Response, StatsSection, Store,
-};
+use crate::command::{Arithmetic, Command, Delete, Initial, StatsSection, Store};
+use crate::frame::Frame;
+use crate::parsed::{Bad, Parsed};
+use crate::response::{ClientError, Response};
+
+/// The maximum length of a mechanism's name, in bytes.
+pub const MECHANISM_BYTES_MAX: usize = 32;
+
+/// The maximum length of the credentials, in bytes.
+pub const CREDENTIALS_BYTES_MAX: usize = 4096;
 
 /// Parses the request that `input` begins with.
 ///
@@ -70,7 +76,7 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
 /// Refuses bytes of another protocol: the next request cannot be found in them.
 #[cold]
 fn no_request(input: &[u8]) -> Parsed<'_> {
-    let (frame, consumed) = (crate::Frame::default(), input.len());
+    let (frame, consumed) = (Frame::default(), input.len());
     Parsed::Bad(Bad { error: None, frame, consumed, swallow: 0, close: true })
 }
 
@@ -111,7 +117,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn frame(&self) -> crate::Frame<'a> {
+    fn frame(&self) -> Frame<'a> {
         frame(&self.header, self.key)
     }
 
@@ -180,8 +186,8 @@ impl<'a> Request<'a> {
     }
 }
 
-fn frame<'a>(header: &Header, key: &'a [u8]) -> crate::Frame<'a> {
-    crate::Frame::Binary(Frame { opcode: header.opcode, opaque: header.opaque, key })
+fn frame<'a>(header: &Header, key: &'a [u8]) -> Frame<'a> {
+    Frame::Binary(frame::Frame { opcode: header.opcode, opaque: header.opaque, key })
 }
 
 /// Returns the command for the key of a `stat`: a section, or a switch of `stats detail`. As in

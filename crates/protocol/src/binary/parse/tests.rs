@@ -23,7 +23,7 @@ fn with_cas(mut request: Vec<u8>) -> Vec<u8> {
 
 fn command(input: &[u8]) -> (Command<'_>, usize) {
     match parse(input) {
-        Parsed::Command { command, frame: crate::Frame::Binary(frame), consumed } => {
+        Parsed::Command { command, frame: Frame::Binary(frame), consumed } => {
             assert_eq!((frame.opcode, frame.opaque), (input[1], 0xdead_beef));
             (command, consumed)
         }

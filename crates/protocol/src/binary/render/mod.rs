@@ -5,11 +5,16 @@ use std::io::Write;
 
 use larder_item::Meta;
 
+use super::frame::Frame;
 use super::header::RESPONSE_MAGIC;
+use super::header::{HEADER_BYTES, Header};
 use super::opcode::{ADD, APPEND, PREPEND, REPLACE, aloud, names_key};
 use super::status::{self, of_client_error, of_server_error};
-use super::{Frame, HEADER_BYTES, Header, MECHANISMS};
-use crate::{Response, WIRE_VERSION};
+use crate::response::Response;
+use crate::version::WIRE_VERSION;
+
+/// The authentication mechanisms that a peer can use, separated by spaces.
+const MECHANISMS: &str = "PLAIN";
 
 /// Appends the header of a hit: everything before the value.
 #[inline]

@@ -2,15 +2,16 @@
 
 use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
-use super::base64;
 use super::flags::Letters;
-use crate::text::LINE_END;
+use crate::base64;
+use crate::command::{Arithmetic, Command, Delete, Fetch, Initial, Remains, Store};
+use crate::frame::Frame;
+use crate::parsed::{Bad, Parsed};
+use crate::response::ClientError;
 use crate::text::arguments::{short, value_bytes};
+use crate::text::line::LINE_END;
 use crate::text::words::Words;
-use crate::{
-    Arithmetic, Bad, ClientError, Command, Delete, Fetch, Frame, Initial, Parsed, Remains, Store,
-    meta, number,
-};
+use crate::{meta, number};
 
 /// `mg <key> <flags>*`
 #[inline]

@@ -7,7 +7,10 @@ use std::str;
 
 use super::arguments::Arguments;
 use crate::admin::{Admin, ClockMove, Crawled, Detail, DumpForm, Factor, Knob, Refusal, Topics};
-use crate::{ClientError, Command, Parsed, number};
+use crate::command::Command;
+use crate::number;
+use crate::parsed::Parsed;
+use crate::response::ClientError;
 
 /// The words after the name of a line. Commands without a list of keys need no more.
 type Rest<'a> = [Option<&'a [u8]>; 6];

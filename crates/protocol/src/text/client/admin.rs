@@ -83,8 +83,9 @@ fn watch(topics: Topics) -> String {
 mod tests {
     use super::*;
     use crate::admin::Factor;
+    use crate::command::Command;
+    use crate::parsed::Parsed;
     use crate::text::Parser;
-    use crate::{Command, Parsed};
 
     #[test]
     fn administrative_commands_are_parsed_as_written() {

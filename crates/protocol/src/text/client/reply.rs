@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use crate::number;
-use crate::text::LINE_END;
+use crate::text::line::LINE_END;
 
 /// The maximum length of a reply line in bytes. Servers send no longer one.
 pub const REPLY_LINE_BYTES_MAX: usize = 8192;
@@ -62,7 +62,7 @@ pub struct Hit<'a> {
 }
 
 /// The result of [`read_reply`].
-pub type Reading<'a> = crate::Reading<Reply<'a>>;
+pub type Reading<'a> = crate::reading::Reading<Reply<'a>>;
 
 /// Reads the first reply of `input`. Keeps no state between calls, so an incomplete reply is read
 /// again from its beginning; that costs one line, however long the value is.

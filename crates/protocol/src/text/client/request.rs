@@ -2,9 +2,10 @@
 
 use larder_item::{Direction, KeyError, StoreMode, check_key};
 
-use crate::text::LINE_END;
-use crate::text::render::push_number;
-use crate::{Arithmetic, Command, Delete, StatsSection, Store, local, meta};
+use crate::command::{Arithmetic, Command, Delete, StatsSection, Store};
+use crate::number::push_number;
+use crate::text::line::LINE_END;
+use crate::{local, meta};
 
 /// Why bytes cannot be sent as a key in the text protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,11 @@ use super::line::{Found, Line, find};
 use super::plain;
 use super::streamed::StreamedKeys;
 use super::words::{Words, trim_spaces};
-use crate::{Bad, ClientError, Command, Frame, Parsed, meta, number};
+use crate::command::Command;
+use crate::frame::Frame;
+use crate::parsed::{Bad, Parsed};
+use crate::response::ClientError;
+use crate::{meta, number};
 
 /// Finds the commands in a connection's bytes.
 ///

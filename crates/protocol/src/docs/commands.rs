@@ -1,0 +1,167 @@
+//! The section on the commands of the text protocol.
+
+use super::table::{CommandRow, push_commands};
+
+/// Returns the section.
+pub(super) fn section() -> String {
+    let mut section =
+        "\n## Commands\n\n| command | replies | meaning |\n|---|---|---|\n".to_owned();
+    push_commands(&mut section, COMMANDS);
+    section.push_str(
+        "\nEach storage command is followed by a value of `<bytes>` bytes and `\\r\\n`.\n",
+    );
+    section
+}
+
+const STORED: &str = "STORED / NOT_STORED";
+
+pub(super) const COMMANDS: &[CommandRow] = &[
+    CommandRow {
+        form: "get <key>+",
+        replies: "VALUE <key> <flags> <bytes>, value / END",
+        meaning: "Returns the items that exist, then `END`. If one key is too long, none is looked \
+            up.",
+    },
+    CommandRow {
+        form: "gets <key>+",
+        replies: "VALUE <key> <flags> <bytes> <cas>, value / END",
+        meaning: "As `get`, with the cas token of each item.",
+    },
+    CommandRow {
+        form: "gat <exptime> <key>+",
+        replies: "VALUE <key> <flags> <bytes>, value / END",
+        meaning: "As `get`, and sets the exptime of each item.",
+    },
+    CommandRow {
+        form: "gats <exptime> <key>+",
+        replies: "VALUE <key> <flags> <bytes> <cas>, value / END",
+        meaning: "As `gets`, and sets the exptime of each item.",
+    },
+    CommandRow {
+        form: "set <key> <flags> <exptime> <bytes> [noreply]",
+        replies: "STORED",
+        meaning: "Stores unconditionally. A store that fails because the item is too large or \
+            memory is short also removes the old item.",
+    },
+    CommandRow {
+        form: "add <key> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Stores if the item does not exist.",
+    },
+    CommandRow {
+        form: "replace <key> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Stores if the item exists.",
+    },
+    CommandRow {
+        form: "append <key> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Appends to the value of an item, which keeps its flags and exptime.",
+    },
+    CommandRow {
+        form: "prepend <key> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Prepends to the value of an item, which keeps its flags and exptime.",
+    },
+    CommandRow {
+        form: "cas <key> <flags> <exptime> <bytes> <cas> [noreply]",
+        replies: "STORED / EXISTS / NOT_FOUND",
+        meaning: "Stores if the item has this cas token.",
+    },
+    CommandRow {
+        form: "delete <key> [0] [noreply]",
+        replies: "DELETED / NOT_FOUND",
+        meaning: "Removes an item.",
+    },
+    CommandRow {
+        form: "incr <key> <delta> [noreply]",
+        replies: "<number> / NOT_FOUND",
+        meaning: "Increments an item whose value is a number; wraps at 2^64.",
+    },
+    CommandRow {
+        form: "decr <key> <delta> [noreply]",
+        replies: "<number> / NOT_FOUND",
+        meaning: "Decrements such an item; stops at 0. A shorter number is padded with spaces.",
+    },
+    CommandRow {
+        form: "touch <key> <exptime> [noreply]",
+        replies: "TOUCHED / NOT_FOUND",
+        meaning: "Sets the exptime of an item.",
+    },
+    CommandRow {
+        form: "flush_all [<exptime>] [noreply]",
+        replies: "OK",
+        meaning: "Invalidates all items, now or at the given time. A negative exptime means now.",
+    },
+    CommandRow {
+        form: "lease-get <key>",
+        replies: "VALUE <key> <flags> <bytes>, value, END / LVALUE <key> <token> 0 0, empty line, \
+            END",
+        meaning: "Returns the item or, on a miss, a lease to store it, which lasts 10 seconds. A \
+            token of 1 is not a lease: another client holds one. For mcrouter; memcached responds \
+            `ERROR`.",
+    },
+    CommandRow {
+        form: "lease-set <key> <token> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Stores if the lease is still valid. A `delete` of the key, a `flush_all`, the \
+            use of the lease, and a store of the item by another client end it.",
+    },
+    CommandRow {
+        form: "metaget <key>",
+        replies: "META <key> age: <secs>; exptime: <Unix time or 0>; from: unknown / END",
+        meaning: "Returns the metadata of an item, then `END`. For mcrouter; memcached responds \
+            `ERROR`.",
+    },
+    CommandRow {
+        form: "version",
+        replies: "VERSION <version>",
+        meaning: "Returns the version; see [Differences](#differences).",
+    },
+    CommandRow {
+        form: "verbosity <level> [noreply]",
+        replies: "OK",
+        meaning: "Sets the log level; a level above 2 is taken as 2.",
+    },
+    CommandRow {
+        form: "stats [settings | items | slabs | sizes | conns | larder]",
+        replies: "STAT <name> <value> / END",
+        meaning: "Returns statistics, see [stats.md](stats.md). `settings` may be abbreviated to \
+            any prefix, `conns` to `co`.",
+    },
+    CommandRow {
+        form: "stats cachedump <class> <items>",
+        replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
+        meaning: "Returns keys of live items of a size class, 0 for all: up to 2 MiB, from the \
+            first 30,000 items that it visits, 500 over UDP. Any prefix of `cachedump` works.",
+    },
+    CommandRow {
+        form: "stats reset",
+        replies: "RESET",
+        meaning: "Sets counters to 0. Any prefix of `reset` works, so `stats r` resets.",
+    },
+    CommandRow {
+        form: "cache_memlimit <mebibytes> [noreply]",
+        replies: "OK",
+        meaning: "Changes the memory limit: 8 to 1000000000, and at most 16 times `-m`. The limit \
+            cannot rise above `-m` with `-e`, `-k`, `-L` or local readers, nor if the system \
+            refuses the address space, nor fall below the size of the index.",
+    },
+    CommandRow {
+        form: "refresh_certs",
+        replies: "OK",
+        meaning: "Reloads changed certificate files, for new connections. Without TLS, or if a \
+            file is unusable, the response is a line that begins with `Error`; the log on standard \
+            error has the cause.",
+    },
+    CommandRow {
+        form: "shutdown [graceful]",
+        replies: "",
+        meaning: "Closes the connection and stops the server. Needs `-A`.",
+    },
+    CommandRow {
+        form: "quit",
+        replies: "",
+        meaning: "Closes the connection once the earlier requests are answered.",
+    },
+];
