@@ -9,9 +9,12 @@
 //! that a peer announced. All dialects share [`Command`] and [`Response`]; the differences between
 //! them are in [`Frame`].
 //!
+//! A file imports only from files that do not import it: `text` hands meta commands over to `meta`,
+//! which uses what both share (`lines`), and the text of errors (`text::render`).
+//!
 //! Files in reading order: [`command`], [`admin`], [`frame`], [`response`], [`parsed`], [`parser`],
 //! [`render`], then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], [`base64`],
-//! `number`, [`version`], [`docs`].
+//! `lines`, `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -21,6 +24,7 @@ pub mod binary;
 pub mod command;
 pub mod docs;
 pub mod frame;
+mod lines;
 pub mod local;
 pub mod meta;
 mod number;

@@ -25,8 +25,8 @@
 use std::io::Write;
 
 use crate::base64;
+use crate::lines::line::SHORT_LINE_BYTES_MAX;
 use crate::number;
-use crate::text::line::SHORT_LINE_BYTES_MAX;
 
 /// The request for the memory, without its line end.
 pub const REQUEST: &[u8] = b"larder_region";

@@ -10,7 +10,6 @@
 
 pub mod client;
 pub(crate) mod form;
-pub(crate) mod frame;
 pub mod header;
 pub(crate) mod login;
 pub mod opcode;
@@ -18,6 +17,6 @@ pub mod parse;
 pub mod render;
 pub mod status;
 
-pub use frame::{Frame, Kept};
+pub use crate::frame::binary::{Frame, Kept};
 pub use header::{HEADER_BYTES, Header, REQUEST_MAGIC};
 pub use parse::{CREDENTIALS_BYTES_MAX, MECHANISM_BYTES_MAX, parse};

@@ -10,7 +10,7 @@ mod local;
 mod meta;
 mod table;
 
-use crate::text::line::SHORT_LINE_BYTES_MAX;
+use crate::lines::line::SHORT_LINE_BYTES_MAX;
 use crate::version::WIRE_VERSION;
 
 /// Returns the text of docs/protocol.md.

@@ -13,12 +13,10 @@
 use memchr::memchr;
 
 use crate::command::{Fetch, Store};
+use crate::lines::key::{UnsendableKey, check_sendable};
+use crate::lines::line::{LINE_END, REPLY_LINE_BYTES_MAX};
 use crate::number;
 use crate::number::push_number;
-use crate::text::client::UnsendableKey;
-use crate::text::client::reply::REPLY_LINE_BYTES_MAX;
-use crate::text::client::request::check_sendable;
-use crate::text::line::LINE_END;
 
 /// Appends a meta get.
 ///

@@ -2,13 +2,12 @@
 //! flags, some with a token. Responses repeat the flags that ask for something, in the order of the
 //! request.
 //!
-//! Source: memcached's doc/protocol.txt, "Meta Commands". Files in reading order: `frame`,
-//! [`flags`], `parse`, [`render`], [`client`].
+//! Source: memcached's doc/protocol.txt, "Meta Commands". Files in reading order: [`flags`],
+//! `parse`, [`render`], [`client`].
 
 pub mod client;
 pub mod flags;
-pub(crate) mod frame;
 pub(crate) mod parse;
 pub mod render;
 
-pub use frame::{Frame, Kept};
+pub use crate::frame::meta::{Frame, Kept};

@@ -1,11 +1,11 @@
 //! Renders meta responses into bytes.
 
-use super::frame::Frame;
+use crate::frame::meta::Frame;
+use crate::lines::line::LINE_END;
+use crate::lines::words::Words;
 use crate::number::push_number;
 use crate::response::{Counted, Response, Shown, Stored, Win};
 use crate::text;
-use crate::text::line::LINE_END;
-use crate::text::words::Words;
 
 /// Appends the response to a get. With the value, the value follows, then [`Response::Hit`].
 #[inline]

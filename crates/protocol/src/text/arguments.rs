@@ -1,11 +1,12 @@
 //! Parses the arguments of commands, one function per form.
 
-use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
+use larder_item::{Direction, StoreMode};
 
-use super::line::{LINE_END, VALUE_BYTES_MAX};
-use super::words::Words;
 use crate::command::{Arithmetic, Command, Delete, StatsSection, Store};
 use crate::frame::Frame;
+use crate::lines::key::short;
+use crate::lines::line::{LINE_END, value_bytes};
+use crate::lines::words::Words;
 use crate::number;
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;
@@ -243,18 +244,6 @@ const CLASSES_MAX: u32 = 64;
 #[inline]
 pub(super) fn command(command: Command<'_>, quiet: bool, consumed: usize) -> Parsed<'_> {
     Parsed::Command { command, frame: Frame::Text { quiet }, consumed }
-}
-
-/// Returns the key if it is not too long. Words are never empty.
-#[inline]
-pub(crate) fn short(key: &[u8]) -> Option<&[u8]> {
-    (key.len() <= KEY_BYTES_MAX).then_some(key)
-}
-
-/// Parses the length of a value.
-pub(crate) fn value_bytes(word: &[u8]) -> Option<usize> {
-    let bytes = usize::try_from(number::signed_32(word)?).ok()?;
-    (bytes <= VALUE_BYTES_MAX).then_some(bytes)
 }
 
 fn is_number_but_zero(word: &[u8]) -> bool {

@@ -3,10 +3,10 @@
 use larder_item::KEY_BYTES_MAX;
 use memchr::memchr;
 
-use super::line::Line;
-use super::words::trim_spaces;
 use crate::command::Command;
 use crate::frame::Frame;
+use crate::lines::line::Line;
+use crate::lines::words::trim_spaces;
 use crate::parsed::Parsed;
 
 /// The rest of a checked line that names keys. The line itself stays with the caller.

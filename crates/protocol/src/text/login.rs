@@ -3,10 +3,10 @@
 
 use memchr::memchr;
 
-use super::line::{LINE_END, SHORT_LINE_BYTES_MAX};
-use super::words::Words;
 use crate::command::Command;
 use crate::frame::Frame;
+use crate::lines::line::{LINE_END, SHORT_LINE_BYTES_MAX};
+use crate::lines::words::Words;
 use crate::number;
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;

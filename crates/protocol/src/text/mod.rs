@@ -5,7 +5,7 @@
 //! optional carriage return before it. A value follows the line that announces its length, and must
 //! end in [`LINE_END`].
 //!
-//! Files in reading order: [`parse`], `line`, `words`, `keys`, `streamed`, `plain`, `arguments`,
+//! Files in reading order: [`parse`], `keys`, `streamed`, `plain`, `arguments`,
 //! `login`, `admin`, [`render`], `refusal`, [`dump`], [`watched`], [`client`].
 
 mod admin;
@@ -13,7 +13,6 @@ pub(crate) mod arguments;
 pub mod client;
 pub mod dump;
 mod keys;
-pub(crate) mod line;
 pub(crate) mod login;
 pub mod parse;
 mod plain;
@@ -21,7 +20,6 @@ mod refusal;
 pub mod render;
 mod streamed;
 pub mod watched;
-pub(crate) mod words;
 
-pub use line::{LINE_END, SHORT_LINE_BYTES_MAX, VALUE_BYTES_MAX};
+pub use crate::lines::line::{LINE_END, SHORT_LINE_BYTES_MAX, VALUE_BYTES_MAX};
 pub use parse::Parser;

@@ -4,8 +4,8 @@
 use larder_item::{KEY_BYTES_MAX, StoreMode};
 use memchr::memchr;
 
-use super::line::VALUE_BYTES_MAX;
 use crate::command::Store;
+use crate::lines::line::VALUE_BYTES_MAX;
 
 /// Parses `<key> <flags> <exptime> <bytes>[ noreply]`: single spaces, numbers without signs. The
 /// second result is true with `noreply`.
@@ -54,10 +54,10 @@ const DIGITS_MAX: usize = 10;
 #[cfg(test)]
 mod tests {
     use super::super::arguments::Arguments;
-    use super::super::words::Words;
     use super::*;
     use crate::command::Command;
     use crate::frame::Frame;
+    use crate::lines::words::Words;
     use crate::parsed::Parsed;
 
     /// Returns the result of the parser for all forms.

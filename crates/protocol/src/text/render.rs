@@ -5,7 +5,7 @@ use std::io::Write;
 use larder_item::Meta;
 
 use super::dump::push_word;
-use super::line::LINE_END;
+use crate::lines::line::LINE_END;
 use crate::number::push_number;
 use crate::response::{ClientError, Counted, Response, ServerError, Shown};
 use crate::version::WIRE_VERSION;

@@ -9,9 +9,9 @@ use larder_item::KEY_BYTES_MAX;
 use memchr::{memchr, memchr2};
 
 use super::keys::Ask;
-use super::words::trim_spaces;
 use crate::command::Command;
 use crate::frame::Frame;
+use crate::lines::words::trim_spaces;
 use crate::number;
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;

@@ -3,12 +3,11 @@
 use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
 use super::form::Form;
-use super::frame;
 use super::header::{HEADER_BYTES, Header, REQUEST_MAGIC};
 use super::opcode::*;
 use crate::admin::{Admin, Detail};
 use crate::command::{Arithmetic, Command, Delete, Initial, StatsSection, Store};
-use crate::frame::Frame;
+use crate::frame::{Frame, binary};
 use crate::parsed::{Bad, Parsed};
 use crate::response::{ClientError, Response};
 
@@ -187,7 +186,7 @@ impl<'a> Request<'a> {
 }
 
 fn frame<'a>(header: &Header, key: &'a [u8]) -> Frame<'a> {
-    Frame::Binary(frame::Frame { opcode: header.opcode, opaque: header.opaque, key })
+    Frame::Binary(binary::Frame { opcode: header.opcode, opaque: header.opaque, key })
 }
 
 /// Returns the command for the key of a `stat`: a section, or a switch of `stats detail`. As in

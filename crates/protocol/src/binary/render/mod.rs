@@ -5,11 +5,11 @@ use std::io::Write;
 
 use larder_item::Meta;
 
-use super::frame::Frame;
 use super::header::RESPONSE_MAGIC;
 use super::header::{HEADER_BYTES, Header};
 use super::opcode::{ADD, APPEND, PREPEND, REPLACE, aloud, names_key};
 use super::status::{self, of_client_error, of_server_error};
+use crate::frame::binary::Frame;
 use crate::response::Response;
 use crate::version::WIRE_VERSION;
 

@@ -6,11 +6,11 @@ use super::flags::Letters;
 use crate::base64;
 use crate::command::{Arithmetic, Command, Delete, Fetch, Initial, Remains, Store};
 use crate::frame::Frame;
+use crate::lines::key::short;
+use crate::lines::line::{LINE_END, value_bytes};
+use crate::lines::words::Words;
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;
-use crate::text::arguments::{short, value_bytes};
-use crate::text::line::LINE_END;
-use crate::text::words::Words;
 use crate::{meta, number};
 
 /// `mg <key> <flags>*`

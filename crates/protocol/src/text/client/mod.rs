@@ -14,12 +14,12 @@
 //! };
 //! assert_eq!((hit.key, hit.value), (&b"first"[..], &b"hello"[..]));
 //! assert_eq!(read_reply(&received[consumed..]), Reading::Reply { reply: Reply::End, consumed: 5 });
-//! # Ok::<(), request::UnsendableKey>(())
+//! # Ok::<(), larder_protocol::text::client::UnsendableKey>(())
 //! ```
 
 mod admin;
 pub mod reply;
 pub mod request;
 
+pub use crate::lines::key::UnsendableKey;
 pub use reply::{Hit, Reading, Reply, read_reply};
-pub use request::UnsendableKey;

@@ -2,11 +2,8 @@
 
 use memchr::memchr;
 
+use crate::lines::line::{LINE_END, REPLY_LINE_BYTES_MAX};
 use crate::number;
-use crate::text::line::LINE_END;
-
-/// The maximum length of a reply line in bytes. Servers send no longer one.
-pub const REPLY_LINE_BYTES_MAX: usize = 8192;
 
 /// One line of a response; for a hit, the line and its value. Borrows from the bytes it was read
 /// from.

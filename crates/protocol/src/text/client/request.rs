@@ -1,40 +1,12 @@
 //! Writes requests as bytes.
 
-use larder_item::{Direction, KeyError, StoreMode, check_key};
+use larder_item::{Direction, StoreMode};
 
 use crate::command::{Arithmetic, Command, Delete, StatsSection, Store};
+use crate::lines::key::{UnsendableKey, check_sendable};
+use crate::lines::line::LINE_END;
 use crate::number::push_number;
-use crate::text::line::LINE_END;
 use crate::{local, meta};
-
-/// Why bytes cannot be sent as a key in the text protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnsendableKey {
-    /// The key is empty or too long.
-    Length(KeyError),
-    /// The key contains a byte that ends a key or a line.
-    Byte {
-        /// The byte: a space, a carriage return or a newline.
-        found: u8,
-        /// Its position.
-        position: usize,
-    },
-}
-
-impl std::fmt::Display for UnsendableKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Length(error) => error.fmt(f),
-            Self::Byte { found, position } => write!(
-                f,
-                "the key has the byte {found:#04x} at position {position}, \
-                 expected neither space, carriage return nor newline"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for UnsendableKey {}
 
 /// Appends the line of one request. A [`Command::Get`] asks for one key; see [`get`] for several.
 /// The value of a [`Command::Store`] is not written; see [`store`] for both together.
@@ -213,15 +185,6 @@ fn push_keyed(out: &mut Vec<u8>, name: &[u8], key: &[u8]) -> Result<(), Unsendab
     check_sendable(key)?;
     push_words(out, &[name, key]);
     Ok(())
-}
-
-pub(crate) fn check_sendable(key: &[u8]) -> Result<(), UnsendableKey> {
-    check_key(key).map_err(UnsendableKey::Length)?;
-    let bad = key.iter().enumerate().find(|(_, byte)| matches!(byte, b' ' | b'\r' | b'\n'));
-    match bad {
-        Some((position, &found)) => Err(UnsendableKey::Byte { found, position }),
-        None => Ok(()),
-    }
 }
 
 /// Appends words separated by spaces; after an empty last word the caller appends a number.

@@ -4,12 +4,12 @@ use larder_item::{Direction, StoreMode};
 
 use super::arguments::{Arguments, command};
 use super::keys::{Ask, Keys};
-use super::line::{Found, Line, find};
 use super::plain;
 use super::streamed::StreamedKeys;
-use super::words::{Words, trim_spaces};
 use crate::command::Command;
 use crate::frame::Frame;
+use crate::lines::line::{Found, Line, find};
+use crate::lines::words::{Words, trim_spaces};
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;
 use crate::{meta, number};

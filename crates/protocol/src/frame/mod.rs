@@ -1,9 +1,10 @@
 //! How a request wants its response.
 
-use crate::binary::frame as binary;
-use crate::meta::frame as meta;
+pub(crate) mod binary;
+pub(crate) mod meta;
+
+use crate::lines::line::LINE_END;
 use crate::response::Response;
-use crate::text::line::LINE_END;
 
 /// How a response is written. Borrows from the bytes of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

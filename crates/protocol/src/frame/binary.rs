@@ -1,6 +1,6 @@
 //! How to respond to a binary request.
 
-use super::opcode;
+use crate::binary::opcode;
 use crate::response::Response;
 
 /// How to respond to a binary request.

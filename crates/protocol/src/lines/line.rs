@@ -2,6 +2,8 @@
 
 use memchr::memchr;
 
+use crate::number;
+
 /// The end of a value, and of every line of a response.
 pub const LINE_END: &[u8] = b"\r\n";
 
@@ -13,19 +15,28 @@ pub const SHORT_LINE_BYTES_MAX: usize = 2048;
 /// The maximum length of a value that a line can announce, in bytes. A cache accepts less.
 pub const VALUE_BYTES_MAX: usize = i32::MAX as usize - LINE_END.len();
 
+/// The maximum length of a reply line in bytes. Servers send no longer one.
+pub(crate) const REPLY_LINE_BYTES_MAX: usize = 8192;
+
+/// Parses the length of a value.
+pub(crate) fn value_bytes(word: &[u8]) -> Option<usize> {
+    let bytes = usize::try_from(number::signed_32(word)?).ok()?;
+    (bytes <= VALUE_BYTES_MAX).then_some(bytes)
+}
+
 /// The line at the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     /// The line without its end.
-    pub(super) text: &'a [u8],
+    pub(crate) text: &'a [u8],
     /// Its length with its end, in bytes.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl<'a> Line<'a> {
     /// Strips the end of a line: a newline, and one carriage return before it.
     #[inline]
-    pub(super) fn new(with_end: &'a [u8]) -> Self {
+    pub(crate) fn new(with_end: &'a [u8]) -> Self {
         let text = with_end.strip_suffix(b"\n").unwrap_or(with_end);
         Self { text: text.strip_suffix(b"\r").unwrap_or(text), bytes: with_end.len() }
     }
@@ -33,7 +44,7 @@ impl<'a> Line<'a> {
 
 /// The result of [`find`].
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(crate) enum Found<'a> {
     /// A complete line.
     Line(Line<'a>),
     /// The beginning of a line that is not too long yet.
@@ -45,7 +56,7 @@ pub(super) enum Found<'a> {
 /// Finds the end of the line that `input` begins with. The first `scanned_bytes` hold no newline.
 /// Whether a line is too long depends on its bytes alone, not on how they arrive.
 #[inline]
-pub(super) fn find(input: &[u8], scanned_bytes: usize) -> Found<'_> {
+pub(crate) fn find(input: &[u8], scanned_bytes: usize) -> Found<'_> {
     let unscanned = input.get(scanned_bytes..).unwrap_or_default();
     let newline = memchr(b'\n', unscanned).map(|position| scanned_bytes + position);
     let text_bytes = newline.unwrap_or(input.len());

@@ -1,0 +1,51 @@
+//! Keys in lines.
+
+use larder_item::{KEY_BYTES_MAX, KeyError, check_key};
+
+/// Why bytes cannot be sent as a key in the text protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnsendableKey {
+    /// The key is empty or too long.
+    Length(KeyError),
+    /// The key contains a byte that ends a key or a line.
+    Byte {
+        /// The byte: a space, a carriage return or a newline.
+        found: u8,
+        /// Its position.
+        position: usize,
+    },
+}
+
+impl std::fmt::Display for UnsendableKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Length(error) => error.fmt(f),
+            Self::Byte { found, position } => write!(
+                f,
+                "the key has the byte {found:#04x} at position {position}, \
+                 expected neither space, carriage return nor newline"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UnsendableKey {}
+
+/// Checks whether a key can be sent in a line.
+///
+/// # Errors
+/// [`UnsendableKey`]
+pub(crate) fn check_sendable(key: &[u8]) -> Result<(), UnsendableKey> {
+    check_key(key).map_err(UnsendableKey::Length)?;
+    let bad = key.iter().enumerate().find(|(_, byte)| matches!(byte, b' ' | b'\r' | b'\n'));
+    match bad {
+        Some((position, &found)) => Err(UnsendableKey::Byte { found, position }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the key if it is not too long. Words are never empty.
+#[inline]
+pub(crate) fn short(key: &[u8]) -> Option<&[u8]> {
+    (key.len() <= KEY_BYTES_MAX).then_some(key)
+}
