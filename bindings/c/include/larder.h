@@ -120,7 +120,7 @@ typedef enum larder_status {
     LARDER_NOT_OPENED = 23,
     // A connected cache does not support the operation.
     LARDER_UNSUPPORTED = 24,
-    // The server is not there, or did not respond in time. It may have made the change.
+    // The server is unreachable, or did not respond in time. It may have made the change.
     LARDER_UNREACHABLE = 25,
     // The server refused the request.
     LARDER_REFUSED = 26,
@@ -221,7 +221,7 @@ const char *larder_version(void);
 
 // Adds `delta` to a counter, an item whose value is a decimal number, and writes the new value to
 // `number`. The counter wraps at 2^64 and keeps its time to live. `LARDER_MISSING` if the key has
-// no item: `larder_add` creates one. `LARDER_NOT_A_NUMBER` if the value is no counter.
+// no item: `larder_add` creates one. `LARDER_NOT_A_NUMBER` if the value is not a number.
 enum larder_status larder_increment(const struct larder *cache,
                                     const void *key,
                                     size_t key_bytes,

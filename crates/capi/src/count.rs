@@ -7,7 +7,7 @@ use crate::{Handle, Status};
 
 /// Adds `delta` to a counter, an item whose value is a decimal number, and writes the new value to
 /// `number`. The counter wraps at 2^64 and keeps its time to live. `LARDER_MISSING` if the key has
-/// no item: `larder_add` creates one. `LARDER_NOT_A_NUMBER` if the value is no counter.
+/// no item: `larder_add` creates one. `LARDER_NOT_A_NUMBER` if the value is not a number.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::increment`].

@@ -38,7 +38,7 @@ pub enum Status {
     NotOpened = 23,
     /// A connected cache does not support the operation.
     Unsupported = 24,
-    /// The server is not there, or did not respond in time. It may have made the change.
+    /// The server is unreachable, or did not respond in time. It may have made the change.
     Unreachable = 25,
     /// The server refused the request.
     Refused = 26,
@@ -77,23 +77,23 @@ impl Status {
     pub const fn text(self) -> &'static CStr {
         match self {
             Self::Ok => c"done",
-            Self::Missing => c"there is no such item",
-            Self::Exists => c"there is such an item already",
-            Self::Changed => c"the item has been changed since its cas token was read; read it again",
-            Self::TooSmall => c"the value is longer than the memory given for it",
-            Self::End => c"there is no more",
+            Self::Missing => c"the key has no item",
+            Self::Exists => c"the key already has an item",
+            Self::Changed => c"the item has changed since its cas token was read; read it again",
+            Self::TooSmall => c"the value is longer than the buffer",
+            Self::End => c"the walk has ended, or no item arrived in time",
             Self::Invalid => c"invalid argument: a null pointer, or a number that is out of bounds",
             Self::Key => c"a key must have 1 to 250 bytes",
             Self::TooLarge => c"the item is larger than the cache accepts; store less, or raise the item size limit",
-            Self::NoMemory => c"no memory could be had for the item; allow eviction, or give the cache more memory",
-            Self::NotANumber => c"the value is no counter: expected a decimal number from 0 to 18446744073709551615",
+            Self::NoMemory => c"the cache has no memory for the item; allow eviction, or give the cache more memory",
+            Self::NotANumber => c"the value is not a counter: expected a decimal number from 0 to 18446744073709551615",
             Self::NoTokens => c"the cache keeps no cas tokens; open it with LARDER_CAS",
             Self::Stuck => c"a process that shares the cache is stopped in the middle of a change; continue or kill it",
             Self::NotOpened => c"the cache could not be opened",
-            Self::Unsupported => c"a connected cache cannot do that; ask the server by its own protocol",
-            Self::Unreachable => c"the server cannot be reached, or does not answer in time",
-            Self::Refused => c"the server refused",
-            Self::Protocol => c"what the server answers is not memcached's protocol; is it another server's socket?",
+            Self::Unsupported => c"a connected cache does not support the operation; send the server a request of its protocol",
+            Self::Unreachable => c"the server is unreachable, or does not respond in time",
+            Self::Refused => c"the server refused the request",
+            Self::Protocol => c"the response of the server is not the memcached protocol; check the path of the socket",
             Self::Defect => c"a defect of the library; please report what it wrote to standard error",
         }
     }
