@@ -77,8 +77,8 @@ impl Cache {
 
     /// Reads a value as [`Cache::get_into`] does, into any kind of memory. Returns false on a miss.
     /// Into borrowed memory, [`Lent`](crate::Lent), a value that does not fit is not copied, and
-    /// the get is not counted. `tell` receives the metadata of the item, and receives it again if
-    /// the item changed meanwhile.
+    /// the get is not counted. `observe` receives the metadata of the item, and receives it again
+    /// if the item changed meanwhile.
     ///
     /// Cost: as [`Cache::get_into`].
     ///
@@ -99,11 +99,11 @@ impl Cache {
         &self,
         key: impl AsRef<[u8]>,
         out: &mut impl Sink,
-        tell: impl FnMut(&Meta),
+        observe: impl FnMut(&Meta),
     ) -> bool {
         let now = self.now();
         self.with_thread_slot(|engine, thread| {
-            look_up(engine, thread, key.as_ref(), now, out, tell).is_some()
+            look_up(engine, thread, key.as_ref(), now, out, observe).is_some()
         })
     }
 
@@ -239,9 +239,9 @@ fn look_up(
     key: &[u8],
     now: Second,
     out: &mut impl Sink,
-    tell: impl FnMut(&Meta),
+    observe: impl FnMut(&Meta),
 ) -> Option<Meta> {
-    let found = read_whole(engine, thread, key, now, out, tell);
+    let found = read_whole(engine, thread, key, now, out, observe);
     if found.is_ok() && !out.is_whole() {
         return found.ok();
     }
@@ -263,11 +263,11 @@ fn read_whole(
     key: &[u8],
     now: Second,
     out: &mut impl Sink,
-    mut tell: impl FnMut(&Meta),
+    mut observe: impl FnMut(&Meta),
 ) -> Result<Meta, Miss> {
     let start = out.filled();
     for _ in 0..ATTEMPTS_MAX {
-        match engine.read(thread, key, now, out, |_, meta| tell(meta)) {
+        match engine.read(thread, key, now, out, |_, meta| observe(meta)) {
             larder_engine::Read::Hit(meta) => return Ok(meta),
             larder_engine::Read::Miss(miss) => return Err(miss),
             larder_engine::Read::Large(meta, mut pieces) => {

@@ -37,7 +37,7 @@ pub enum SwapError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountError {
     /// The stored value is not a number.
-    #[error("the value is no counter: expected a decimal number from 0 to 18446744073709551615")]
+    #[error("the value is not a counter: expected a decimal number from 0 to 18446744073709551615")]
     NotANumber,
     /// The new number could not be stored.
     #[error(transparent)]

@@ -309,8 +309,8 @@ fn an_item_that_survives_an_eviction_keeps_its_metadata() {
     }
     for (key, number) in keys.iter().zip(0..) {
         let meta = cache.peek(key).unwrap();
-        let told = (meta.fetched, meta.stale, meta.token_sent);
-        assert_eq!(told, (number % 2 != 0, true, number % 3 != 0), "{number}");
+        let reported = (meta.fetched, meta.stale, meta.token_sent);
+        assert_eq!(reported, (number % 2 != 0, true, number % 3 != 0), "{number}");
         cache.get(key);
         assert!(cache.peek(key).unwrap().fetched);
     }
@@ -362,12 +362,12 @@ fn a_relocated_item_keeps_the_time_of_its_last_use() {
 fn the_departure_hook_gets_the_metadata_of_the_item() {
     let cache = cache(1 << 20, true);
     let gone = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&gone);
+    let reported = Arc::clone(&gone);
     cache.set_departure_hook(move |leaving| {
         let mut key = Vec::new();
         leaving.read_key(&mut key);
         assert_eq!(key.len(), leaving.key_bytes());
-        told.lock().unwrap().push((key, leaving.reason(), leaving.meta()));
+        reported.lock().unwrap().push((key, leaving.reason(), leaving.meta()));
     });
     let deadline = Deadline::after(cache.now(), 1);
     stored(&cache, &StoreRequest { flags: 4, deadline, ..set(b"dies") }, b"value");

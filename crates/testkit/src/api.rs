@@ -66,7 +66,7 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
     let key = repeated(step, "key", "times");
     let value = repeated(step, "value", "value_times");
     let ttl = u32::try_from(step["ttl"].as_u64().unwrap_or(0))?;
-    let mut told = None;
+    let mut returned = None;
     let outcome = match step["op"].as_str().context("a step has an op")? {
         "get" => {
             let (outcome, got) = door.get(&key);
@@ -87,7 +87,7 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
         op @ ("increment" | "decrement") => {
             let (outcome, number) =
                 door.count(op == "increment", &key, step["delta"].as_u64().unwrap_or(1));
-            told = number;
+            returned = number;
             outcome
         }
         "get_many" => {
@@ -104,7 +104,7 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
             "ok".to_owned()
         }
         "remove_prefix" => {
-            told = Some(door.remove_prefix(&repeated(step, "prefix", "")));
+            returned = Some(door.remove_prefix(&repeated(step, "prefix", "")));
             "ok".to_owned()
         }
         "clear" => {
@@ -112,13 +112,16 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
             "ok".to_owned()
         }
         "length" => {
-            told = Some(door.length());
+            returned = Some(door.length());
             "ok".to_owned()
         }
         op => anyhow::bail!("unknown op {op}"),
     };
     ensure!(step["want"] == outcome.as_str(), "the outcome is {outcome}");
-    ensure!(step["number"].is_null() || step["number"].as_u64() == told, "the number is {told:?}");
+    ensure!(
+        step["number"].is_null() || step["number"].as_u64() == returned,
+        "the number is {returned:?}"
+    );
     Ok(())
 }
 

@@ -135,15 +135,15 @@ mod tests {
         with_all_thread_slots_taken(&cache, || {
             // Simulates a thread that was preempted in the middle of an operation.
             let held = cache.shared().thread_slots.first.lock().unwrap();
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let other = cache.clone();
             let borrower = thread::spawn(move || {
                 for key in 0..2 * BORROWED_OPERATIONS {
                     other.set(key.to_le_bytes(), "v", None).unwrap();
                 }
-                tell.send(of_this_thread(other.shared())).unwrap();
+                sender.send(of_this_thread(other.shared())).unwrap();
             });
-            let thread_slots = told.recv_timeout(Duration::from_secs(20));
+            let thread_slots = receiver.recv_timeout(Duration::from_secs(20));
             drop(held);
             borrower.join().unwrap();
             assert_eq!(thread_slots, Ok(0));

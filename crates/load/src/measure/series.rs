@@ -49,10 +49,10 @@ impl Series {
     /// Adds a thread's second. Returns the point if that completes the second.
     pub(crate) fn add(&mut self, second: Second) -> Option<Point> {
         let number = second.number;
-        let (told, sum) = self.open.entry(number).or_insert_with(|| (0, Second::new(number)));
-        *told += 1;
+        let (reports, sum) = self.open.entry(number).or_insert_with(|| (0, Second::new(number)));
+        *reports += 1;
         sum.add(&second);
-        if *told < self.thread_count {
+        if *reports < self.thread_count {
             return None;
         }
         let (_, sum) = self.open.remove(&number)?;

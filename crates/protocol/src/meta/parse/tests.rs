@@ -193,7 +193,7 @@ fn q_suppresses_only_the_expected_response() {
     let stored = Response::Stored(Stored::default());
     let number = Response::Number(Counted::default());
     let created = Response::Number(Counted { created: true, ..Counted::default() });
-    for (line, hidden, told) in [
+    for (line, hidden, shown) in [
         ("mg k q\r\n", Response::Miss, Response::Hit),
         ("ms k 1 q\r\n", stored, Response::NotStored),
         ("md k q\r\n", Response::Deleted, Response::NotFound),
@@ -201,7 +201,7 @@ fn q_suppresses_only_the_expected_response() {
         ("ma n q N0\r\n", number, created),
     ] {
         assert_eq!(rendered(line, hidden), "", "{line:?}");
-        assert_ne!(rendered(line, told), "", "{line:?}");
+        assert_ne!(rendered(line, shown), "", "{line:?}");
         assert_ne!(rendered(line, ClientError::NonNumeric.into()), "", "{line:?}");
     }
 }

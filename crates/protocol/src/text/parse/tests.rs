@@ -34,7 +34,7 @@ fn refused(line: &str) -> (Option<Response>, u64) {
     }
 }
 
-fn told(error: ClientError) -> (Option<Response>, u64) {
+fn refusal(error: ClientError) -> (Option<Response>, u64) {
     (Some(Response::ClientError(error)), 0)
 }
 
@@ -86,12 +86,12 @@ fn get_says_whether_cas_and_a_new_exptime_are_wanted() {
 #[test]
 fn get_without_keys_or_with_one_that_is_too_long_is_refused_as_a_whole() {
     for line in ["get\r\n", "get \r\n", "gets\r\n", "gat\r\n", "gat 10\r\n", "gat x\r\n"] {
-        assert_eq!(refused(line), told(ClientError::BadFormat), "{line:?}");
+        assert_eq!(refused(line), refusal(ClientError::BadFormat), "{line:?}");
     }
     let with_long_key = format!("get a {KEY_251} b\r\n");
-    assert_eq!(refused(&with_long_key), told(ClientError::BadFormat));
+    assert_eq!(refused(&with_long_key), refusal(ClientError::BadFormat));
     assert_eq!(keys(format!("get a {}\r\n", &KEY_251[1..]).as_bytes()).0.len(), 2);
-    assert_eq!(refused("gat x k\r\n"), told(ClientError::BadExptime));
+    assert_eq!(refused("gat x k\r\n"), refusal(ClientError::BadExptime));
 }
 
 #[test]
@@ -110,22 +110,22 @@ fn a_line_may_end_in_a_bare_newline_and_loses_one_carriage_return_only() {
 #[test]
 fn a_line_shorter_than_four_bytes_has_a_bad_format() {
     for line in ["\n", "\r\n", "a\r\n", "ab\n", " \r\n"] {
-        assert_eq!(refused(line), told(ClientError::BadFormat), "{line:?}");
+        assert_eq!(refused(line), refusal(ClientError::BadFormat), "{line:?}");
     }
-    assert_eq!(refused("ab\r\n"), told(ClientError::UnknownCommand));
+    assert_eq!(refused("ab\r\n"), refusal(ClientError::UnknownCommand));
 }
 
 #[test]
 fn names_are_lower_case_and_begin_their_line() {
     for line in [" get k\r\n", "GET k\r\n", "get\tk\r\n", "getk\r\n", "\u{80}ab\r\n"] {
-        assert_eq!(refused(line), told(ClientError::UnknownCommand), "{line:?}");
+        assert_eq!(refused(line), refusal(ClientError::UnknownCommand), "{line:?}");
     }
 }
 
 #[test]
 fn an_unknown_command_with_noreply_gets_no_response() {
     assert_eq!(refused("fetch k noreply\r\n"), (None, 0));
-    assert_eq!(refused("fetch k noreplY\r\n"), told(ClientError::UnknownCommand));
+    assert_eq!(refused("fetch k noreplY\r\n"), refusal(ClientError::UnknownCommand));
 }
 
 #[test]
@@ -178,10 +178,10 @@ fn flags_and_exptime_of_a_store_are_cut_to_32_bits() {
 fn a_store_with_an_invalid_length_is_refused_even_with_noreply_and_skips_nothing() {
     for length in ["-1", "abc", "", "2147483646", "4294967297", "18446744073709551614", "1.5"] {
         let line = format!("set k 0 0 {length} noreply\r\n");
-        assert_eq!(refused(&line), told(ClientError::BadFormat), "{line:?}");
+        assert_eq!(refused(&line), refusal(ClientError::BadFormat), "{line:?}");
     }
-    assert_eq!(refused("set k 0 0\r\n"), told(ClientError::BadFormat));
-    assert_eq!(refused("set k 0 0 noreply\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("set k 0 0\r\n"), refusal(ClientError::BadFormat));
+    assert_eq!(refused("set k 0 0 noreply\r\n"), refusal(ClientError::BadFormat));
     let (Command::Store(head), _) = command("set k 0 0 2147483645\r\n") else { panic!("a store") };
     assert_eq!(head.value_bytes, VALUE_BYTES_MAX);
 }
@@ -208,14 +208,14 @@ fn delete_takes_a_key_and_refuses_a_delay_and_several_words() {
     assert_eq!(command("delete k 0 noreply\r\n"), (delete, true));
     assert_eq!(command("delete k noreplY\r\n"), (delete, false));
     assert_eq!(command("delete k noreplY noreply\r\n"), (delete, true));
-    assert_eq!(refused("delete k b c d e\r\n"), told(ClientError::BadDeleteUsage));
+    assert_eq!(refused("delete k b c d e\r\n"), refusal(ClientError::BadDeleteUsage));
     assert_eq!(refused("delete k 0 b noreply\r\n"), (None, 0));
     assert_eq!(command("delete noreply\r\n"), (Command::Delete(Delete::of(b"noreply")), true));
-    assert_eq!(refused("delete k 10\r\n"), told(ClientError::BadDeleteUsage));
-    assert_eq!(refused("delete k -10\r\n"), told(ClientError::BadDeleteUsage));
+    assert_eq!(refused("delete k 10\r\n"), refusal(ClientError::BadDeleteUsage));
+    assert_eq!(refused("delete k -10\r\n"), refusal(ClientError::BadDeleteUsage));
     assert_eq!(refused("delete k 10 noreply\r\n"), (None, 0));
-    assert_eq!(refused("delete\r\n"), told(ClientError::BadFormat));
-    assert_eq!(refused(&format!("delete {KEY_251}\r\n")), told(ClientError::BadFormat));
+    assert_eq!(refused("delete\r\n"), refusal(ClientError::BadFormat));
+    assert_eq!(refused(&format!("delete {KEY_251}\r\n")), refusal(ClientError::BadFormat));
 }
 
 #[test]
@@ -224,10 +224,10 @@ fn arithmetic_takes_a_key_and_an_unsigned_delta() {
     assert_eq!(command("incr k 18446744073709551615\r\n"), (increment, false));
     let decrement = Command::Arithmetic(Arithmetic::of(b"k", Direction::Decrement, 1));
     assert_eq!(command("decr k 1 noreply\r\n"), (decrement, true));
-    assert_eq!(refused("incr k -1\r\n"), told(ClientError::BadDelta));
+    assert_eq!(refused("incr k -1\r\n"), refusal(ClientError::BadDelta));
     assert_eq!(refused("incr k x noreply\r\n"), (None, 0));
-    assert_eq!(refused("incr k\r\n"), told(ClientError::BadFormat));
-    assert_eq!(refused(&format!("decr {KEY_251} 1\r\n")), told(ClientError::BadFormat));
+    assert_eq!(refused("incr k\r\n"), refusal(ClientError::BadFormat));
+    assert_eq!(refused(&format!("decr {KEY_251} 1\r\n")), refusal(ClientError::BadFormat));
 }
 
 #[test]
@@ -235,8 +235,8 @@ fn touch_takes_a_negative_exptime_as_routers_write_it() {
     let touch = Command::Touch { key: b"k", exptime: -1 };
     assert_eq!(command("touch k -1\r\n"), (touch, false));
     assert_eq!(command("touch k 4294967295 noreply\r\n"), (touch, true));
-    assert_eq!(refused("touch k 4294967296\r\n"), told(ClientError::BadExptime));
-    assert_eq!(refused("touch k\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("touch k 4294967296\r\n"), refusal(ClientError::BadExptime));
+    assert_eq!(refused("touch k\r\n"), refusal(ClientError::BadFormat));
     assert_eq!(refused("touch k noreply\r\n"), (None, 0));
 }
 
@@ -246,8 +246,8 @@ fn flush_all_may_have_a_delay() {
     assert_eq!(command("flush_all noreply\r\n"), (Command::FlushAll { exptime: 0 }, true));
     assert_eq!(command("flush_all 10 noreply\r\n"), (Command::FlushAll { exptime: 10 }, true));
     assert_eq!(command("flush_all -10\r\n"), (Command::FlushAll { exptime: -10 }, false));
-    assert_eq!(refused("flush_all soon\r\n"), told(ClientError::BadExptime));
-    assert_eq!(refused("flush_all noreply 10\r\n"), told(ClientError::BadExptime));
+    assert_eq!(refused("flush_all soon\r\n"), refusal(ClientError::BadExptime));
+    assert_eq!(refused("flush_all noreply 10\r\n"), refusal(ClientError::BadExptime));
 }
 
 #[test]
@@ -259,8 +259,8 @@ fn version_and_quit_ignore_what_follows() {
 #[test]
 fn verbosity_takes_a_level() {
     assert_eq!(command("verbosity 9 noreply\r\n"), (Command::Verbosity { level: 9 }, true));
-    assert_eq!(refused("verbosity\r\n"), told(ClientError::BadFormat));
-    assert_eq!(refused("verbosity -1\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("verbosity\r\n"), refusal(ClientError::BadFormat));
+    assert_eq!(refused("verbosity -1\r\n"), refusal(ClientError::BadFormat));
     assert_eq!(refused("verbosity noreply\r\n"), (None, 0));
 }
 
@@ -281,7 +281,7 @@ fn some_sections_of_stats_may_be_abbreviated() {
         assert_eq!(command(line), (Command::Stats(section), false), "{line:?}");
     }
     for word in ["i", "si", "l", "connss", "settingss", "noreply", "maps"] {
-        assert_eq!(refused(&format!("stats {word}\r\n")), told(ClientError::UnknownCommand));
+        assert_eq!(refused(&format!("stats {word}\r\n")), refusal(ClientError::UnknownCommand));
     }
 }
 
@@ -291,11 +291,11 @@ fn a_dump_names_a_class_below_64_and_a_number_of_items() {
         let section = StatsSection::CacheDump { class: 1, items_max: 0 };
         assert_eq!(command(line), (Command::Stats(section), false), "{line:?}");
     }
-    assert_eq!(refused("stats cachedump\r\n"), told(ClientError::BadDump));
-    assert_eq!(refused("stats cachedump 1\r\n"), told(ClientError::BadDump));
-    assert_eq!(refused("stats cachedump x 1\r\n"), told(ClientError::BadFormat));
-    assert_eq!(refused("stats cachedump 1 -1\r\n"), told(ClientError::BadFormat));
-    assert_eq!(refused("stats cachedump 64 0\r\n"), told(ClientError::NoSuchClass));
+    assert_eq!(refused("stats cachedump\r\n"), refusal(ClientError::BadDump));
+    assert_eq!(refused("stats cachedump 1\r\n"), refusal(ClientError::BadDump));
+    assert_eq!(refused("stats cachedump x 1\r\n"), refusal(ClientError::BadFormat));
+    assert_eq!(refused("stats cachedump 1 -1\r\n"), refusal(ClientError::BadFormat));
+    assert_eq!(refused("stats cachedump 64 0\r\n"), refusal(ClientError::NoSuchClass));
 }
 
 #[test]
@@ -303,17 +303,17 @@ fn graceful_may_be_abbreviated() {
     assert_eq!(command("shutdown\r\n").0, Command::Shutdown { graceful: false });
     assert_eq!(command("shutdown g\r\n").0, Command::Shutdown { graceful: true });
     assert_eq!(command("shutdown graceful\r\n").0, Command::Shutdown { graceful: true });
-    assert_eq!(refused("shutdown now\r\n"), told(ClientError::BadShutdownMode));
-    assert_eq!(refused("shutdown graceful x\r\n"), told(ClientError::BadShutdownMode));
+    assert_eq!(refused("shutdown now\r\n"), refusal(ClientError::BadShutdownMode));
+    assert_eq!(refused("shutdown graceful x\r\n"), refusal(ClientError::BadShutdownMode));
     assert_eq!(refused("shutdown noreply\r\n"), (None, 0));
 }
 
 #[test]
 fn a_memory_limit_that_is_tiny_or_in_bytes_is_refused() {
     assert_eq!(command("cache_memlimit 8\r\n").0, Command::MemoryLimit { mebibytes: 8 });
-    assert_eq!(refused("cache_memlimit 7\r\n"), told(ClientError::MemoryLimitTooSmall));
-    assert_eq!(refused("cache_memlimit 1000000001\r\n"), told(ClientError::MemoryLimitInBytes));
-    assert_eq!(refused("cache_memlimit\r\n"), told(ClientError::UnknownCommand));
+    assert_eq!(refused("cache_memlimit 7\r\n"), refusal(ClientError::MemoryLimitTooSmall));
+    assert_eq!(refused("cache_memlimit 1000000001\r\n"), refusal(ClientError::MemoryLimitInBytes));
+    assert_eq!(refused("cache_memlimit\r\n"), refusal(ClientError::UnknownCommand));
     assert_eq!(refused("cache_memlimit 64m noreply\r\n"), (None, 0));
 }
 
@@ -390,17 +390,17 @@ fn keys_of_a_long_line_are_yielded_as_they_arrive_and_never_kept() {
 #[test]
 fn an_error_in_a_long_line_stands_in_the_place_of_its_end() {
     let (padding, long_key) = (" ".repeat(SHORT_LINE_BYTES_MAX), "x".repeat(251));
-    let told = |error: ClientError| format!("{:?} false", told(error).0);
-    let bad_format = told(ClientError::BadFormat);
+    let refusal = |error: ClientError| format!("{:?} false", refusal(error).0);
+    let bad_format = refusal(ClientError::BadFormat);
     for (line, expected) in [
         (format!("get a{padding}{long_key} b"), vec!["a false None".into(), bad_format.clone()]),
         (format!("get a{padding}{long_key}"), vec!["a false None".into(), bad_format.clone()]),
         (format!("get {padding}"), vec![bad_format.clone()]),
         (format!("gat {padding}1"), vec![bad_format.clone()]),
         (format!("gat {padding}"), vec![bad_format]),
-        (format!("gats{padding}x a b"), vec![told(ClientError::BadExptime)]),
-        (format!("gat {padding}{long_key} a b"), vec![told(ClientError::BadExptime)]),
-        (format!(" get a{padding}b"), vec![told(ClientError::UnknownCommand)]),
+        (format!("gats{padding}x a b"), vec![refusal(ClientError::BadExptime)]),
+        (format!("gat {padding}{long_key} a b"), vec![refusal(ClientError::BadExptime)]),
+        (format!(" get a{padding}b"), vec![refusal(ClientError::UnknownCommand)]),
     ] {
         let expected = [expected, vec!["NoOp".into()]].concat();
         let line = format!("{line}\r\nmn\r\n");
