@@ -14,7 +14,7 @@
 //! are alive, and [`forks`] whether this process was forked.
 //!
 //! This crate does not know items, keys or eviction. It is one of the few crates that use `unsafe`:
-//! `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for the targets of reads, `raw.rs` for
+//! `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for the targets of reads, `raw/` for
 //! copies of bytes that other threads may be changing, `fork.rs`, `locks.rs` and `groups.rs` for
 //! functions that only the C library offers.
 //!

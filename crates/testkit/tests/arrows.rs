@@ -31,7 +31,18 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
     (
         "region",
         "the mapping, copies of bytes that others may be changing, and what the C library alone offers",
-        &["fork.rs", "groups.rs", "locks.rs", "mapping.rs", "memory.rs", "raw.rs", "sink.rs"],
+        &[
+            "fork.rs",
+            "groups.rs",
+            "locks.rs",
+            "mapping.rs",
+            "memory.rs",
+            "raw/mod.rs",
+            "raw/opaque.rs",
+            "raw/relaxed.rs",
+            "raw/words.rs",
+            "sink.rs",
+        ],
     ),
     ("engine", "the bytes of a pinned piece, read where they are", &["ops/large/pinned.rs"]),
     (

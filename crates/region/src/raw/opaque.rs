@@ -1,0 +1,110 @@
+//! Copies by instructions that the compiler does not look into.
+
+use std::arch::asm;
+
+/// From this length on, the processor's string copy is faster than copying sixteen bytes at a
+/// time.
+const STRING_COPY_BYTES_MIN: usize = 1024;
+
+macro_rules! load {
+    ($name:ident, $int:ty, $instruction:literal) => {
+        /// Reads an unaligned integer that may be changing.
+        ///
+        /// # Safety
+        /// `source` must be valid for reads of the integer's bytes.
+        #[inline]
+        pub(crate) unsafe fn $name(source: *const u8) -> $int {
+            let value: u64;
+            // SAFETY: one load from an address that the caller guarantees; it writes only its
+            // output.
+            unsafe {
+                asm!(
+                    $instruction,
+                    value = out(reg) value,
+                    source = in(reg) source,
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
+            value as $int
+        }
+    };
+}
+load!(load_u64, u64, "mov {value}, qword ptr [{source}]");
+load!(load_u32, u32, "mov {value:e}, dword ptr [{source}]");
+load!(load_u8, u8, "movzx {value:e}, byte ptr [{source}]");
+
+/// Copies `len` bytes; either side may be changing.
+///
+/// # Safety
+/// `source` must be valid for reads and `target` for writes of `len` bytes, and they must not
+/// overlap.
+#[inline]
+pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
+    if len >= STRING_COPY_BYTES_MIN {
+        // SAFETY: the caller guarantees both ranges; the direction flag is clear by the ABI.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rcx") len => _,
+                inout("rsi") source => _,
+                inout("rdi") target => _,
+                options(nostack, preserves_flags)
+            );
+        }
+        return;
+    }
+    // SAFETY: each branch copies ranges within `len`, the last ones overlapping; the caller
+    // guarantees `len` bytes.
+    unsafe {
+        if len >= 16 {
+            let tail = len - 16;
+            let mut at = 0;
+            while at < tail {
+                copy_16(source.add(at), target.add(at));
+                at += 16;
+            }
+            copy_16(source.add(tail), target.add(tail));
+        } else if len >= 8 {
+            copy_8(source, target);
+            copy_8(source.add(len - 8), target.add(len - 8));
+        } else {
+            for at in 0..len {
+                copy_1(source.add(at), target.add(at));
+            }
+        }
+    }
+}
+
+/// Writes unchanging bytes to a place that other threads may be reading and writing.
+///
+/// # Safety
+/// `target` must be valid for writes of as many bytes, and they must not overlap.
+#[inline]
+pub(crate) unsafe fn put(bytes: &[u8], target: *mut u8) {
+    // SAFETY: a slice is valid for reads; the caller guarantees the rest.
+    unsafe { copy(bytes.as_ptr(), target, bytes.len()) };
+}
+
+macro_rules! copy_step {
+    ($name:ident, $class:ident, $load:literal, $store:literal) => {
+        /// # Safety
+        /// Both addresses must be valid for the bytes of the step.
+        #[inline]
+        unsafe fn $name(source: *const u8, target: *mut u8) {
+            // SAFETY: one load and one store at addresses that the caller guarantees.
+            unsafe {
+                asm!(
+                    $load,
+                    $store,
+                    step = out($class) _,
+                    source = in(reg) source,
+                    target = in(reg) target,
+                    options(nostack, preserves_flags)
+                );
+            }
+        }
+    };
+}
+copy_step!(copy_16, xmm_reg, "movups {step}, [{source}]", "movups [{target}], {step}");
+copy_step!(copy_8, reg, "mov {step}, qword ptr [{source}]", "mov qword ptr [{target}], {step}");
+copy_step!(copy_1, reg_byte, "mov {step}, byte ptr [{source}]", "mov byte ptr [{target}], {step}");
