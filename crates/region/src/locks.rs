@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
 
-use crate::file::{self, FileError};
+use crate::file::error::{FileError, failed, only_on_a_system};
+use crate::file::named::{self, is_same};
 use crate::fork::{KEPT_MAX, Kept};
 
 /// Offset of the first byte that is locked: no region is that long.
@@ -98,7 +99,7 @@ impl Locks {
     /// [`LockError`]: the file is missing, denies the access, or is not a regular file, or too many
     /// are open.
     pub fn open(path: &Path) -> Result<Self, LockError> {
-        Self::keep(path, || file::open(path).map(OwnedFd::from))
+        Self::keep(path, || named::open(path).map(OwnedFd::from))
     }
 
     /// Opens a file again that this process has open, such as an anonymous one. `name` is the name
@@ -118,7 +119,7 @@ impl Locks {
 
     /// True if this is an opening of the same file.
     pub fn is_of(&self, file: &File) -> bool {
-        self.kept.fd().is_some_and(|fd| file::is_same(fd, file.as_fd()))
+        self.kept.fd().is_some_and(|fd| is_same(fd, file.as_fd()))
     }
 
     /// Creates an anonymous file only for locks, for this process and its forked children
@@ -128,10 +129,10 @@ impl Locks {
     /// [`LockError`]: the system is out of memory, or too many files are open.
     pub fn anonymous() -> Result<Self, LockError> {
         let path = Path::new("memfd:locks");
-        file::only_on_a_system(path)?;
+        only_on_a_system(path)?;
         Self::keep(path, || {
             rustix::fs::memfd_create("locks", MemfdFlags::CLOEXEC)
-                .map_err(|errno| file::failed("create", path)(errno.into()))
+                .map_err(|errno| failed("create", path)(errno.into()))
         })
     }
 
@@ -228,8 +229,8 @@ impl Locks {
 }
 
 fn open_again(fd: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, FileError> {
-    file::only_on_a_system(name)?;
-    file::open_again(&fd).map_err(file::failed("open again", name))
+    only_on_a_system(name)?;
+    named::open_again(&fd).map_err(failed("open again", name))
 }
 
 /// True if another opening has locked the byte. This one may be read-only.

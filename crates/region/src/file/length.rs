@@ -1,0 +1,50 @@
+//! The length of a region's file, and its reserved memory.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use super::error::{FileError, failed};
+
+/// Extends a file to `bytes`, without reserving memory for the addition. [`crate::Memory::take`]
+/// reserves it, and must be called before the addition is written. For a region whose limit may be
+/// raised later.
+///
+/// # Errors
+/// [`FileError`]: the length is not supported, or the file is sealed.
+pub fn extend(file: &File, bytes: u64) -> Result<(), FileError> {
+    let path = Path::new("the region's file");
+    check_limit(bytes, path)?;
+    let found = file.metadata().map_err(failed("extend", path))?.len();
+    if found < bytes {
+        file.set_len(bytes).map_err(failed("extend", path))?;
+    }
+    Ok(())
+}
+
+pub(super) fn allocate(file: &File, bytes: u64, path: &Path) -> Result<(), FileError> {
+    check_limit(bytes, path)?;
+    let allocated = rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes.max(1))
+    });
+    match allocated {
+        Ok(()) => Ok(()),
+        Err(errno @ (Errno::NOSPC | Errno::NOMEM | Errno::FBIG | Errno::DQUOT)) => {
+            Err(FileError::Full { path: path.into(), bytes, source: errno.into() })
+        }
+        Err(errno) => Err(failed("reserve memory for", path)(errno.into())),
+    }
+}
+
+/// Checks the file size limit, since the kernel would kill a process that exceeds it with a signal.
+fn check_limit(bytes: u64, path: &Path) -> Result<(), FileError> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit_bytes) if bytes > limit_bytes => {
+            Err(FileError::Limited { path: path.into(), bytes, limit_bytes })
+        }
+        _ => Ok(()),
+    }
+}
