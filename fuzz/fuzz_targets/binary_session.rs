@@ -6,7 +6,7 @@ mod conversation;
 mod threads;
 
 use conversation::{answers, cut};
-use larder_protocol::binary::client::{Reading, read_reply};
+use larder_protocol::binary::client::{ParsedReply, read_reply};
 use larder_protocol::binary::opcode::{STAT, aloud};
 use larder_protocol::binary::{Header, REQUEST_MAGIC};
 use libfuzzer_sys::fuzz_target;
@@ -56,7 +56,7 @@ fn requests(mut recipe: &[u8]) -> Vec<u8> {
 fn replies(answers: &[u8]) -> Vec<&[u8]> {
     let (mut replies, mut rest) = (Vec::new(), answers);
     while !rest.is_empty() {
-        let Reading::Reply { reply, consumed } = read_reply(rest) else {
+        let ParsedReply::Reply { reply, consumed } = read_reply(rest) else {
             // A text session, or a large value that was evicted during sending.
             return replies;
         };

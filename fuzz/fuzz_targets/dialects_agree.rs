@@ -236,8 +236,8 @@ fn in_meta(out: &mut Vec<u8>, operation: &Operation) {
 }
 
 fn of_text(answer: &[u8]) -> Outcome {
-    use text::{Reading, Reply};
-    let Reading::Reply { reply, .. } = text::read_reply(answer) else { panic!("{answer:?}") };
+    use text::{ParsedReply, Reply};
+    let ParsedReply::Reply { reply, .. } = text::read_reply(answer) else { panic!("{answer:?}") };
     match reply {
         Reply::Value(hit) => Outcome::Hit { flags: hit.flags, value: hit.value.into() },
         Reply::Number(number) => Outcome::Number(number),
@@ -272,7 +272,7 @@ fn of_meta(answer: &[u8], operation: &Operation) -> Outcome {
 }
 
 fn of_binary(answer: &[u8], operation: &Operation) -> Outcome {
-    let binary::Reading::Reply { reply, consumed } = binary::read_reply(answer) else {
+    let binary::ParsedReply::Reply { reply, consumed } = binary::read_reply(answer) else {
         panic!("{answer:?}")
     };
     assert_eq!(consumed, answer.len());

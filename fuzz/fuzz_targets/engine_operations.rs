@@ -6,7 +6,7 @@
 mod pair;
 
 use arbitrary::{Result, Unstructured};
-use larder::{Direction, Reading, Stale, StoreMode};
+use larder::{Direction, ReadOptions, Stale, StoreMode};
 use libfuzzer_sys::fuzz_target;
 use pair::{Operation, Pair, Token, Ttl, Value, With, key_of};
 
@@ -52,7 +52,7 @@ fn any_operation(input: &mut Unstructured<'_>) -> Result<Operation> {
         10 => Operation::ClearIn(input.int_in_range(0..=6)?),
         11 => Operation::Clear,
         12 => {
-            Operation::Read(key, Reading { noted: input.arbitrary()?, value: input.arbitrary()? })
+            Operation::Read(key, ReadOptions { noted: input.arbitrary()?, value: input.arbitrary()? })
         }
         13 => Operation::Peek(key),
         14 => Operation::Claim(key, any_token(input)?),

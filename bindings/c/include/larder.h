@@ -32,7 +32,7 @@
 #define LARDER_STALE 1
 
 // A client holds the recache token: it stores the new value.
-#define LARDER_WON 2
+#define LARDER_RECACHE_TOKEN 2
 
 // The item has been read before.
 #define LARDER_FETCHED 4
@@ -153,7 +153,7 @@ typedef struct larder_item {
     uint32_t flags;
     // Remaining time to live in seconds, at least 1; 0 if the item does not expire.
     uint32_t ttl_secs;
-    // Bits: `LARDER_STALE`, `LARDER_WON`, `LARDER_FETCHED`, `LARDER_LOCAL`.
+    // Bits: `LARDER_STALE`, `LARDER_RECACHE_TOKEN`, `LARDER_FETCHED`, `LARDER_LOCAL`.
     uint32_t marks;
     // The outcome for this key.
     enum larder_status status;

@@ -10,7 +10,7 @@ pub mod mark {
     /// arrives.
     pub const LARDER_STALE: u32 = 1;
     /// A client holds the recache token: it stores the new value.
-    pub const LARDER_WON: u32 = 2;
+    pub const LARDER_RECACHE_TOKEN: u32 = 2;
     /// The item has been read before.
     pub const LARDER_FETCHED: u32 = 4;
     /// A connected cache read the item in the memory of the server.
@@ -31,7 +31,7 @@ pub struct Item {
     pub flags: u32,
     /// Remaining time to live in seconds, at least 1; 0 if the item does not expire.
     pub ttl_secs: u32,
-    /// Bits: `LARDER_STALE`, `LARDER_WON`, `LARDER_FETCHED`, `LARDER_LOCAL`.
+    /// Bits: `LARDER_STALE`, `LARDER_RECACHE_TOKEN`, `LARDER_FETCHED`, `LARDER_LOCAL`.
     pub marks: u32,
     /// The outcome for this key.
     pub status: Status,
@@ -54,7 +54,7 @@ impl Item {
     pub(crate) fn of(cache: &Cache, meta: &Meta) -> Self {
         let marks = [
             (meta.stale, mark::LARDER_STALE),
-            (meta.token_sent, mark::LARDER_WON),
+            (meta.token_sent, mark::LARDER_RECACHE_TOKEN),
             (meta.fetched, mark::LARDER_FETCHED),
         ];
         let left = || meta.deadline.0.saturating_sub(cache.now()).max(1);
@@ -73,7 +73,7 @@ impl Item {
     pub(crate) fn of_hit(value_bytes: usize, hit: &Hit) -> Self {
         let marks = [
             (hit.stale, mark::LARDER_STALE),
-            (hit.won, mark::LARDER_WON),
+            (hit.has_token, mark::LARDER_RECACHE_TOKEN),
             (hit.is_local, mark::LARDER_LOCAL),
         ];
         Self {

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use anyhow::{Result, anyhow, bail};
 use larder_load::address::Address;
 use larder_load::connect::{ANSWER_SECS_MAX, connect};
-use larder_protocol::text::client::{Reading, Reply, read_reply};
+use larder_protocol::text::client::{ParsedReply, Reply, read_reply};
 use socket2::Socket;
 
 /// A connection to a server, with the bytes that are received and not parsed.
@@ -61,8 +61,8 @@ impl Connection {
         let at = self.start;
         self.start += reply_bytes;
         match read_reply(&self.buffer[at..at + reply_bytes]) {
-            Reading::Reply { reply, .. } => Ok(reply),
-            Reading::NeedMore { .. } | Reading::Bad => {
+            ParsedReply::Reply { reply, .. } => Ok(reply),
+            ParsedReply::NeedMore { .. } | ParsedReply::Bad => {
                 unreachable!("receive() has parsed this reply already")
             }
         }
@@ -72,13 +72,13 @@ impl Connection {
     fn receive(&mut self) -> Result<usize> {
         loop {
             match read_reply(&self.buffer[self.start..self.end]) {
-                Reading::Reply { consumed, .. } => return Ok(consumed),
-                Reading::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
-                Reading::NeedMore { bytes_min } => bail!(
+                ParsedReply::Reply { consumed, .. } => return Ok(consumed),
+                ParsedReply::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
+                ParsedReply::NeedMore { bytes_min } => bail!(
                     "{} announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}",
                     self.address
                 ),
-                Reading::Bad => bail!(
+                ParsedReply::Bad => bail!(
                     "{} does not answer in memcached's text protocol: check that it is the address of \
                      a memcached",
                     self.address

@@ -87,20 +87,20 @@ fn describe_peers(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
     let peers = inspection.peers();
     if peers.is_empty() {
         writeln!(out, "processes   none")?;
-    } else if !inspection.knows_who_lives() {
+    } else if !inspection.knows_liveness() {
         writeln!(out, "processes   unknown: the file cannot be locked")?;
     }
     for peer in peers {
-        let lives = match (inspection.knows_who_lives(), peer.lives) {
+        let lives = match (inspection.knows_liveness(), peer.lives) {
             (false, _) => "attached",
             (true, true) => "uses it",
             (true, false) => "died; the next process that opens the cache repairs its state",
         };
-        let pinned = match peer.told.pinned_segments {
+        let pinned = match peer.report.pinned_segments {
             0 => String::new(),
             pinned => format!(", holds {pinned} segments"),
         };
-        writeln!(out, "process     {} {lives}{pinned}", peer.told.process_id)?;
+        writeln!(out, "process     {} {lives}{pinned}", peer.report.process_id)?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub enum StoreError {
     #[error("the item is larger than the cache accepts; store less, or raise the item size limit")]
     TooLarge,
     /// No memory is available.
-    #[error("no memory could be had for the item; allow eviction, or give the cache more memory")]
+    #[error("no memory is free for the item; allow eviction, or give the cache more memory")]
     NoMemory,
     /// The key is invalid.
     #[error(transparent)]

@@ -86,7 +86,7 @@ pub use client::{Client, ClientError, Hit};
 pub use clock::Clock;
 pub use larder_engine::{
     Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,
-    JoinError, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss, PeerReport, Reading, Reason,
+    JoinError, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss, PeerReport, ReadOptions, Reason,
     Removed, Report, Sampled, SegmentReport, Stale, StoreError, StoreRequest, Stored,
 };
 pub use larder_item::{

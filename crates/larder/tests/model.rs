@@ -4,7 +4,7 @@
 
 mod pair;
 
-use larder::{Counter, Direction, Reading, Stale, StoreMode};
+use larder::{Counter, Direction, ReadOptions, Stale, StoreMode};
 use pair::{Operation, Pair, Token, Ttl, Value, With, key_of};
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         4 => key.clone().prop_map(Operation::Get),
         2 => (key.clone(), any::<bool>(), any::<bool>())
-            .prop_map(|(key, noted, value)| Operation::Read(key, Reading { noted, value })),
+            .prop_map(|(key, noted, value)| Operation::Read(key, ReadOptions { noted, value })),
         2 => key.clone().prop_map(Operation::Peek),
         8 => (key.clone(), mode, any_with(), flags, any_ttl(), sent_stale_uploaded, any_value())
             .prop_map(|(key, mode, with, flags, ttl, (token_sent, stale, uploaded), value)| {

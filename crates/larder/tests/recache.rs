@@ -8,7 +8,7 @@ use std::thread;
 
 use larder::{
     Arithmetic, ArithmeticRequest, Cache, Clock, Cursor, Deadline, Deletion, Direction, Meta,
-    MetaOutcome, Read, Reading, Reason, Stale, StoreMode, StoreRequest, Stored,
+    MetaOutcome, Read, ReadOptions, Reason, Stale, StoreMode, StoreRequest, Stored,
 };
 
 fn cache(memory_bytes: u64, cas: bool) -> Cache {
@@ -256,7 +256,7 @@ fn a_counted_read_or_a_touch_marks_an_item_as_fetched() {
             stored(&cache, &set(key), &value);
             assert!(!is_fetched(key), "stored anew");
             for value in [true, false] {
-                let reading = Reading { noted: false, value };
+                let reading = ReadOptions { noted: false, value };
                 assert!(!matches!(
                     cache.read_as(key, reading, &mut vec![], |_, _| ()),
                     Read::Miss(_)
@@ -265,7 +265,7 @@ fn a_counted_read_or_a_touch_marks_an_item_as_fetched() {
             assert!(!is_fetched(key), "not noted");
             // The read counter saturates at a few reads.
             for _ in 0..4 {
-                let reading = Reading { noted: true, value: false };
+                let reading = ReadOptions { noted: true, value: false };
                 let read = cache.read_as(key, reading, &mut vec![], |_, _| ());
                 assert!(matches!(read, Read::Hit(_)), "a read without the value returned pieces");
                 assert!(is_fetched(key));

@@ -29,8 +29,8 @@ pub mod local;
 pub mod meta;
 mod number;
 pub mod parsed;
+mod parsed_reply;
 pub mod parser;
-mod reading;
 pub mod render;
 pub mod response;
 pub mod text;
@@ -40,7 +40,9 @@ pub use admin::{Admin, Refusal, Topics};
 pub use command::{Arithmetic, Command, Delete, Fetch, Initial, Remains, StatsSection, Store};
 pub use frame::{Frame, Kept};
 pub use parsed::{Bad, Parsed};
+pub use parsed_reply::ParsedReply;
 pub use parser::{Dialects, Parser, names_command};
-pub use reading::Reading;
-pub use response::{ClientError, Counted, Response, ServerError, Shown, Stored, Touched, Win};
+pub use response::{
+    ClientError, Counted, Response, ServerError, Shown, Stored, TokenHolder, Touched,
+};
 pub use version::WIRE_VERSION;

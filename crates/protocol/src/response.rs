@@ -107,7 +107,7 @@ pub struct Shown<'a> {
     /// True if it is marked stale.
     pub stale: bool,
     /// Which peer holds the recache token.
-    pub win: Win,
+    pub token_holder: TokenHolder,
     /// The size class that memcached would keep it in.
     pub class: u8,
     /// Its size in bytes as memcached counts it.
@@ -116,13 +116,13 @@ pub struct Shown<'a> {
 
 /// Which peer holds an item's recache token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Win {
+pub enum TokenHolder {
     /// No peer: the item needs no refill.
-    Unclaimed,
+    NoPeer,
     /// This peer.
-    Won,
+    ThisPeer,
     /// Another peer, which got it earlier.
-    Lost,
+    AnotherPeer,
 }
 
 impl From<ClientError> for Response {

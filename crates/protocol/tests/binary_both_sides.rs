@@ -2,7 +2,9 @@
 
 use larder_item::{Direction, Meta, StoreMode};
 use larder_protocol::admin::{Admin, Detail};
-use larder_protocol::binary::client::{Manner, Reading, Reply, Unsendable, read_reply, request};
+use larder_protocol::binary::client::{
+    Manner, ParsedReply, Reply, Unsendable, read_reply, request,
+};
 use larder_protocol::binary::{self, opcode, status};
 use larder_protocol::{
     Arithmetic, ClientError, Command, Counted, Delete, Frame, Initial, Parsed, Response,
@@ -136,7 +138,7 @@ proptest! {
 fn replies(bytes: &[u8]) -> Vec<Reply<'_>> {
     let (mut replies, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {
-        let Reading::Reply { reply, consumed } = read_reply(rest) else { panic!("{rest:?}") };
+        let ParsedReply::Reply { reply, consumed } = read_reply(rest) else { panic!("{rest:?}") };
         replies.push(reply);
         rest = &rest[consumed..];
     }

@@ -1,7 +1,7 @@
 //! The server parses what the client writes in the text protocol, and the other way round.
 
 use larder_item::{Direction, Meta, StoreMode};
-use larder_protocol::text::client::{Hit, Reading, Reply, UnsendableKey, read_reply, request};
+use larder_protocol::text::client::{Hit, ParsedReply, Reply, UnsendableKey, read_reply, request};
 use larder_protocol::text::{LINE_END, Parser, render};
 use larder_protocol::{
     Arithmetic, ClientError, Command, Counted, Delete, Frame, Parsed, Response, ServerError,
@@ -108,12 +108,12 @@ proptest! {
         render::response(&mut out, &Response::Hit);
         let hit = Hit { key: &key, flags, value: &value, cas: with_cas.then_some(cas) };
         let consumed = out.len();
-        prop_assert_eq!(read_reply(&out), Reading::Reply { reply: Reply::Value(hit), consumed });
+        prop_assert_eq!(read_reply(&out), ParsedReply::Reply { reply: Reply::Value(hit), consumed });
     }
 
     #[test]
     fn arbitrary_bytes_are_no_reply_or_one_that_fits(bytes in vec(any::<u8>(), 0..200)) {
-        if let Reading::Reply { consumed, .. } = read_reply(&bytes) {
+        if let ParsedReply::Reply { consumed, .. } = read_reply(&bytes) {
             prop_assert!(consumed > 0);
             prop_assert!(consumed <= bytes.len());
         }
@@ -180,12 +180,12 @@ fn outcomes_are_read_as_they_were_rendered() {
     ] {
         let mut out = Vec::new();
         render::response(&mut out, &response);
-        assert_eq!(read_reply(&out), Reading::Reply { reply, consumed: out.len() });
+        assert_eq!(read_reply(&out), ParsedReply::Reply { reply, consumed: out.len() });
     }
     let mut out = Vec::new();
     render::stat(&mut out, format_args!("items:{}:number", 1), 7);
     let reply = Reply::Stat { name: b"items:1:number", value: b"7" };
-    assert_eq!(read_reply(&out), Reading::Reply { reply, consumed: out.len() });
+    assert_eq!(read_reply(&out), ParsedReply::Reply { reply, consumed: out.len() });
 }
 
 #[test]

@@ -16,7 +16,7 @@ mod pair;
 
 use anyhow::{Result, bail};
 use dice::Dice;
-use larder_protocol::binary::client::{Reading, Reply, read_reply};
+use larder_protocol::binary::client::{ParsedReply, Reply, read_reply};
 use larder_protocol::binary::opcode::*;
 use larder_protocol::binary::{Header, REQUEST_MAGIC};
 use pair::{Dialect, Pair};
@@ -131,7 +131,7 @@ impl Dice {
 fn comparable(answer: &[u8]) -> Result<Vec<String>> {
     let (mut rest, mut replies) = (answer, Vec::new());
     while !rest.is_empty() {
-        let Reading::Reply { reply, consumed } = read_reply(rest) else {
+        let ParsedReply::Reply { reply, consumed } = read_reply(rest) else {
             bail!("half an answer: {}", rest.escape_ascii());
         };
         let Reply { opcode, status, opaque, cas, extras, key, value } = reply;

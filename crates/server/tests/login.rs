@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_protocol::binary::client::{Manner, Reading, read_reply, request};
+use larder_protocol::binary::client::{Manner, ParsedReply, read_reply, request};
 use larder_protocol::binary::{HEADER_BYTES, status};
 use larder_protocol::{Command, Store};
 use larder_testkit::server::{Signal, command, larderd, run_to_end};
@@ -38,11 +38,11 @@ fn ask(stream: &mut Stream, asked: &Command<'_>) -> Result<(u16, Vec<u8>)> {
     stream.write_all(&sent)?;
     let mut received = vec![0; HEADER_BYTES];
     stream.read_exact(&mut received)?;
-    if let Reading::NeedMore { bytes_min } = read_reply(&received) {
+    if let ParsedReply::NeedMore { bytes_min } = read_reply(&received) {
         received.resize(bytes_min as usize, 0);
         stream.read_exact(&mut received[HEADER_BYTES..])?;
     }
-    let Reading::Reply { reply, .. } = read_reply(&received) else {
+    let ParsedReply::Reply { reply, .. } = read_reply(&received) else {
         anyhow::bail!("{}", received.escape_ascii());
     };
     Ok((reply.status, reply.value.to_vec()))

@@ -14,7 +14,7 @@ use crate::process::wait::Wait;
 
 /// The options of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct ReadOptions {
     /// True if the read counts for eviction and [`Meta::fetched`].
     pub noted: bool,
     /// True if the caller wants the value. Otherwise the read only writes the response header, also
@@ -22,12 +22,12 @@ pub struct Reading {
     pub value: bool,
 }
 
-impl Reading {
+impl ReadOptions {
     /// Reads the value and counts the read.
     pub const WHOLE: Self = Self { noted: true, value: true };
 }
 
-impl Default for Reading {
+impl Default for ReadOptions {
     fn default() -> Self {
         Self::WHOLE
     }
@@ -61,7 +61,7 @@ impl Engine {
         out: &mut S,
         head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        self.read_in_full::<false, S>(thread, key, Reading::WHOLE, now, out, head)
+        self.read_in_full::<false, S>(thread, key, ReadOptions::WHOLE, now, out, head)
     }
 
     /// As [`Engine::read`], with options. The returned metadata is consistent: a reader that sees
@@ -72,7 +72,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         key: &[u8],
-        reading: Reading,
+        reading: ReadOptions,
         now: Second,
         out: &mut S,
         head: impl FnMut(&mut S, &Meta),
@@ -86,7 +86,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         key: &[u8],
-        reading: Reading,
+        reading: ReadOptions,
         now: Second,
         out: &mut S,
         mut head: impl FnMut(&mut S, &Meta),

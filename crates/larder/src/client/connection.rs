@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use larder_protocol::local::{ANSWER_BYTES_MAX, REQUEST, Region};
-use larder_protocol::meta::client::{Reading, Reply, read_reply};
+use larder_protocol::meta::client::{ParsedReply, Reply, read_reply};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
@@ -107,12 +107,12 @@ impl Connection {
         let start = self.read_bytes;
         loop {
             match read_reply(&self.received[start..]) {
-                Reading::Reply { consumed, .. } => {
+                ParsedReply::Reply { consumed, .. } => {
                     self.read_bytes = start + consumed;
                     break;
                 }
-                Reading::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
-                Reading::NeedMore { .. } | Reading::Bad => {
+                ParsedReply::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
+                ParsedReply::NeedMore { .. } | ParsedReply::Bad => {
                     let shown = self.received[start..].iter().take(80);
                     let shown = shown.copied().collect::<Vec<_>>().escape_ascii().to_string();
                     return Err(Unanswered::Protocol(shown));
@@ -121,8 +121,8 @@ impl Connection {
             self.receive()?;
         }
         match read_reply(&self.received[start..]) {
-            Reading::Reply { reply, .. } => Ok(reply),
-            Reading::NeedMore { .. } | Reading::Bad => {
+            ParsedReply::Reply { reply, .. } => Ok(reply),
+            ParsedReply::NeedMore { .. } | ParsedReply::Bad => {
                 unreachable!("the loop above has parsed this reply")
             }
         }

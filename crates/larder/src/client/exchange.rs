@@ -43,7 +43,7 @@ fn hit(reply: &Reply<'_>) -> Hit {
             // Negative: no time limit.
             b't' => hit.ttl_secs = token.parse().ok(),
             b'X' => hit.stale = true,
-            b'W' => hit.won = true,
+            b'W' => hit.has_token = true,
             _ => {}
         }
     }
@@ -221,8 +221,14 @@ mod tests {
     #[test]
     fn flags_of_a_reply_are_parsed_and_malformed_ones_ignored() {
         let read = |line: &'static [u8]| hit(&Reply { code: *b"VA", line, value: None });
-        let expected =
-            Hit { flags: 5, cas: 9, ttl_secs: Some(60), stale: true, won: true, is_local: false };
+        let expected = Hit {
+            flags: 5,
+            cas: 9,
+            ttl_secs: Some(60),
+            stale: true,
+            has_token: true,
+            is_local: false,
+        };
         assert_eq!(read(b"VA 3 f5 c9 t60 X W"), expected);
         assert_eq!(read(b"VA 3 f-1 cx t-1  \xff"), Hit::default());
     }

@@ -12,7 +12,7 @@ pub struct Hit {
     /// True if the value was marked stale.
     pub stale: bool,
     /// True if this caller holds the recache token and is to store the new value.
-    pub won: bool,
+    pub has_token: bool,
     /// True if the value was read in the server's memory.
     pub is_local: bool,
 }

@@ -38,7 +38,7 @@ pub struct Inspection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The entry that the process wrote about itself.
-    pub told: PeerReport,
+    pub report: PeerReport,
     /// True if the process is alive.
     pub lives: bool,
 }
@@ -82,13 +82,13 @@ impl Inspection {
     /// system cannot report locks, all are listed as dead.
     pub fn peers(&self) -> Vec<Peer> {
         let lives =
-            |told: &PeerReport| locks::is_locked(&self.file, told.lock_byte).unwrap_or(false);
+            |report: &PeerReport| locks::is_locked(&self.file, report.lock_byte).unwrap_or(false);
         let peers = self.engine.peer_reports().into_iter();
-        peers.map(|told| Peer { told, lives: lives(&told) }).collect()
+        peers.map(|report| Peer { report, lives: lives(&report) }).collect()
     }
 
     /// True if the system can report which processes are alive.
-    pub fn knows_who_lives(&self) -> bool {
+    pub fn knows_liveness(&self) -> bool {
         locks::is_locked(&self.file, OPENING_BYTE).is_ok()
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_engine::Reading;
+use larder_engine::ReadOptions;
 use larder_item::Meta;
 use larder_region::Sink;
 
@@ -39,9 +39,9 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Read, Reading};
+    /// use larder::{Read, ReadOptions};
     /// cache.set("k", "v", None)?;
-    /// let (mut out, unnoted) = (Vec::new(), Reading { noted: false, value: true });
+    /// let (mut out, unnoted) = (Vec::new(), ReadOptions { noted: false, value: true });
     /// for _ in 0..2 {
     ///     let read = cache.read_as(b"k", unnoted, &mut out, |_, _| ());
     ///     assert!(matches!(read, Read::Hit(meta) if !meta.fetched));
@@ -53,7 +53,7 @@ impl Cache {
     pub fn read_as<S: Sink>(
         &self,
         key: &[u8],
-        reading: Reading,
+        reading: ReadOptions,
         out: &mut S,
         head: impl FnMut(&mut S, &Meta),
     ) -> Read {

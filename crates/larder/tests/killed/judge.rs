@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larder::{Cache, Read, Reading, StoreError, StoreMode, StoreRequest};
+use larder::{Cache, Read, ReadOptions, StoreError, StoreMode, StoreRequest};
 
 use crate::operations::{keys, value};
 use crate::victim::open;
@@ -38,7 +38,7 @@ pub(crate) type Contents = HashMap<String, (Seen, u64)>;
 
 fn see(cache: &Cache, key: &str) -> Option<(Seen, u64)> {
     let mut value = Vec::new();
-    let unnoted = Reading { noted: false, value: true };
+    let unnoted = ReadOptions { noted: false, value: true };
     let meta = match cache.read_as(key.as_bytes(), unnoted, &mut value, |_, _| ()) {
         Read::Hit(meta) => meta,
         Read::Large(meta, mut pieces) => {

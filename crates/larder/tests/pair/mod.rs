@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use larder::{
     Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, Direction, Meta, MetaOutcome,
-    Read, Reading, Stale, StoreMode, StoreRequest, Stored,
+    Read, ReadOptions, Stale, StoreMode, StoreRequest, Stored,
 };
 use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
 
@@ -13,7 +13,7 @@ use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
 pub(crate) enum Operation {
     Get(u8),
     /// A read that counts or does not, with or without the value.
-    Read(u8, Reading),
+    Read(u8, ReadOptions),
     Peek(u8),
     Store {
         key: u8,
@@ -129,7 +129,7 @@ impl Pair {
         assert_eq!(meta.map(|meta| item_of(meta, value)), self.model.read(key));
     }
 
-    fn assert_read(&mut self, key: &[u8], reading: Reading) {
+    fn assert_read(&mut self, key: &[u8], reading: ReadOptions) {
         let mut value = Vec::new();
         let read = self.cache.read_as(key, reading, &mut value, |_, _| ());
         let meta = match read {

@@ -36,7 +36,7 @@ pub(crate) enum Name<'a> {
 
 /// The result of parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading<'a> {
+pub(crate) enum ParsedReply<'a> {
     Reply {
         reply: Reply<'a>,
         consumed: usize,
@@ -97,7 +97,7 @@ impl Dialect {
     }
 
     /// Parses the first reply of `input`.
-    pub(crate) fn read_reply(self, input: &[u8]) -> Reading<'_> {
+    pub(crate) fn read_reply(self, input: &[u8]) -> ParsedReply<'_> {
         match self {
             Self::Text => read_text(input),
             Self::Meta => read_meta(input),
@@ -106,12 +106,14 @@ impl Dialect {
     }
 }
 
-fn read_text(input: &[u8]) -> Reading<'_> {
+fn read_text(input: &[u8]) -> ParsedReply<'_> {
     use text::client as protocol;
     let (reply, consumed) = match protocol::read_reply(input) {
-        protocol::Reading::Reply { reply, consumed } => (reply, consumed),
-        protocol::Reading::NeedMore { bytes_min } => return Reading::NeedMore { bytes_min },
-        protocol::Reading::Bad => return Reading::Bad,
+        protocol::ParsedReply::Reply { reply, consumed } => (reply, consumed),
+        protocol::ParsedReply::NeedMore { bytes_min } => {
+            return ParsedReply::NeedMore { bytes_min };
+        }
+        protocol::ParsedReply::Bad => return ParsedReply::Bad,
     };
     let reply = match reply {
         protocol::Reply::Value(hit) => {
@@ -123,15 +125,17 @@ fn read_text(input: &[u8]) -> Reading<'_> {
         protocol::Reply::Error(line) => Reply::Error(line),
         _ => Reply::Other,
     };
-    Reading::Reply { reply, consumed }
+    ParsedReply::Reply { reply, consumed }
 }
 
-fn read_meta(input: &[u8]) -> Reading<'_> {
+fn read_meta(input: &[u8]) -> ParsedReply<'_> {
     use meta::client as protocol;
     let (reply, consumed) = match protocol::read_reply(input) {
-        protocol::Reading::Reply { reply, consumed } => (reply, consumed),
-        protocol::Reading::NeedMore { bytes_min } => return Reading::NeedMore { bytes_min },
-        protocol::Reading::Bad => return Reading::Bad,
+        protocol::ParsedReply::Reply { reply, consumed } => (reply, consumed),
+        protocol::ParsedReply::NeedMore { bytes_min } => {
+            return ParsedReply::NeedMore { bytes_min };
+        }
+        protocol::ParsedReply::Bad => return ParsedReply::Bad,
     };
     let reply = match (&reply.code, reply.value) {
         (_, Some(value)) => Reply::Hit { name: Name::Nothing, value, is_last: true },
@@ -140,15 +144,17 @@ fn read_meta(input: &[u8]) -> Reading<'_> {
         (b"NF" | b"EX" | b"MN", _) => Reply::Other,
         _ => Reply::Error(reply.line),
     };
-    Reading::Reply { reply, consumed }
+    ParsedReply::Reply { reply, consumed }
 }
 
-fn read_binary(input: &[u8]) -> Reading<'_> {
+fn read_binary(input: &[u8]) -> ParsedReply<'_> {
     use binary::client as protocol;
     let (reply, consumed) = match protocol::read_reply(input) {
-        protocol::Reading::Reply { reply, consumed } => (reply, consumed),
-        protocol::Reading::NeedMore { bytes_min } => return Reading::NeedMore { bytes_min },
-        protocol::Reading::Bad => return Reading::Bad,
+        protocol::ParsedReply::Reply { reply, consumed } => (reply, consumed),
+        protocol::ParsedReply::NeedMore { bytes_min } => {
+            return ParsedReply::NeedMore { bytes_min };
+        }
+        protocol::ParsedReply::Bad => return ParsedReply::Bad,
     };
     let reply = match (reply.opcode, reply.status) {
         (opcode::GET, status::SUCCESS) => {
@@ -159,7 +165,7 @@ fn read_binary(input: &[u8]) -> Reading<'_> {
         (_, status::SUCCESS) => Reply::Other,
         _ => Reply::Error(reply.value),
     };
-    Reading::Reply { reply, consumed }
+    ParsedReply::Reply { reply, consumed }
 }
 
 #[cfg(test)]
@@ -170,7 +176,7 @@ mod tests {
 
     fn read(dialect: Dialect, input: &[u8]) -> Reply<'_> {
         match dialect.read_reply(input) {
-            Reading::Reply { reply, consumed } if consumed == input.len() => reply,
+            ParsedReply::Reply { reply, consumed } if consumed == input.len() => reply,
             other => panic!("{other:?}"),
         }
     }
@@ -208,6 +214,6 @@ mod tests {
         assert_eq!(read(meta, b"VA 2\r\nab\r\n"), hit);
         assert_eq!((read(meta, b"EN\r\n"), read(meta, b"HD\r\n")), (Reply::End, Reply::Stored));
         assert_eq!(read(meta, b"SERVER_ERROR x\r\n"), Reply::Error(b"SERVER_ERROR x"));
-        assert_eq!(Dialect::Binary.read_reply(b"HTTP"), Reading::Bad);
+        assert_eq!(Dialect::Binary.read_reply(b"HTTP"), ParsedReply::Bad);
     }
 }

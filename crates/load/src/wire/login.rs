@@ -11,7 +11,7 @@ use larder_protocol::text::client::request as text;
 use larder_protocol::{Command, Store};
 
 use crate::options::{Dialect, LoadArguments};
-use crate::wire::dialect::{Reading, Reply};
+use crate::wire::dialect::{ParsedReply, Reply};
 
 /// A user name, and the login request in the load's protocol.
 pub(crate) struct Login {
@@ -64,20 +64,24 @@ impl Login {
             ensure!(received > 0, "the server closed the connection during the login");
             answer.extend_from_slice(&piece[..received]);
             match self.dialect.read_reply(&answer) {
-                Reading::Reply { reply: Reply::Stored, .. } if self.dialect == Dialect::Text => {
+                ParsedReply::Reply { reply: Reply::Stored, .. }
+                    if self.dialect == Dialect::Text =>
+                {
                     return Ok(());
                 }
-                Reading::Reply { reply: Reply::Other, .. } if self.dialect == Dialect::Binary => {
+                ParsedReply::Reply { reply: Reply::Other, .. }
+                    if self.dialect == Dialect::Binary =>
+                {
                     return Ok(());
                 }
-                Reading::Reply { reply: Reply::Error(words), .. } => {
+                ParsedReply::Reply { reply: Reply::Error(words), .. } => {
                     bail!(
                         "the server refuses the login of {:?}: {}",
                         self.name,
                         words.escape_ascii()
                     )
                 }
-                Reading::NeedMore { .. } if answer.len() < ANSWER_BYTES_MAX => {}
+                ParsedReply::NeedMore { .. } if answer.len() < ANSWER_BYTES_MAX => {}
                 _ => bail!("the server's answer to a login is not of memcached's protocol"),
             }
         }

@@ -5,7 +5,7 @@ use std::{env, fs, path::Path};
 
 use super::*;
 use crate::text::Parser;
-use crate::text::client::{Reading, Reply, read_reply};
+use crate::text::client::{ParsedReply, Reply, read_reply};
 use crate::text::parse::NAMES;
 use crate::{Bad, ClientError, Frame, Parsed, Response, names_command};
 
@@ -64,7 +64,7 @@ fn every_error_is_read_as_one_by_a_client() {
     for (error, _) in errors::ERRORS {
         let line = table::words(error) + "\r\n";
         let reading = read_reply(line.as_bytes());
-        assert!(matches!(reading, Reading::Reply { reply: Reply::Error(_), .. }), "{line:?}");
+        assert!(matches!(reading, ParsedReply::Reply { reply: Reply::Error(_), .. }), "{line:?}");
     }
 }
 
@@ -101,7 +101,7 @@ fn every_form_names_a_command_and_no_other_name_does() {
 
 /// Returns the responses to everything that can happen, in all dialects, including headers of hits.
 fn answers() -> Vec<Vec<u8>> {
-    use crate::{Counted, Shown, Stored, Touched, Win, binary, meta, render};
+    use crate::{Counted, Shown, Stored, TokenHolder, Touched, binary, meta, render};
     let mut responses = vec![
         Response::Hit,
         Response::Shown,
@@ -137,7 +137,7 @@ fn answers() -> Vec<Vec<u8>> {
         idle_secs: 0,
         fetched: false,
         stale: false,
-        win: Win::Unclaimed,
+        token_holder: TokenHolder::NoPeer,
         class: 1,
         item_bytes: 70,
     };

@@ -1,9 +1,9 @@
 //! The client's side of the meta protocol: writes requests and reads replies.
 //!
 //! ```
-//! use larder_protocol::meta::client::{Reading, read_reply};
+//! use larder_protocol::meta::client::{ParsedReply, read_reply};
 //!
-//! let Reading::Reply { reply, consumed } = read_reply(b"VA 5 f7\r\nhello\r\nHD\r\n") else {
+//! let ParsedReply::Reply { reply, consumed } = read_reply(b"VA 5 f7\r\nhello\r\nHD\r\n") else {
 //!     panic!("a hit comes first");
 //! };
 //! assert_eq!((reply.code, reply.value), (*b"VA", Some(&b"hello"[..])));
@@ -81,14 +81,14 @@ pub struct Reply<'a> {
 }
 
 /// The result of [`read_reply`].
-pub type Reading<'a> = crate::reading::Reading<Reply<'a>>;
+pub type ParsedReply<'a> = crate::parsed_reply::ParsedReply<Reply<'a>>;
 
 /// Reads the first reply of `input`. Keeps no state between calls.
-pub fn read_reply(input: &[u8]) -> Reading<'_> {
+pub fn read_reply(input: &[u8]) -> ParsedReply<'_> {
     let Some(newline) = memchr(b'\n', input) else {
         return match input.len() {
-            ..=REPLY_LINE_BYTES_MAX => Reading::NeedMore { bytes_min: input.len() as u64 + 1 },
-            _ => Reading::Bad,
+            ..=REPLY_LINE_BYTES_MAX => ParsedReply::NeedMore { bytes_min: input.len() as u64 + 1 },
+            _ => ParsedReply::Bad,
         };
     };
     let (line, rest) = input.split_at(newline);
@@ -97,33 +97,33 @@ pub fn read_reply(input: &[u8]) -> Reading<'_> {
     let word = words.next().unwrap_or_default();
     let is_error = [&b"ERROR"[..], b"CLIENT_ERROR", b"SERVER_ERROR"].contains(&word);
     let Some(&code) = word.first_chunk::<2>().filter(|_| is_error || word.len() == 2) else {
-        return Reading::Bad;
+        return ParsedReply::Bad;
     };
     let consumed = newline + 1;
     let reply = Reply { code, line, value: None };
     match &code {
         b"VA" => {}
         b"HD" | b"EN" | b"NS" | b"EX" | b"NF" | b"MN" => {
-            return Reading::Reply { reply, consumed };
+            return ParsedReply::Reply { reply, consumed };
         }
-        _ if is_error => return Reading::Reply { reply, consumed },
-        _ => return Reading::Bad,
+        _ if is_error => return ParsedReply::Reply { reply, consumed },
+        _ => return ParsedReply::Bad,
     }
     let Some(value_bytes) = words.next().and_then(number::unsigned_32) else {
-        return Reading::Bad;
+        return ParsedReply::Bad;
     };
     let block_bytes = u64::from(value_bytes) + LINE_END.len() as u64;
     let after_line = rest.get(1..).unwrap_or_default();
     let block = usize::try_from(block_bytes).ok().and_then(|bytes| after_line.get(..bytes));
     let Some(block) = block else {
-        return Reading::NeedMore { bytes_min: consumed as u64 + block_bytes };
+        return ParsedReply::NeedMore { bytes_min: consumed as u64 + block_bytes };
     };
     match block.strip_suffix(LINE_END) {
         Some(value) => {
             let reply = Reply { value: Some(value), ..reply };
-            Reading::Reply { reply, consumed: consumed + block.len() }
+            ParsedReply::Reply { reply, consumed: consumed + block.len() }
         }
-        None => Reading::Bad,
+        None => ParsedReply::Bad,
     }
 }
 
@@ -134,24 +134,24 @@ mod tests {
     #[test]
     fn a_hit_is_read_once_it_is_complete() {
         let input = b"VA 3 c9\r\nabc\r\nEN\r\n";
-        let Reading::Reply { reply, consumed } = read_reply(input) else { panic!("a reply") };
+        let ParsedReply::Reply { reply, consumed } = read_reply(input) else { panic!("a reply") };
         assert_eq!((reply.value, consumed), (Some(&b"abc"[..]), 14));
         for cut in 0..14 {
             let reading = read_reply(&input[..cut]);
-            let Reading::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
+            let ParsedReply::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
             assert!(bytes_min > cut as u64, "{cut}: {bytes_min} bytes are already there");
             assert!(bytes_min <= 14, "{cut}: {bytes_min} bytes exceed the reply");
         }
         let rest = Reply { code: *b"EN", line: b"EN", value: None };
-        assert_eq!(read_reply(&input[14..]), Reading::Reply { reply: rest, consumed: 4 });
+        assert_eq!(read_reply(&input[14..]), ParsedReply::Reply { reply: rest, consumed: 4 });
     }
 
     #[test]
     fn other_lines_are_not_replies() {
         for bad in [&b"END\r\n"[..], b"\r\n", b"XX\r\n", b"VA\r\n", b"VA 1\r\nabc", b"HTTP\r\n"] {
-            assert_eq!(read_reply(bad), Reading::Bad, "{bad:?}");
+            assert_eq!(read_reply(bad), ParsedReply::Bad, "{bad:?}");
         }
-        let Reading::Reply { reply, .. } = read_reply(b"SERVER_ERROR no\r\n") else {
+        let ParsedReply::Reply { reply, .. } = read_reply(b"SERVER_ERROR no\r\n") else {
             panic!("an error");
         };
         assert_eq!(reply.line, b"SERVER_ERROR no");
@@ -160,6 +160,6 @@ mod tests {
     #[test]
     fn a_value_announced_at_four_gigabytes_asks_for_bytes_and_allocates_nothing() {
         let reading = read_reply(b"VA 4294967295\r\n");
-        assert_eq!(reading, Reading::NeedMore { bytes_min: 15 + 4_294_967_295 + 2 });
+        assert_eq!(reading, ParsedReply::NeedMore { bytes_min: 15 + 4_294_967_295 + 2 });
     }
 }

@@ -4,7 +4,7 @@ use crate::frame::meta::Frame;
 use crate::lines::line::LINE_END;
 use crate::lines::words::Words;
 use crate::number::push_number;
-use crate::response::{Counted, Response, Shown, Stored, Win};
+use crate::response::{Counted, Response, Shown, Stored, TokenHolder};
 use crate::text;
 
 /// Appends the response to a get. With the value, the value follows, then [`Response::Hit`].
@@ -29,13 +29,13 @@ pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
             _ => echo(out, flag, frame),
         }
     }
-    if shown.win == Win::Lost {
+    if shown.token_holder == TokenHolder::AnotherPeer {
         out.extend_from_slice(b" Z");
     }
     if shown.stale {
         out.extend_from_slice(b" X");
     }
-    if shown.win == Win::Won {
+    if shown.token_holder == TokenHolder::ThisPeer {
         out.extend_from_slice(b" W");
     }
     out.extend_from_slice(LINE_END);

@@ -1,7 +1,7 @@
 //! Reports commands to `watch` clients and prefix counters. A request skips all of this unless one
 //! of them is active.
 
-use larder::{Read, Reading};
+use larder::{Read, ReadOptions};
 use larder_item::{Meta, StoreMode};
 use larder_protocol::text::watched::{self, Outcome, Size, Sought};
 use larder_protocol::{
@@ -114,7 +114,7 @@ impl Observer<'_> {
 
     /// Looks for an item without reading it.
     fn look_for(self, key: &[u8]) -> (Sought, Option<Meta>) {
-        let reading = Reading { noted: false, value: false };
+        let reading = ReadOptions { noted: false, value: false };
         match self.executor.cache().read_as(key, reading, &mut Vec::new(), |_, _| ()) {
             Read::Hit(meta) | Read::Large(meta, _) => (Sought::Found, Some(meta)),
             Read::Miss(larder::Miss::Absent) => (Sought::NotFound, None),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::measure::load::Load;
 use crate::options::{Dialect, name};
-use crate::wire::dialect::Reading;
+use crate::wire::dialect::ParsedReply;
 use crate::wire::pending::Books;
 use crate::wire::pipeline::{Ended, Pipeline};
 
@@ -75,7 +75,7 @@ fn take_replies(
     let mut used = 0;
     while used < input.len() {
         match dialect.read_reply(&input[used..]) {
-            Reading::Reply { reply, consumed } => {
+            ParsedReply::Reply { reply, consumed } => {
                 used += consumed;
                 pipeline.pause = Duration::ZERO;
                 let taken = pipeline.pending.take(reply, now_ns, books);
@@ -85,14 +85,14 @@ fn take_replies(
                     is_loss: false,
                 })?;
             }
-            Reading::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => break,
-            Reading::NeedMore { bytes_min } => {
+            ParsedReply::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => break,
+            ParsedReply::NeedMore { bytes_min } => {
                 let reason = format!(
                     "the server announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}"
                 );
                 return Err(Ended { kind: "answer too long", reason, is_loss: false });
             }
-            Reading::Bad => {
+            ParsedReply::Bad => {
                 let protocol = name(dialect);
                 let reason =
                     format!("the server does not answer in memcached's {protocol} protocol");

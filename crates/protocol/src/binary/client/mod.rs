@@ -2,7 +2,7 @@
 //! Like the rest of this crate it does no I/O.
 //!
 //! ```
-//! use larder_protocol::binary::client::{Manner, Reading, read_reply, request};
+//! use larder_protocol::binary::client::{Manner, ParsedReply, read_reply, request};
 //! use larder_protocol::{Command, binary};
 //!
 //! let mut out = Vec::new();
@@ -13,7 +13,7 @@
 //! let mut received = vec![0x81, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 7];
 //! received.extend_from_slice(&99_u64.to_be_bytes());
 //! received.extend_from_slice(b"\0\0\0\x05hello");
-//! let Reading::Reply { reply, consumed } = read_reply(&received) else { panic!("a hit") };
+//! let ParsedReply::Reply { reply, consumed } = read_reply(&received) else { panic!("a hit") };
 //! assert_eq!((reply.opaque, reply.status, reply.cas), (7, binary::status::SUCCESS, 99));
 //! assert_eq!((reply.flags(), reply.value), (Some(5), &b"hello"[..]));
 //! assert_eq!(consumed, received.len());
@@ -23,5 +23,5 @@
 pub mod reply;
 pub mod request;
 
-pub use reply::{Reading, Reply, read_reply};
+pub use reply::{ParsedReply, Reply, read_reply};
 pub use request::{Manner, Unsendable};

@@ -34,29 +34,29 @@ impl Reply<'_> {
 }
 
 /// The result of [`read_reply`].
-pub type Reading<'a> = crate::reading::Reading<Reply<'a>>;
+pub type ParsedReply<'a> = crate::parsed_reply::ParsedReply<Reply<'a>>;
 
 /// Reads the first reply of `input`. Keeps no state between calls.
-pub fn read_reply(input: &[u8]) -> Reading<'_> {
+pub fn read_reply(input: &[u8]) -> ParsedReply<'_> {
     if input.first().is_some_and(|magic| *magic != RESPONSE_MAGIC) {
-        return Reading::Bad;
+        return ParsedReply::Bad;
     }
     let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else {
-        return Reading::NeedMore { bytes_min: HEADER_BYTES as u64 };
+        return ParsedReply::NeedMore { bytes_min: HEADER_BYTES as u64 };
     };
     let header = Header::read(header);
     if header.value_bytes().is_none() {
-        return Reading::Bad;
+        return ParsedReply::Bad;
     }
     let bytes_min = HEADER_BYTES as u64 + u64::from(header.body_bytes);
     let Some(body) = rest.get(..header.body_bytes as usize) else {
-        return Reading::NeedMore { bytes_min };
+        return ParsedReply::NeedMore { bytes_min };
     };
     let (extras, rest) = body.split_at(usize::from(header.extras_bytes));
     let (key, value) = rest.split_at(usize::from(header.key_bytes));
     let Header { opcode, status, opaque, cas, .. } = header;
     let reply = Reply { opcode, status, opaque, cas, extras, key, value };
-    Reading::Reply { reply, consumed: HEADER_BYTES + body.len() }
+    ParsedReply::Reply { reply, consumed: HEADER_BYTES + body.len() }
 }
 
 #[cfg(test)]
@@ -76,12 +76,12 @@ mod tests {
         };
         let mut input = header.bytes(RESPONSE_MAGIC).to_vec();
         input.extend_from_slice(b"\0\0\0\x07kabcnext");
-        let Reading::Reply { reply, consumed } = read_reply(&input) else { panic!("a reply") };
+        let ParsedReply::Reply { reply, consumed } = read_reply(&input) else { panic!("a reply") };
         assert_eq!((reply.key, reply.value, reply.flags()), (&b"k"[..], &b"abc"[..], Some(7)));
         assert_eq!((reply.opaque, reply.cas, consumed), (3, 9, 32));
         for cut in 0..32 {
             let reading = read_reply(&input[..cut]);
-            let Reading::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
+            let ParsedReply::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
             assert!(bytes_min > cut as u64, "{cut}: {bytes_min} bytes are already there");
             assert!(bytes_min <= 32, "{cut}: {bytes_min} bytes exceed the reply");
         }
@@ -91,13 +91,13 @@ mod tests {
     fn a_body_announced_at_four_gigabytes_asks_for_bytes_and_allocates_nothing() {
         let header = Header { body_bytes: u32::MAX, ..Header::default() };
         let bytes_min = HEADER_BYTES as u64 + u64::from(u32::MAX);
-        assert_eq!(read_reply(&header.bytes(RESPONSE_MAGIC)), Reading::NeedMore { bytes_min });
+        assert_eq!(read_reply(&header.bytes(RESPONSE_MAGIC)), ParsedReply::NeedMore { bytes_min });
     }
 
     #[test]
     fn another_protocol_and_contradictory_lengths_are_not_replies() {
-        assert_eq!(read_reply(b"VALUE k 0 1\r\n"), Reading::Bad);
+        assert_eq!(read_reply(b"VALUE k 0 1\r\n"), ParsedReply::Bad);
         let header = Header { key_bytes: 5, body_bytes: 4, ..Header::default() };
-        assert_eq!(read_reply(&header.bytes(RESPONSE_MAGIC)), Reading::Bad);
+        assert_eq!(read_reply(&header.bytes(RESPONSE_MAGIC)), ParsedReply::Bad);
     }
 }

@@ -1,7 +1,7 @@
 //! Responses, read back with the client's reader.
 
 use super::*;
-use crate::binary::client::{Reading, Reply, read_reply};
+use crate::binary::client::{ParsedReply, Reply, read_reply};
 use crate::binary::opcode::*;
 use crate::{ClientError, Counted, ServerError, Stored, Touched};
 
@@ -13,7 +13,7 @@ fn frame(opcode: u8) -> Frame<'static> {
 
 /// Returns the only reply in some bytes.
 fn only(out: &[u8], check: impl Fn(Reply<'_>)) {
-    let Reading::Reply { reply, consumed } = read_reply(out) else { panic!("{out:?}") };
+    let ParsedReply::Reply { reply, consumed } = read_reply(out) else { panic!("{out:?}") };
     assert_eq!((consumed, reply.opaque), (out.len(), 0xcafe));
     check(reply);
 }

@@ -2,18 +2,18 @@
 //! Like the rest of this crate it does no I/O.
 //!
 //! ```
-//! use larder_protocol::text::client::{Reading, Reply, read_reply, request};
+//! use larder_protocol::text::client::{ParsedReply, Reply, read_reply, request};
 //!
 //! let mut out = Vec::new();
 //! request::get(&mut out, &[b"first", b"second"], false, None)?;
 //! assert_eq!(out, b"get first second\r\n");
 //!
 //! let received = b"VALUE first 0 5\r\nhello\r\nEND\r\n";
-//! let Reading::Reply { reply: Reply::Value(hit), consumed } = read_reply(received) else {
+//! let ParsedReply::Reply { reply: Reply::Value(hit), consumed } = read_reply(received) else {
 //!     panic!("a hit comes first");
 //! };
 //! assert_eq!((hit.key, hit.value), (&b"first"[..], &b"hello"[..]));
-//! assert_eq!(read_reply(&received[consumed..]), Reading::Reply { reply: Reply::End, consumed: 5 });
+//! assert_eq!(read_reply(&received[consumed..]), ParsedReply::Reply { reply: Reply::End, consumed: 5 });
 //! # Ok::<(), larder_protocol::text::client::UnsendableKey>(())
 //! ```
 
@@ -22,4 +22,4 @@ pub mod reply;
 pub mod request;
 
 pub use crate::lines::key::UnsendableKey;
-pub use reply::{Hit, Reading, Reply, read_reply};
+pub use reply::{Hit, ParsedReply, Reply, read_reply};

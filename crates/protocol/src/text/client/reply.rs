@@ -59,17 +59,17 @@ pub struct Hit<'a> {
 }
 
 /// The result of [`read_reply`].
-pub type Reading<'a> = crate::reading::Reading<Reply<'a>>;
+pub type ParsedReply<'a> = crate::parsed_reply::ParsedReply<Reply<'a>>;
 
 /// Reads the first reply of `input`. Keeps no state between calls, so an incomplete reply is read
 /// again from its beginning; that costs one line, however long the value is.
-pub fn read_reply(input: &[u8]) -> Reading<'_> {
+pub fn read_reply(input: &[u8]) -> ParsedReply<'_> {
     let Some(newline) = memchr(b'\n', input) else {
         let bytes_min = input.len() as u64 + 1;
         return if input.len() > REPLY_LINE_BYTES_MAX {
-            Reading::Bad
+            ParsedReply::Bad
         } else {
-            Reading::NeedMore { bytes_min }
+            ParsedReply::NeedMore { bytes_min }
         };
     };
     let (line, rest) = input.split_at(newline);
@@ -80,39 +80,39 @@ pub fn read_reply(input: &[u8]) -> Reading<'_> {
         return read_hit(head, after_line, consumed);
     }
     match one_line(line) {
-        Some(reply) => Reading::Reply { reply, consumed },
-        None => Reading::Bad,
+        Some(reply) => ParsedReply::Reply { reply, consumed },
+        None => ParsedReply::Bad,
     }
 }
 
 /// Reads a hit: `head` is the line after `VALUE`, `rest` follows the line of `line_bytes`.
-fn read_hit<'a>(head: &'a [u8], rest: &'a [u8], line_bytes: usize) -> Reading<'a> {
+fn read_hit<'a>(head: &'a [u8], rest: &'a [u8], line_bytes: usize) -> ParsedReply<'a> {
     let mut words = head.split(|byte| *byte == b' ');
     let (Some(key), Some(flags), Some(value_bytes)) = (
         words.next(),
         words.next().and_then(number::unsigned_32),
         words.next().and_then(number::unsigned_32),
     ) else {
-        return Reading::Bad;
+        return ParsedReply::Bad;
     };
     let cas = match words.next() {
         None => None,
         Some(word) => match number::unsigned_64(word) {
             Some(cas) => Some(cas),
-            None => return Reading::Bad,
+            None => return ParsedReply::Bad,
         },
     };
     let block_bytes = u64::from(value_bytes) + LINE_END.len() as u64;
     let block = usize::try_from(block_bytes).ok().and_then(|bytes| rest.get(..bytes));
     let Some(block) = block else {
-        return Reading::NeedMore { bytes_min: line_bytes as u64 + block_bytes };
+        return ParsedReply::NeedMore { bytes_min: line_bytes as u64 + block_bytes };
     };
     match block.strip_suffix(LINE_END) {
-        Some(value) => Reading::Reply {
+        Some(value) => ParsedReply::Reply {
             reply: Reply::Value(Hit { key, flags, value, cas }),
             consumed: line_bytes + block.len(),
         },
-        None => Reading::Bad,
+        None => ParsedReply::Bad,
     }
 }
 
@@ -157,10 +157,13 @@ mod tests {
     fn a_hit_is_read_once_its_value_is_complete() {
         let input = b"VALUE k 7 5 99\r\nab\r\nc\r\nEND\r\n";
         let hit = Hit { key: b"k", flags: 7, value: b"ab\r\nc", cas: Some(99) };
-        assert_eq!(read_reply(input), Reading::Reply { reply: Reply::Value(hit), consumed: 23 });
+        assert_eq!(
+            read_reply(input),
+            ParsedReply::Reply { reply: Reply::Value(hit), consumed: 23 }
+        );
         for cut in 0..23 {
             let reading = read_reply(&input[..cut]);
-            let Reading::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
+            let ParsedReply::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
             assert!(bytes_min > cut as u64, "{cut}: {bytes_min} bytes are already there");
             assert!(bytes_min <= 23, "{cut}: {bytes_min} bytes exceed the reply");
         }
@@ -169,40 +172,43 @@ mod tests {
     #[test]
     fn a_value_announced_at_four_gigabytes_asks_for_bytes_and_allocates_nothing() {
         let input = b"VALUE k 0 4294967295\r\n";
-        assert_eq!(read_reply(input), Reading::NeedMore { bytes_min: 22 + 4_294_967_295 + 2 });
+        assert_eq!(read_reply(input), ParsedReply::NeedMore { bytes_min: 22 + 4_294_967_295 + 2 });
     }
 
     #[test]
     fn a_value_without_its_line_end_is_not_a_reply() {
-        assert_eq!(read_reply(b"VALUE k 0 1\r\nabc"), Reading::Bad);
+        assert_eq!(read_reply(b"VALUE k 0 1\r\nabc"), ParsedReply::Bad);
     }
 
     #[test]
     fn numbers_may_have_spaces_behind_them() {
         let reply = Reply::Number(9);
-        assert_eq!(read_reply(b"9 \r\n"), Reading::Reply { reply, consumed: 4 });
+        assert_eq!(read_reply(b"9 \r\n"), ParsedReply::Reply { reply, consumed: 4 });
     }
 
     #[test]
     fn statistics_keep_the_spaces_of_their_values() {
         let reply = Reply::Stat { name: b"inter", value: b"a b" };
-        assert_eq!(read_reply(b"STAT inter a b\r\n"), Reading::Reply { reply, consumed: 16 });
+        assert_eq!(read_reply(b"STAT inter a b\r\n"), ParsedReply::Reply { reply, consumed: 16 });
         let empty = Reply::Stat { name: b"inter", value: b"" };
-        assert_eq!(read_reply(b"STAT inter \r\n"), Reading::Reply { reply: empty, consumed: 13 });
+        assert_eq!(
+            read_reply(b"STAT inter \r\n"),
+            ParsedReply::Reply { reply: empty, consumed: 13 }
+        );
     }
 
     #[test]
     fn errors_are_kept_as_they_were_sent() {
         let reply = Reply::Error(b"SERVER_ERROR object too large for cache");
         let input = b"SERVER_ERROR object too large for cache\r\n";
-        assert_eq!(read_reply(input), Reading::Reply { reply, consumed: input.len() });
+        assert_eq!(read_reply(input), ParsedReply::Reply { reply, consumed: input.len() });
     }
 
     #[test]
     fn unknown_and_endless_lines_are_not_replies() {
         for bad in [&b"HTTP/1.1 200 OK\r\n"[..], b"\r\n", b"VALUE k 0 x\r\n", b"VALUE k\r\n"] {
-            assert_eq!(read_reply(bad), Reading::Bad, "{bad:?}");
+            assert_eq!(read_reply(bad), ParsedReply::Bad, "{bad:?}");
         }
-        assert_eq!(read_reply(&vec![b'x'; REPLY_LINE_BYTES_MAX + 1]), Reading::Bad);
+        assert_eq!(read_reply(&vec![b'x'; REPLY_LINE_BYTES_MAX + 1]), ParsedReply::Bad);
     }
 }

@@ -1,8 +1,8 @@
 //! `mg` and `me`: items with their metadata, and recache tokens.
 
-use larder::{LargeValue, Miss, Piece, Read, Reading, StoreMode, StoreRequest, Stored};
+use larder::{LargeValue, Miss, Piece, Read, ReadOptions, StoreMode, StoreRequest, Stored};
 use larder_item::{Deadline, Meta, Second};
-use larder_protocol::{Fetch, Frame, Response, Shown, Win, render};
+use larder_protocol::{Fetch, Frame, Response, Shown, TokenHolder, render};
 use larder_stats::{ClassCounter, Counter};
 
 use crate::admin::classes::ItemSize;
@@ -13,7 +13,7 @@ use super::{Executed, Executor, READ_ATTEMPTS_MAX};
 #[derive(Clone, Copy)]
 struct Settled {
     /// The recache token, if an attempt has found the item due.
-    win: Win,
+    token_holder: TokenHolder,
     /// Whether the item had been read before the fetch; `None` until known. The attempts are reads
     /// themselves.
     fetched: Option<bool>,
@@ -41,7 +41,7 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Executed {
         let start = out.len();
-        let mut settled = Settled { win: Win::Unclaimed, fetched: None };
+        let mut settled = Settled { token_holder: TokenHolder::NoPeer, fetched: None };
         for _ in 0..READ_ATTEMPTS_MAX {
             let executed = match self.attempt(fetch, &mut settled, frame, out) {
                 Attempt::Head => Response::Shown.into(),
@@ -82,16 +82,22 @@ impl Executor {
             render::shown(out, &self.shown_by(fetch, read, settled), frame);
             (head_end, meta) = (out.len(), *read);
         };
-        let reading =
-            Reading { noted: fetch.noted && settled.fetched.is_none(), value: fetch.with_value };
+        let reading = ReadOptions {
+            noted: fetch.noted && settled.fetched.is_none(),
+            value: fetch.with_value,
+        };
         let large = match self.cache.read_as(key, reading, out, head) {
             Read::Hit(_) => None,
             Read::Large(_, large) => Some(large),
             Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
         };
         settled.fetched.get_or_insert(meta.fetched);
-        if settled.win == Win::Unclaimed && self.is_due(fetch, &meta) {
-            settled.win = if self.cache.claim(key, meta.cas) { Win::Won } else { Win::Lost };
+        if settled.token_holder == TokenHolder::NoPeer && self.is_due(fetch, &meta) {
+            settled.token_holder = if self.cache.claim(key, meta.cas) {
+                TokenHolder::ThisPeer
+            } else {
+                TokenHolder::AnotherPeer
+            };
             return Attempt::Again;
         }
         if let Some(exptime) = fetch.exptime
@@ -146,14 +152,14 @@ impl Executor {
                 self.count_class(size, ClassCounter::GetHits);
                 let meta = Meta { deadline, cas, seen: self.cache.now(), ..Meta::default() };
                 let shown = Shown {
-                    win: Win::Won,
+                    token_holder: TokenHolder::ThisPeer,
                     ttl_before_secs: None,
                     ..self.shown(fetch.key, &meta, fetch.with_value)
                 };
                 render::shown(out, &shown, frame);
                 if fetch.noted {
                     // The client that creates an item has read it, too.
-                    let reading = Reading { noted: true, value: false };
+                    let reading = ReadOptions { noted: true, value: false };
                     self.cache.read_as(fetch.key, reading, out, |_, _| ());
                 }
                 if fetch.with_value { Attempt::Item } else { Attempt::Head }
@@ -181,9 +187,9 @@ impl Executor {
     fn shown_by<'k>(&self, fetch: &Fetch<'k>, meta: &Meta, settled: &Settled) -> Shown<'k> {
         let mut shown = self.shown(fetch.key, meta, shows_value(fetch, meta));
         shown.fetched = settled.fetched.unwrap_or(meta.fetched);
-        shown.win = match settled.win {
-            Win::Unclaimed if meta.token_sent => Win::Lost,
-            win => win,
+        shown.token_holder = match settled.token_holder {
+            TokenHolder::NoPeer if meta.token_sent => TokenHolder::AnotherPeer,
+            holder => holder,
         };
         if let Some(exptime) = fetch.exptime {
             shown.ttl_secs = ttl_secs(self.deadline(exptime), self.cache.now());
@@ -210,7 +216,7 @@ impl Executor {
             idle_secs: now.saturating_sub(meta.seen),
             fetched: meta.fetched,
             stale: meta.stale,
-            win: Win::Unclaimed,
+            token_holder: TokenHolder::NoPeer,
             class: 0,
             item_bytes: 0,
         }

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use larder::{Cache, LargeValue, Miss, Piece, Read, Reading};
+use larder::{Cache, LargeValue, Miss, Piece, Read, ReadOptions};
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
 use larder_protocol::{
@@ -312,7 +312,7 @@ impl Executor {
         let keys = || ends.windows(2).map(|ends| &decoded[ends[0]..ends[1]]);
         // Their memory accesses overlap.
         self.prefetch(keys());
-        let (mut out, noted) = (Vec::new(), Reading { noted: true, value: false });
+        let (mut out, noted) = (Vec::new(), ReadOptions { noted: true, value: false });
         for key in keys() {
             if let Read::Hit(meta) = self.cache.read_as(key, noted, &mut out, |_, _| ()) {
                 let reads = u64::from(READS_PER_HINT);

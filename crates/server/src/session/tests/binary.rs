@@ -1,6 +1,6 @@
 //! Sessions in the binary protocol.
 
-use larder_protocol::binary::client::{Manner, Reading, read_reply, request};
+use larder_protocol::binary::client::{Manner, ParsedReply, read_reply, request};
 use larder_protocol::binary::{Header, REQUEST_MAGIC, opcode, status};
 
 use super::*;
@@ -25,7 +25,7 @@ fn binary_set(opcode: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
 fn replies(answers: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
     let (mut replies, mut rest) = (Vec::new(), answers);
     while !rest.is_empty() {
-        let Reading::Reply { reply, consumed } = read_reply(rest) else {
+        let ParsedReply::Reply { reply, consumed } = read_reply(rest) else {
             panic!("{}", rest.escape_ascii());
         };
         replies.push((reply.opcode, reply.status, reply.value.to_vec()));
@@ -257,8 +257,12 @@ fn the_client_side_and_the_session_understand_each_other() {
     let get = Command::Get { key: b"k", with_cas: true, exptime: None };
     request::command(&mut sent, &get, manner).unwrap();
     let answers = peer.send(&sent);
-    let Reading::Reply { reply: stored, consumed } = read_reply(&answers) else { panic!("stored") };
-    let Reading::Reply { reply: hit, .. } = read_reply(&answers[consumed..]) else { panic!("hit") };
+    let ParsedReply::Reply { reply: stored, consumed } = read_reply(&answers) else {
+        panic!("stored")
+    };
+    let ParsedReply::Reply { reply: hit, .. } = read_reply(&answers[consumed..]) else {
+        panic!("hit")
+    };
     assert_eq!((hit.opaque, hit.flags(), hit.value), (9, Some(3), &b"value"[..]));
     assert!(hit.cas != 0);
     assert!(hit.cas == stored.cas);

@@ -1,6 +1,6 @@
 //! Sessions that must authenticate first.
 
-use larder_protocol::binary::client::{Manner, Reading, read_reply, request};
+use larder_protocol::binary::client::{Manner, ParsedReply, read_reply, request};
 use larder_protocol::binary::{opcode, status};
 
 use super::*;
@@ -22,7 +22,7 @@ fn ask(peer: &mut Peer, command: &Command<'_>) -> u16 {
     request::command(&mut sent, command, Manner::default()).unwrap();
     let answer = peer.send(&sent);
     match read_reply(&answer) {
-        Reading::Reply { reply, consumed } if consumed == answer.len() => reply.status,
+        ParsedReply::Reply { reply, consumed } if consumed == answer.len() => reply.status,
         _ => panic!("{}", answer.escape_ascii()),
     }
 }

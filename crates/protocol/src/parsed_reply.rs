@@ -2,7 +2,7 @@
 
 /// The result of reading a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading<R> {
+pub enum ParsedReply<R> {
     /// A reply, which takes up the first `consumed` bytes.
     Reply {
         /// The reply.
