@@ -51,9 +51,10 @@ fn any_operation(input: &mut Unstructured<'_>) -> Result<Operation> {
         9 => Operation::Tick(input.int_in_range(1..=8)?),
         10 => Operation::ClearIn(input.int_in_range(0..=6)?),
         11 => Operation::Clear,
-        12 => {
-            Operation::Read(key, ReadOptions { noted: input.arbitrary()?, value: input.arbitrary()? })
-        }
+        12 => Operation::Read(
+            key,
+            ReadOptions { noted: input.arbitrary()?, value: input.arbitrary()? },
+        ),
         13 => Operation::Peek(key),
         14 => Operation::Claim(key, any_token(input)?),
         15 => Operation::MarkStale(key, any_with(input)?, any_ttl_or_none(input)?),
