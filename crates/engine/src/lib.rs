@@ -15,7 +15,7 @@
 //! [`larder_region::Memory`].
 //!
 //! The rooms lie in each other, each with a type that owns its words. A room reaches only the rooms
-//! below it. `process/op.rs` has what runs up: room for a segment, and the repair after dead peers.
+//! below it. `process/op.rs` has what runs up: a free segment, and the repair after dead peers.
 //!
 //! | room, from the top | type | what it owns |
 //! |---|---|---|

@@ -13,8 +13,6 @@
 
 use larder_item::Second;
 
-use crate::segment::Segments;
-
 /// The bits of a time in a header.
 pub(crate) const BITS: u32 = 20;
 
@@ -68,8 +66,6 @@ impl Used {
         if units > MASK - AHEAD_UNITS_MAX { 0 } else { units }
     }
 }
-
-impl Segments {}
 
 #[cfg(test)]
 mod tests {
