@@ -68,6 +68,7 @@ impl Engine {
     /// the cas token of a stale mark sees the mark. ([`Engine::read`] may see the token a few
     /// nanoseconds earlier.)
     #[inline(never)] // As above.
+    #[allow(clippy::too_many_arguments, reason = "the hot path takes them in registers")]
     pub fn read_as<S: Sink>(
         &self,
         thread: &ThreadSlot,
@@ -82,6 +83,7 @@ impl Engine {
 
     /// Both variants, generic so that the common one contains none of the other.
     #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the hot path takes them in registers")]
     fn read_in_full<const TOGETHER: bool, S: Sink>(
         &self,
         thread: &ThreadSlot,

@@ -86,16 +86,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         ensure!(!is_double, "two servers are named {}: give each its own name", server.name);
     }
     // From here on a signal ends the servers before it ends this process.
-    let stop = Stop::on_signals(true)?;
-    let processors = Processors::choose()?;
-    let folder = Folder::new()?;
+    let comparison = Comparison {
+        arguments,
+        stop: Stop::on_signals(true)?,
+        processors: Processors::choose()?,
+        folder: Folder::new()?,
+    };
     let mut table = Table::default();
     let mut is_sound = true;
     for round in 0..arguments.rounds {
         for contestant in &arguments.servers {
             for workload in &arguments.workloads {
-                let row =
-                    measure(arguments, contestant, workload, &processors, &folder, &stop, round);
+                let row = comparison.measure(contestant, workload, round);
                 let row = row.with_context(|| format!("{} on {workload}", contestant.name))?;
                 is_sound &= row.is_sound;
                 table.push(round, row);
@@ -104,40 +106,42 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     }
     let mut output = std::io::stdout();
     match arguments.json {
-        true => writeln!(output, "{}", table.json(processors.are_apart()))?,
+        true => writeln!(output, "{}", table.json(comparison.processors.are_apart()))?,
         false => write!(output, "{}", table.text())?,
     }
     Ok(if is_sound { Outcome::Done } else { Outcome::Missed })
 }
 
-/// Starts a server, stores the keys, measures the server and ends it.
-fn measure(
-    arguments: &Arguments,
-    contestant: &Contestant,
-    workload: &Workload,
-    processors: &Processors,
-    folder: &Folder,
-    stop: &Stop,
-    round: u32,
-) -> Result<Row> {
-    let server = contestant.start(folder, processors.server, stop)?;
-    let load = LoadArguments::of_comparison(server.address().clone(), workload, arguments);
-    let plan = Plan::new(&load, stop, processors.load)?;
-    plan.store_every_key().with_context(|| server.log())?;
-    let before_ns = server.processor_ns()?;
-    let rounds = arguments.rounds;
-    let prefix = format!("round {} of {rounds}, {}, {workload}: ", round + 1, contestant.name);
-    let measured = plan.measure(&mut Live::new(&prefix))?;
-    let spent_ns = server.processor_ns()?.saturating_sub(before_ns);
-    if stop.is_asked() {
-        bail!("stopped");
+/// A comparison in progress.
+struct Comparison<'a> {
+    arguments: &'a Arguments,
+    stop: Stop,
+    processors: Processors,
+    folder: Folder,
+}
+
+impl Comparison<'_> {
+    /// Starts a server, stores the keys, measures the server and ends it.
+    fn measure(&self, contestant: &Contestant, workload: &Workload, round: u32) -> Result<Row> {
+        let server = contestant.start(&self.folder, self.processors.server, &self.stop)?;
+        let load = LoadArguments::of_comparison(server.address().clone(), workload, self.arguments);
+        let plan = Plan::new(&load, &self.stop, self.processors.load)?;
+        plan.store_every_key().with_context(|| server.log())?;
+        let before_ns = server.processor_ns()?;
+        let rounds = self.arguments.rounds;
+        let prefix = format!("round {} of {rounds}, {}, {workload}: ", round + 1, contestant.name);
+        let measured = plan.measure(&mut Live::new(&prefix))?;
+        let spent_ns = server.processor_ns()?.saturating_sub(before_ns);
+        if self.stop.is_asked() {
+            bail!("stopped");
+        }
+        let tally = &measured.tally;
+        if let Some(reason) = &tally.failed {
+            return Err(plan.failure(reason)).with_context(|| server.log());
+        }
+        ensure!(tally.requests > 0, "the server answered no request");
+        Ok(Row::new(contestant.name.clone(), workload.to_string(), spent_ns, tally))
     }
-    let tally = &measured.tally;
-    if let Some(reason) = &tally.failed {
-        return Err(plan.failure(reason)).with_context(|| server.log());
-    }
-    ensure!(tally.requests > 0, "the server answered no request");
-    Ok(Row::new(contestant.name.clone(), workload.to_string(), spent_ns, tally))
 }
 
 /// The processors of the server and of the load.

@@ -80,6 +80,7 @@ pub fn item_get(out: &mut Vec<u8>, key: &[u8], sought: Sought, size: Size, conne
 
 /// Appends the rest of the line of a store by `command`; `ttl_secs` is 0 for an item that does not
 /// expire.
+#[allow(clippy::too_many_arguments, reason = "each is a field of the line")]
 pub fn item_store(
     out: &mut Vec<u8>,
     key: &[u8],

@@ -11,7 +11,7 @@ use crate::tls::Tls;
 
 /// The state of a connection's I/O. A connection keeps its variant.
 #[derive(Debug)]
-pub(super) enum Io {
+pub(crate) enum Io {
     /// The connection itself receives and sends when the poller reports that its socket is ready.
     /// So do TLS connections of a worker with a ring: for them the ring only polls.
     Epoll(EpollIo),
@@ -21,7 +21,7 @@ pub(super) enum Io {
 
 /// The state of a connection that waits for its socket to become ready.
 #[derive(Debug)]
-pub(super) struct EpollIo {
+pub(crate) struct EpollIo {
     /// The TLS layer between the socket and the session; `None` without TLS.
     pub(super) tls: Option<Box<Tls>>,
     /// True if the socket may have more input. False once a receive has returned less than it had
@@ -36,7 +36,7 @@ pub(super) struct EpollIo {
 
 /// The state of a connection whose bytes a ring receives and sends.
 #[derive(Debug, Default)]
-pub(super) struct UringIo {
+pub(crate) struct UringIo {
     receive: Receive,
     /// Why the ring receives nothing more; `None` before that.
     end: Option<End>,
@@ -90,7 +90,7 @@ pub(crate) enum Extent {
 
 impl Io {
     /// Creates the I/O of a new connection: with TLS or without a ring, by readiness.
-    pub(super) fn new(tls: Option<Box<Tls>>, has_ring: bool) -> Self {
+    pub(crate) fn new(tls: Option<Box<Tls>>, has_ring: bool) -> Self {
         match tls {
             None if has_ring => Self::Uring(UringIo::default()),
             tls => Self::Epoll(EpollIo {
@@ -100,6 +100,11 @@ impl Io {
                 awaited: EventFlags::empty(),
             }),
         }
+    }
+
+    /// True if TLS lies between the socket and the session.
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Epoll(EpollIo { tls: Some(_), .. }))
     }
 
     /// Returns the state under io_uring.

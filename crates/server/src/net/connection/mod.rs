@@ -28,7 +28,7 @@ use crate::net::inbox::{Accepted, Transport};
 use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::session::{Next, Session};
-use crate::tls::{Records, Tls};
+use crate::tls::Records;
 use io::Io;
 use turn::TurnState;
 
@@ -59,12 +59,11 @@ impl Connection {
     pub(crate) fn new(
         server: &Server,
         accepted: Accepted,
-        tls: Option<Box<Tls>>,
+        io: Io,
         conn_stats: Arc<ConnStats>,
-        has_ring: bool,
         now: Second,
     ) -> Self {
-        let is_encrypted = tls.is_some();
+        let is_encrypted = io.is_encrypted();
         let Accepted { socket, transport, protocol, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         let mut session = Session::new(server, id, protocol);
@@ -75,7 +74,7 @@ impl Connection {
         }
         Self {
             socket,
-            io: Io::new(tls, has_ring),
+            io,
             transport,
             session,
             turn: TurnState::default(),

@@ -10,6 +10,7 @@ use rustix::net::{getpeername, getsockname};
 
 use super::Worker;
 use crate::admin::conn_table::{ConnStats, Ends};
+use crate::net::connection::io::Io;
 use crate::net::connection::{AWAIT_INPUT, Connection};
 use crate::net::inbox::{Accepted, Transport};
 use crate::net::sockets;
@@ -30,8 +31,13 @@ impl Worker {
             };
             let conn_stats = self.conn_stats(&accepted);
             let (server, second) = (self.executor.server(), self.clock.second());
-            let connection =
-                Connection::new(server, accepted, tls, conn_stats, self.has_ring(), second);
+            let connection = Connection::new(
+                server,
+                accepted,
+                Io::new(tls, self.has_ring()),
+                conn_stats,
+                second,
+            );
             log.event(format_args!("<{} new client connection", connection.id()));
             let (id, peer) = (connection.id(), || connection.peer());
             self.executor.server().watchers.report(Topics::CONNEVENTS, |out| {
