@@ -355,7 +355,7 @@ impl Index {
     }
 
     /// Returns a group that a dead process had locked, for its repair.
-    pub(crate) fn adopt_group(&self, group: u64) -> Locked<'_> {
+    pub(crate) fn take_over_group(&self, group: u64) -> Locked<'_> {
         Locked { index: self, group, at: self.group_at(group) }
     }
 }

@@ -80,7 +80,7 @@ impl Reclaimer {
         {
             return;
         }
-        let locked = self.index().adopt_group(group);
+        let locked = self.index().take_over_group(group);
         self.suspect_replaced(thread);
         self.finish_change(thread, &locked);
         let level = groups.ilog2();

@@ -15,7 +15,7 @@ use super::inner::Inner;
 
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ExchangeOutcome {
     Done { cas: u64 },
     NotDone,
     Changed,
@@ -118,7 +118,11 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) fn store(&self, ask: &Ask<'_>, value: &[u8]) -> Result<Outcome, ClientError> {
+    pub(super) fn store(
+        &self,
+        ask: &Ask<'_>,
+        value: &[u8],
+    ) -> Result<ExchangeOutcome, ClientError> {
         let mut lines = Vec::new();
         Ask { words: " c", ..*ask }.write(Some(value), &mut lines)?;
         let parts: &[&[u8]] = match value.len() {
@@ -132,10 +136,10 @@ impl Inner {
         self.ask(parts, false, |connection| {
             let reply = connection.reply()?;
             Ok(match &reply.code {
-                b"HD" => Ok(Outcome::Done { cas: cas(&reply) }),
-                b"NS" => Ok(Outcome::NotDone),
-                b"EX" => Ok(Outcome::Changed),
-                b"NF" => Ok(Outcome::Missing),
+                b"HD" => Ok(ExchangeOutcome::Done { cas: cas(&reply) }),
+                b"NS" => Ok(ExchangeOutcome::NotDone),
+                b"EX" => Ok(ExchangeOutcome::Changed),
+                b"NF" => Ok(ExchangeOutcome::Missing),
                 _ => Err(unexpected(&reply)),
             })
         })?

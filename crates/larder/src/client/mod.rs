@@ -36,7 +36,7 @@ use crate::cache::Cache;
 use crate::get::{KEYS_AT_ONCE, with_buffer};
 use crate::set::Swap;
 use ask::Ask;
-use exchange::Outcome;
+use exchange::ExchangeOutcome;
 use inner::Inner;
 
 pub use error::ClientError;
@@ -259,9 +259,9 @@ impl Client {
     ) -> Result<Swap, ClientError> {
         let store = Ask { cas: Some(cas), ttl: Some(ttl), ..Ask::of(b"ms", key.as_ref()) };
         match self.inner().store(&store, value.as_ref())? {
-            Outcome::Done { cas } => Ok(Swap::Stored { cas }),
-            Outcome::Changed => Ok(Swap::Changed),
-            Outcome::Missing | Outcome::NotDone => Ok(Swap::Missing),
+            ExchangeOutcome::Done { cas } => Ok(Swap::Stored { cas }),
+            ExchangeOutcome::Changed => Ok(Swap::Changed),
+            ExchangeOutcome::Missing | ExchangeOutcome::NotDone => Ok(Swap::Missing),
         }
     }
 
@@ -307,7 +307,7 @@ impl Client {
         let keeps_time = matches!(mode, StoreMode::Append | StoreMode::Prepend);
         let ttl = if keeps_time { None } else { Some(ttl) };
         let store = Ask { mode: Some(mode), ttl, ..Ask::of(b"ms", key) };
-        Ok(matches!(self.inner().store(&store, value)?, Outcome::Done { .. }))
+        Ok(matches!(self.inner().store(&store, value)?, ExchangeOutcome::Done { .. }))
     }
 
     #[inline]

@@ -45,12 +45,12 @@ pub(crate) struct Flight {
 #[derive(Debug, Default)]
 struct Progress {
     detached: bool,
-    outcome: Option<Outcome>,
+    outcome: Option<LoadOutcome>,
 }
 
 /// The result of a load.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum LoadOutcome {
     /// A value.
     Loaded(Arc<Vec<u8>>),
     /// The loader's error; only the callers know its type.
@@ -68,7 +68,7 @@ pub(crate) enum Boarded<'a> {
 }
 
 /// The caller that loads. If it is dropped before the flight lands, which only a panic does, the
-/// followers get [`Outcome::Panicked`].
+/// followers get [`LoadOutcome::Panicked`].
 pub(crate) struct Leader<'a> {
     flights: &'a Flights,
     key: &'a [u8],
@@ -153,7 +153,7 @@ impl Flight {
     }
 
     /// Waits until the flight has landed. Returns `None` once the flight is older than `timeout`.
-    pub(crate) fn wait(&self, timeout: Duration) -> Option<Outcome> {
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<LoadOutcome> {
         let mut progress = lock(&self.progress);
         loop {
             if let Some(outcome) = &progress.outcome {
@@ -172,7 +172,7 @@ impl<'a> Leader<'a> {
     }
 
     /// Ends the flight: calls `store` unless the flight was detached, then wakes the followers.
-    pub(crate) fn finish(&self, outcome: Outcome, store: impl FnOnce()) {
+    pub(crate) fn finish(&self, outcome: LoadOutcome, store: impl FnOnce()) {
         let progress = lock(&self.flight.progress);
         if !progress.detached {
             store();
@@ -182,7 +182,7 @@ impl<'a> Leader<'a> {
     }
 
     /// Leaves the board first: later callers find the stored value, or start a new load.
-    fn leave(&self, outcome: Outcome) {
+    fn leave(&self, outcome: LoadOutcome) {
         let mut shard = self.flights.shard(self.key);
         if shard.get(self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
             shard.remove(self.key);
@@ -197,7 +197,7 @@ impl<'a> Leader<'a> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.leave(Outcome::Panicked);
+            self.leave(LoadOutcome::Panicked);
         }
     }
 }

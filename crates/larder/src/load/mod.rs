@@ -38,7 +38,7 @@ use larder_item::{Deadline, StoreMode, check_key};
 
 use crate::cache::Cache;
 use crate::set::count_refusal;
-use flight::{Boarded, Leader, Outcome};
+use flight::{Boarded, Leader, LoadOutcome};
 use options::whole_secs;
 
 pub use loaded::{LoadError, Loaded};
@@ -134,14 +134,14 @@ impl Cache {
                 Boarded::Follower(flight) if flight.is_own() => return Err(LoadError::Recursive),
                 Boarded::Follower(flight) => match flight.wait(options.timeout) {
                     None => return Err(LoadError::TimedOut(options.timeout)),
-                    Some(Outcome::Panicked) => return Err(LoadError::Panicked),
-                    Some(Outcome::Loaded(value)) => {
+                    Some(LoadOutcome::Panicked) => return Err(LoadError::Panicked),
+                    Some(LoadOutcome::Loaded(value)) => {
                         out.extend_from_slice(&value);
                         return Ok(());
                     }
                     // The loader's error has another type than this caller's: the caller loads
                     // itself.
-                    Some(Outcome::Failed(error)) => {
+                    Some(LoadOutcome::Failed(error)) => {
                         if let Ok(error) = error.downcast() {
                             return Err(LoadError::Failed(error));
                         }
@@ -165,7 +165,7 @@ impl Cache {
         // Another flight may have landed since this caller's first look.
         let held = self.read_whole(leader.key(), out);
         if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
-            leader.finish(Outcome::Loaded(Arc::new(out[start..].to_vec())), || ());
+            leader.finish(LoadOutcome::Loaded(Arc::new(out[start..].to_vec())), || ());
             return Ok(());
         }
         let mut reservation = Reservation { cache: self, key: leader.key(), basis };
@@ -173,7 +173,7 @@ impl Cache {
             Ok(Loaded { value, ttl }) => {
                 let value = Arc::new(value);
                 let deadline = self.load_deadline(ttl.or(options.ttl), options.stale);
-                leader.finish(Outcome::Loaded(Arc::clone(&value)), || {
+                leader.finish(LoadOutcome::Loaded(Arc::clone(&value)), || {
                     self.keep(leader.key(), &value, deadline, reservation.basis.take());
                 });
                 out.truncate(start);
@@ -184,7 +184,7 @@ impl Cache {
                 // The next caller that loads reserves the key again.
                 drop(reservation);
                 let error = Arc::new(error);
-                leader.finish(Outcome::Failed(Arc::clone(&error) as _), || ());
+                leader.finish(LoadOutcome::Failed(Arc::clone(&error) as _), || ());
                 held.map(|_| ()).ok_or(LoadError::Failed(error))
             }
         }

@@ -22,7 +22,7 @@ pub enum Sought {
 
 /// The result of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StoreOutcome {
     /// The condition of the store did not hold.
     NotStored,
     /// The item was stored.
@@ -84,7 +84,7 @@ pub fn item_get(out: &mut Vec<u8>, key: &[u8], sought: Sought, size: Size, conne
 pub fn item_store(
     out: &mut Vec<u8>,
     key: &[u8],
-    outcome: Outcome,
+    outcome: StoreOutcome,
     command: &str,
     ttl_secs: u32,
     size: Size,
@@ -93,12 +93,12 @@ pub fn item_store(
     out.extend_from_slice(b"type=item_store key=");
     push_uri(out, key);
     let status = match outcome {
-        Outcome::NotStored => "not_stored",
-        Outcome::Stored => "stored",
-        Outcome::Exists => "exists",
-        Outcome::NotFound => "not_found",
-        Outcome::TooLarge => "too_large",
-        Outcome::NoMemory => "no_memory",
+        StoreOutcome::NotStored => "not_stored",
+        StoreOutcome::Stored => "stored",
+        StoreOutcome::Exists => "exists",
+        StoreOutcome::NotFound => "not_found",
+        StoreOutcome::TooLarge => "too_large",
+        StoreOutcome::NoMemory => "no_memory",
     };
     let Size { class, value_bytes } = size;
     push(
@@ -206,7 +206,7 @@ mod tests {
                 "type=item_get key=a%20b status=found clsid=1 cfd=24 size=5\n",
             ),
             (
-                line(|out| item_store(out, b"k", Outcome::Exists, "cas", 9, size, 24)),
+                line(|out| item_store(out, b"k", StoreOutcome::Exists, "cas", 9, size, 24)),
                 "type=item_store key=k status=exists cmd=cas ttl=9 clsid=1 cfd=24 size=5\n",
             ),
             (

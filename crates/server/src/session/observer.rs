@@ -3,7 +3,7 @@
 
 use larder::{Read, ReadOptions};
 use larder_item::{Meta, StoreMode};
-use larder_protocol::text::watched::{self, Outcome, Size, Sought};
+use larder_protocol::text::watched::{self, Size, Sought, StoreOutcome};
 use larder_protocol::{
     Arithmetic, Command, Delete, Fetch, Frame, Remains, Response, ServerError, Store, Topics,
 };
@@ -69,12 +69,12 @@ impl Observer<'_> {
     /// Called after a store has been executed, at once or when its value was complete.
     pub(crate) fn stored(self, store: &Store<'_>, response: &Response) {
         let outcome = match response {
-            Response::Stored(_) => Outcome::Stored,
-            Response::NotStored => Outcome::NotStored,
-            Response::Exists => Outcome::Exists,
-            Response::NotFound => Outcome::NotFound,
-            Response::ServerError(ServerError::TooLarge) => Outcome::TooLarge,
-            Response::ServerError(ServerError::OutOfMemoryStoring) => Outcome::NoMemory,
+            Response::Stored(_) => StoreOutcome::Stored,
+            Response::NotStored => StoreOutcome::NotStored,
+            Response::Exists => StoreOutcome::Exists,
+            Response::NotFound => StoreOutcome::NotFound,
+            Response::ServerError(ServerError::TooLarge) => StoreOutcome::TooLarge,
+            Response::ServerError(ServerError::OutOfMemoryStoring) => StoreOutcome::NoMemory,
             // Other failures are not reported.
             _ => return,
         };
@@ -87,11 +87,11 @@ impl Observer<'_> {
             ..Meta::default()
         };
         let (meta, size) = match outcome {
-            Outcome::Stored => {
+            StoreOutcome::Stored => {
                 let meta = self.executor.cache().peek(key).unwrap_or(asked);
                 (meta, self.size(key, &meta))
             }
-            Outcome::TooLarge | Outcome::NoMemory => (Meta::default(), Size::default()),
+            StoreOutcome::TooLarge | StoreOutcome::NoMemory => (Meta::default(), Size::default()),
             _ => (asked, self.size(key, &asked)),
         };
         let ttl_secs = watch::ttl_secs(meta.deadline, now).unwrap_or(0);
