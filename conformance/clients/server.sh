@@ -99,6 +99,8 @@ play_go() {
     passed=$(grep -c '^ *--- PASS' "$folder/results" || true)
     failed=$(grep -c '^ *--- FAIL' "$folder/results" || true)
     skipped=$(grep -c '^ *--- SKIP' "$folder/results" || true)
-    # A run that panics or times out ends without `ok`, even if all tests before it passed.
-    if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
+    # A package that panics, times out or does not build ends with `FAIL`, even if all tests before
+    # that passed.
+    if [ "$failed" -eq 0 ] && { grep -q '^FAIL' "$folder/results" ||
+        ! grep -q '^ok ' "$folder/results"; }; then failed=1; fi
 }

@@ -50,7 +50,7 @@ func Run(t testing.TB, program string, args ...string) *exec.Cmd {
 	case err != nil && isRequired:
 		t.Fatal(err)
 	case err != nil:
-		t.Skip(err)
+		t.Skipf("only CI, or a set LARDERD, requires the server: %v", err)
 	}
 	server := Command(path, args...)
 	server.Stderr = os.Stderr

@@ -56,14 +56,14 @@ impl Segments {
             return self.hide();
         }
         let due = self.region().word(global::FLUSH_AT);
-        let keeps_identity = || due.load(Acquire) == HIDING;
+        let is_hiding = || due.load(Acquire) == HIDING;
         // Loaded before the check for a finished flush: items stored after that stay.
         let next = self.region().word(global::NEXT_SEQUENCE).load(Acquire);
         let is_first = at != HIDING && due.compare_exchange(at, HIDING, AcqRel, Relaxed).is_ok();
         // The first thread may be stopped or dead: every later one flushes as well before anything
         // else.
-        if is_first || keeps_identity() {
-            self.hide_from(next, keeps_identity);
+        if is_first || is_hiding() {
+            self.hide_from(next, is_hiding);
             // Another flush may be due by now.
             let _ = due.compare_exchange(HIDING, 0, AcqRel, Relaxed);
         }
