@@ -32,7 +32,7 @@ pub(crate) struct Record {
 /// The result of an attempt to empty a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emptied {
-    /// The segment is free. Holds the reclaimed bytes; the other bytes were moved.
+    /// The segment is free. Holds the bytes of its records that were not moved.
     Yes(usize),
     /// Another thread empties it, or the maximal number of evictors is active. Waiting is
     /// worthwhile.

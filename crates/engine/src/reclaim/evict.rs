@@ -192,7 +192,7 @@ impl Reclaimer {
         self.index().extend_ghost(op.thread);
         drop(evictor);
         match passed {
-            Ok(()) => Ok(self.reclaimed(&pass)),
+            Ok(reclaimed_bytes) => Ok(Emptied::Yes(reclaimed_bytes)),
             Err(StoreError::Stuck(stuck)) => Err(stuck),
             Err(_) => Ok(Emptied::Partly),
         }
@@ -224,34 +224,34 @@ impl Reclaimer {
         let passed = self.pass_all_on(op, segment, &mut pass);
         drop(evictor);
         match passed {
-            Ok(()) => {
+            Ok(reclaimed_bytes) => {
                 self.peers().bump(op.thread, Counter::SegmentsCompacted, 1);
-                Ok(self.reclaimed(&pass))
+                Ok(Emptied::Yes(reclaimed_bytes))
             }
             Err(StoreError::NoMemory) if self.segments().evicts() => Ok(Emptied::Partly),
             Err(error) => Err(error),
         }
     }
 
-    fn reclaimed(&self, pass: &EvictionPass) -> Emptied {
-        Emptied::Yes(self.region().segment_bytes().saturating_sub(pass.moved_bytes))
-    }
-
     /// Moves or evicts all records of a segment and frees it. If other threads take the memory for
     /// survivors meanwhile, the remaining records stay.
+    ///
+    /// Returns the reclaimed bytes. They do not include an end of the segment that was never
+    /// written: the survivors' new segment has one as long.
     fn pass_all_on(
         &self,
         op: &Op<'_>,
         segment: u32,
         pass: &mut EvictionPass,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
+        let filled = self.segments().filled(segment);
         let mut records = self.records(segment);
         let passed = records.try_for_each(|record| self.relocate_or_evict(op, &record, pass));
         match passed {
             Ok(()) => self.finish_emptying(op.thread, segment),
             Err(_) => self.segments().set_state(segment, State::Sealed),
         }
-        passed
+        passed.map(|()| filled.saturating_sub(pass.moved_bytes))
     }
 
     /// Claims one of the evictor places, or returns `None` if all are taken. The spare segments

@@ -187,6 +187,10 @@ impl Reclaimer {
             None if self.is_anybody_emptying() => Ok(Emptied::Busy),
             // The sealed segments can be emptied then.
             None if self.segments().detach_idle(op.thread) => Ok(Emptied::Partly),
+            // Its holder releases it soon, but may lack a processor now.
+            None if self.segments().evicts() && self.segments().is_any_appender_claimed() => {
+                Ok(Emptied::Busy)
+            }
             None => Err(StoreError::NoMemory),
         }
     }
@@ -274,10 +278,12 @@ mod tests {
     use larder_item::{Deadline, StoreMode};
 
     use super::*;
+    use crate::engine::Engine;
     use crate::error::StoreError;
-    use crate::fixtures::two_peers;
+    use crate::fixtures::{SMALL, two_peers};
+    use crate::open::Config;
     use crate::ops::read::Read;
-    use crate::ops::request::StoreRequest;
+    use crate::ops::request::{StoreRequest, Stored};
 
     const NOW: Second = 10;
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -329,6 +335,34 @@ mod tests {
         assert_eq!(engine.segments().segments_in_use(), used);
         drop(held);
         engine.validate().unwrap();
+    }
+
+    /// Regression test: the unwritten ends of segments counted as reclaimed. Where appenders held
+    /// all memory, writers sealed their segments, compacted them into others, and found no more
+    /// free memory than before, for ever.
+    #[test]
+    fn a_store_succeeds_where_partly_filled_segments_of_appenders_are_all_memory() {
+        let config = Config { memory_bytes: 16 << 20, memory_bytes_max: 16 << 20, ..SMALL };
+        let engine = Engine::create(&config).unwrap();
+        let (thread, other) = (engine.register().unwrap(), engine.register().unwrap());
+        for deadline in [Deadline(NOW + 60), Deadline(5_000), Deadline(90_000), Deadline::NEVER] {
+            for number in 0..40_u32 {
+                let key = [deadline.0.to_le_bytes(), number.to_le_bytes()].concat();
+                let request = StoreRequest { deadline, ..request(&key) };
+                engine.store(&thread, &request, &[7; 1000], NOW).unwrap();
+            }
+        }
+        let segments = engine.segments().segments_in_use() + engine.segments().spare_segments();
+        engine.segments().limit_to(engine.region().layout().bytes_for(segments as usize));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            // With appenders of its own.
+            let stored = engine.store(&other, &request(b"one more"), &[8; 1000], NOW);
+            engine.validate().unwrap();
+            sender.send(stored).unwrap();
+        });
+        let stored = receiver.recv_timeout(PATIENCE).expect("the store moves records for ever");
+        assert!(matches!(stored, Ok(Stored::Stored { .. })), "{stored:?}");
     }
 
     #[test]

@@ -246,6 +246,10 @@ impl Segments {
             .map(move |appender_at| (owner(appender_at), self.appender_segment(appender_at)))
     }
 
+    pub(crate) fn is_any_appender_claimed(&self) -> bool {
+        self.appender_words().any(|(owner, _)| owner != 0)
+    }
+
     fn appenders(&self) -> impl Iterator<Item = usize> {
         let stripes = 0..self.region().layout().stripes;
         self.streams().flat_map(move |stream| {
