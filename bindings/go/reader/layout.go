@@ -7,13 +7,17 @@ import (
 )
 
 // Format is the version of the layout that this package reads; docs/region-format.md describes it.
-const Format = 5
+const Format = 6
 
 const (
-	lineBytes      = 128
-	groupBytes     = 128
-	headerBytes    = 64
-	peerBytes      = 128
+	lineBytes   = 128
+	groupBytes  = 128
+	headerBytes = 64
+	peerBytes   = 128
+	// filingBytes is what a segment takes in the sets and queues in which writers find it.
+	filingBytes = 36
+	// roundingBytes is what alignment takes: two lines, and three words of each of 18 sets.
+	roundingBytes  = 2*lineBytes + 18*3*8
 	segmentsMax    = 1 << 20
 	regionBytesMin = 1 << 20
 	// threadSlotBytesMax bounds the one size in the superblock that does not follow from others: it
@@ -49,7 +53,7 @@ const (
 	atFlushAt        = 392
 	atGroups         = 400
 	atOverflowGroups = 776
-	atPeersTable     = 1664
+	atPeersTable     = 2048
 )
 
 // ErrNoRegion means that a file is not a region.
@@ -153,9 +157,9 @@ func sizesOf(memoryBytes, regionBytes, threadSlotBytes uint64) sizes {
 	}
 	s.stripes = min(max(segmentsAbout/16/2/s.ttlClasses, 1), s.threadSlots)
 	s.sequencesAt = atPeersTable + s.peers*peerBytes + s.threadSlots*threadSlotBytes + 2*s.ttlClasses*s.stripes*lineBytes
-	perSegment := s.segmentBytes + 8 + headerBytes + 3*4 + s.peers*8
+	perSegment := s.segmentBytes + 8 + headerBytes + 3*4 + s.peers*8 + (s.peers+63)/64*8 + filingBytes
 	regionBytes = min(regionBytes, segmentsMax*s.segmentBytes)
-	if before := s.sequencesAt + 2*lineBytes; regionBytes > before {
+	if before := s.sequencesAt + roundingBytes; regionBytes > before {
 		s.segments = (regionBytes - before) / perSegment
 	}
 	return s

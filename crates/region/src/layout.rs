@@ -6,7 +6,7 @@
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Incremented with every change of the layout that an older reader would misread.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// A pair of cache lines: the unit that the hardware prefetches and that two writers must not
 /// share.
@@ -117,6 +117,8 @@ pub mod global {
     pub const SEGMENTS_MAX: usize = FREE_NEXT + 24;
     /// The memory limit from which that number follows, in bytes, u64.
     pub const MEMORY_LIMIT: usize = FREE_NEXT + 32;
+    /// Number of segments that hold records, for each pool, u64 each.
+    pub const POOL_SEGMENTS: usize = FREE_NEXT + 40;
     /// Where the search for a free overflow group begins, u64.
     pub const OVERFLOW_NEXT: usize = FREE_NEXT + LINE_BYTES;
     /// Number of overflow groups, free ones included, u64.
@@ -144,8 +146,21 @@ pub mod global {
     /// Bits for counts that must be repeated, u64. 1: the counters of a segment, 2: the segments in
     /// use.
     pub const SUSPECTS: usize = PEERS_USED + 16;
+    /// For each pool, the range of filled cells in its queue of segments by age: the first, u64,
+    /// and the end, u64. Each pool has a line.
+    pub const AGE_QUEUES: usize = PEERS_USED + LINE_BYTES;
+    /// Number of times that a segment became a candidate for reuse, u64.
+    pub const FILED: usize = AGE_QUEUES + super::POOLS * LINE_BYTES;
+    /// That number + 1 when a look at all segments last began, u64.
+    pub const FILED_AT_LAST_LOOK: usize = FILED + 8;
+    /// The segment that the lap over all segments files next, u64.
+    pub const LAP_NEXT: usize = FILED + 16;
+    /// Items and bytes that the present lap has counted, u64 each.
+    pub const LAP_COUNTS: usize = FILED + 24;
+    /// The mean size of a record by the last whole lap, in bytes, u64.
+    pub const MEAN_RECORD_BYTES: usize = FILED + 40;
     /// End of the global lines.
-    pub const END: usize = PEERS_USED + LINE_BYTES;
+    pub const END: usize = FILED + LINE_BYTES;
 }
 
 /// The reason why a region of a given size cannot be laid out.
@@ -196,12 +211,29 @@ pub struct Layout {
     pub ghost_directory_at: usize,
     /// Offset of the peers' holds: for each peer, one u64 per segment.
     pub holds_at: usize,
+    /// Offset of the segments' holders: for each segment, a bit for each peer, in whole words.
+    pub holders_at: usize,
+    /// Offset of the sets of segments: one for each share of live bytes, and that of free segments.
+    pub sets_at: usize,
+    /// Offset of the queues of segments by age, one for each pool.
+    pub ages_at: usize,
     /// Offset of segment 0.
     pub pool_at: usize,
 }
 
 /// Number of pools with appenders of their own: small and main.
 pub const POOLS: usize = 2;
+/// Number of sets of segments by their share of live bytes: one for segments of which nothing is
+/// needed, and one for each sixteenth.
+pub const LIVE_SHARES: usize = 17;
+/// Number of sets of segments: those by live share, and the set of free segments.
+const SETS: usize = LIVE_SHARES + 1;
+/// Number of levels of a set: a bit for each segment, and twice one for each word of the level
+/// below.
+pub const SET_LEVELS: usize = 3;
+/// Cells of a pool's queue for each segment. Cells of segments that are reused before their turn
+/// stay until the queue's head passes them.
+pub const AGE_CELLS_PER_SEGMENT: usize = 2;
 /// Number of TTL classes of a large enough region: items that expire together are stored together.
 pub const TTL_CLASSES: usize = 4;
 /// Smallest number of segments with TTL classes. In a smaller region their appenders would hold too
@@ -265,9 +297,12 @@ impl Layout {
         let overflow_directory_at = groups_directory_at + segments * 4;
         let ghost_directory_at = overflow_directory_at + segments * 4;
         let holds_at = (ghost_directory_at + segments * 4).next_multiple_of(8);
+        let holders_at = holds_at + peers * segments * HOLD_BYTES;
+        let sets_at = holders_at + segments * holders_bytes(peers);
+        let ages_at = sets_at + SETS * set_bytes(segments);
         // The pool ends at the end of the region: bytes left over by alignment precede it.
         let pool_at = (region_bytes - segments * segment_bytes) & !(LINE_BYTES - 1);
-        debug_assert!(holds_at + peers * segments * HOLD_BYTES <= pool_at);
+        debug_assert!(ages_at + segments * AGE_BYTES <= pool_at);
         Ok(Self {
             region_bytes,
             segment_bytes,
@@ -286,8 +321,31 @@ impl Layout {
             overflow_directory_at,
             ghost_directory_at,
             holds_at,
+            holders_at,
+            sets_at,
+            ages_at,
             pool_at,
         })
+    }
+
+    /// Returns the offset of a set of segments: of those with a live share, or, after them, of the
+    /// free ones.
+    #[inline]
+    pub fn set_at(&self, set: usize) -> usize {
+        debug_assert!(set < SETS);
+        self.sets_at + set * set_bytes(self.segments)
+    }
+
+    /// Returns the number of words of a segment's holders.
+    #[inline]
+    pub fn holder_words(&self) -> usize {
+        holders_bytes(self.peers) / 8
+    }
+
+    /// Returns the number of cells of a pool's queue of segments by age.
+    #[inline]
+    pub fn age_cells(&self) -> usize {
+        self.segments * AGE_CELLS_PER_SEGMENT
     }
 
     /// Returns the number of segments that fit into `bytes` of memory, with their headers and
@@ -300,7 +358,7 @@ impl Layout {
     /// bytes.
     pub fn bytes_for(&self, segments: usize) -> usize {
         let per_segment = self.segment_bytes + per_segment_bytes(self.peers);
-        self.sequences_at + 2 * LINE_BYTES + segments * per_segment
+        self.sequences_at + ROUNDING_BYTES + segments * per_segment
     }
 
     /// Returns the offset of a segment's first byte.
@@ -316,15 +374,45 @@ impl Layout {
 }
 
 /// Returns the bookkeeping per segment, in bytes: sequence, header, entries in three directories,
-/// and the peers' holds.
+/// the peers' holds and their holders, bits in sets, and cells of queues.
 fn per_segment_bytes(peers: usize) -> usize {
-    8 + SEGMENT_HEADER_BYTES + 3 * 4 + peers * HOLD_BYTES
+    8 + SEGMENT_HEADER_BYTES
+        + 3 * 4
+        + peers * HOLD_BYTES
+        + holders_bytes(peers)
+        + SET_BITS_BYTES
+        + AGE_BYTES
 }
 
+/// Returns the bytes of a segment's holders.
+fn holders_bytes(peers: usize) -> usize {
+    peers.div_ceil(64) * 8
+}
+
+/// Cells of a segment in the queues of all pools, in bytes.
+const AGE_BYTES: usize = POOLS * AGE_CELLS_PER_SEGMENT * 8;
+
+/// Bits of a segment in all sets, with its part of their upper levels, in bytes, rounded up.
+const SET_BITS_BYTES: usize = SETS.div_ceil(8) + 1;
+
+/// What rounding takes at most: two lines for the alignment of the headers and the pool, and a word
+/// for each level of each set.
+const ROUNDING_BYTES: usize = 2 * LINE_BYTES + SETS * SET_LEVELS * 8;
+
 fn segments_in(bytes: usize, sequences_at: usize, segment_bytes: usize, peers: usize) -> usize {
-    // Two lines for the alignment of the headers and the pool.
     let per_segment = segment_bytes + per_segment_bytes(peers);
-    bytes.saturating_sub(sequences_at + 2 * LINE_BYTES) / per_segment
+    bytes.saturating_sub(sequences_at + ROUNDING_BYTES) / per_segment
+}
+
+/// Returns the numbers of words of the levels of a set, the lowest first.
+pub fn set_words(segments: usize) -> [usize; SET_LEVELS] {
+    let bits = segments.div_ceil(64);
+    let words = bits.div_ceil(64);
+    [bits, words, words.div_ceil(64)]
+}
+
+fn set_bytes(segments: usize) -> usize {
+    set_words(segments).iter().sum::<usize>() * 8
 }
 
 fn prev_power_of_two(n: usize) -> usize {
@@ -334,7 +422,7 @@ fn prev_power_of_two(n: usize) -> usize {
 const _: () = {
     assert!(superblock::BOOT + 16 <= SUPERBLOCK_BYTES);
     assert!(SUPERBLOCK_BYTES.is_multiple_of(LINE_BYTES));
-    assert!(global::CLOCK == 256 && global::END == 256 + 11 * LINE_BYTES);
+    assert!(global::CLOCK == 256 && global::END == 256 + 14 * LINE_BYTES);
     assert!(SEGMENT_BYTES_MAX == 8 << 17, "17 bits of 8-byte units address every record");
     assert!(SEGMENT_BYTES_MIN.is_multiple_of(GROUP_BYTES));
 };
@@ -347,8 +435,9 @@ mod tests {
     fn the_parts_are_consecutive_and_fill_the_region() {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 8 << 20, 64 << 20, 1 << 30, 1 << 40] {
             let layout = Layout::new(region_bytes, region_bytes, 700, Sharing::Peers).unwrap();
-            let holds_end = layout.holds_at + layout.peers * layout.segments * HOLD_BYTES;
-            assert!(holds_end <= layout.pool_at, "{layout:?}");
+            let ages_end = layout.ages_at + POOLS * layout.age_cells() * 8;
+            assert!(ages_end <= layout.pool_at, "{layout:?}");
+            assert!(layout.set_at(SETS - 1) + set_bytes(layout.segments) == layout.ages_at);
             let pool_end = layout.pool_at + layout.segments * layout.segment_bytes;
             assert!(pool_end <= region_bytes, "{layout:?}");
             assert!(region_bytes - pool_end < layout.segment_bytes, "{layout:?}");
@@ -395,11 +484,11 @@ mod tests {
     }
 
     /// Beginning and end of the words that different threads write at different times.
-    const GLOBAL_LINES: [(usize, usize); 11] = [
+    const GLOBAL_LINES: [(usize, usize); 14] = [
         (global::CLOCK, global::CLOCK + 4),
         (global::FLUSH_SEQUENCE, global::GROUPS + 8),
         (global::NEXT_SEQUENCE, global::ASKED_VERSION + 8),
-        (global::FREE_NEXT, global::MEMORY_LIMIT + 8),
+        (global::FREE_NEXT, global::POOL_SEGMENTS + 8 * POOLS),
         (global::OVERFLOW_NEXT, global::OVERFLOW_GROUPS + 8),
         (global::ITEMS, global::ITEMS + 8),
         (global::GROWER, global::GROWER + 8),
@@ -407,6 +496,9 @@ mod tests {
         (global::GHOST_STAMP, global::GHOST_ROWS + 8),
         (global::SWEEP_NEXT, global::SWEEP_NEXT + 8),
         (global::PEERS_USED, global::SUSPECTS + 8),
+        (global::AGE_QUEUES, global::AGE_QUEUES + 16),
+        (global::AGE_QUEUES + LINE_BYTES, global::AGE_QUEUES + LINE_BYTES + 16),
+        (global::FILED, global::MEAN_RECORD_BYTES + 8),
     ];
 
     #[test]
