@@ -9,7 +9,12 @@
 //! ```text
 //! row of a peer    0  in use u64 │ 8  process id, for people u64 │ 16  segments pinned u64
 //! what it holds    for each segment: pieces that are arriving 32 │ pins 32
+//! holders          for each segment, a bit for each peer that may hold something of it
 //! ```
+//!
+//! A peer sets its holder's bit before it holds anything. The bit stays until the next use of the
+//! segment begins, so a thread that asks who holds a segment looks at few peers, however many there
+//! are.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -127,7 +132,7 @@ impl Peers {
 
     /// Makes this process the peer of a row that it has locked.
     pub(crate) fn take_row(&self, row: u32) {
-        // Before the process holds anything there: a count of pins covers all rows up to this one.
+        // Before the process holds anything: a count of pins covers all rows up to this one.
         self.region.word(global::PEERS_USED).fetch_max(u64::from(row) + 1, SeqCst);
         self.peer_word(row, PROCESS_ID).store(u64::from(std::process::id()), Relaxed);
         self.peer_word(row, PINNED).store(0, Relaxed);
@@ -206,12 +211,45 @@ impl Peers {
     }
 
     fn holds(&self, segment: u32) -> impl Iterator<Item = u64> + '_ {
-        self.rows().map(move |row| self.hold(row, segment).load(SeqCst))
+        self.holders(segment).map(move |row| self.hold(row, segment).load(SeqCst))
+    }
+
+    /// Returns a word of the holders of a segment.
+    fn holder_word(&self, segment: u32, word: usize) -> &AtomicU64 {
+        let layout = self.region.layout();
+        let number = segment as usize * layout.holder_words() + word;
+        self.region.word(layout.holders_at + 8 * number)
+    }
+
+    /// Returns the rows of the peers that may hold something of a segment.
+    fn holders(&self, segment: u32) -> impl Iterator<Item = u32> + '_ {
+        let rows = self.region.layout().peers as u32;
+        (0..self.region.layout().holder_words()).flat_map(move |word| {
+            let mut bits = self.holder_word(segment, word).load(SeqCst);
+            std::iter::from_fn(move || {
+                let bit = bits.trailing_zeros();
+                bits &= bits.wrapping_sub(1);
+                // The bits of a damaged region may name more rows than there are.
+                Some(word as u32 * 64 + bit).filter(|row| bit < 64 && *row < rows)
+            })
+        })
+    }
+
+    /// Notes that this process may hold something of a segment from now on.
+    fn become_holder(&self, segment: u32) {
+        let word = self.holder_word(segment, self.row() as usize / 64);
+        let bit = 1 << (self.row() % 64);
+        // It may be set since an earlier hold. The thread that begins the next use of the segment
+        // clears it before the use has a sequence, and a hold is for a sequence.
+        if word.load(SeqCst) & bit == 0 {
+            word.fetch_or(bit, SeqCst);
+        }
     }
 
     /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it:
     /// no slot names it yet.
     pub(crate) fn note_arriving(&self, segment: u32) {
+        self.become_holder(segment);
         self.hold(self.row(), segment).fetch_add(ARRIVING, Relaxed);
     }
 
@@ -220,13 +258,17 @@ impl Peers {
         self.hold(self.row(), segment).fetch_sub(ARRIVING, Relaxed);
     }
 
-    /// Starts a use of a segment: pieces that were arriving in the last one are lost.
-    pub(crate) fn forget_arriving(&self, segment: u32) {
-        for row in self.rows() {
+    /// Starts a use of a segment, which has no sequence yet: pieces that were arriving in the last
+    /// one are lost.
+    pub(crate) fn forget_holders(&self, segment: u32) {
+        for row in self.holders(segment) {
             let hold = self.hold(row, segment);
             if hold.load(Relaxed) >= ARRIVING {
                 hold.fetch_and(PINS_MASK, Relaxed);
             }
+        }
+        for word in 0..self.region.layout().holder_words() {
+            self.holder_word(segment, word).store(0, SeqCst);
         }
     }
 
@@ -246,6 +288,7 @@ impl Peers {
 
     /// Adds a pin of this process. One of the two flags of `Segments::pin`.
     pub(crate) fn raise_pin(&self, segment: u32) {
+        self.become_holder(segment);
         if self.hold(self.row(), segment).fetch_add(1, SeqCst) & PINS_MASK == 0 {
             // Before the load in `pinned_segments`: of two processes that pin, one sees the pin of
             // the other.

@@ -28,7 +28,7 @@ use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::{Emptied, Record};
-use crate::segment::header::{State, Use, begun};
+use crate::segment::header::{Use, begun};
 use crate::segment::stream::{Pool, Stream};
 
 /// Pairs of a multiple of the mean size and the number of reads that a larger item needs.
@@ -170,7 +170,7 @@ impl Reclaimer {
             to: stream.in_pool(Pool::Main),
             evicts: true,
             from: stream.pool,
-            mean_bytes: self.mean_record_bytes(),
+            mean_bytes: self.segments().mean_record_bytes(segment),
             surplus_min: 0,
             bytes_left: self.region().segment_bytes(),
             moved_bytes: 0,
@@ -249,7 +249,7 @@ impl Reclaimer {
         let passed = records.try_for_each(|record| self.relocate_or_evict(op, &record, pass));
         match passed {
             Ok(()) => self.finish_emptying(op.thread, segment),
-            Err(_) => self.segments().set_state(segment, State::Sealed),
+            Err(_) => self.segments().seal(segment),
         }
         passed.map(|()| filled.saturating_sub(pass.moved_bytes))
     }
@@ -257,11 +257,16 @@ impl Reclaimer {
     /// Claims one of the evictor places, or returns `None` if all are taken. The spare segments
     /// hold the survivors of one segment for each place.
     fn claim_evictor(&self, thread: &ThreadSlot) -> Option<Evictor<'_>> {
-        (0..self.segments().spare_segments() as usize)
-            .map(|place| self.region().word(global::EVICTORS + 8 * place))
+        self.evictors()
+            .take(self.segments().spare_segments() as usize)
             // Pairs with the release of the last owner.
             .find(|word| word.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok())
             .map(Evictor)
+    }
+
+    /// Returns the words of the evictor places.
+    pub(crate) fn evictors(&self) -> impl Iterator<Item = &AtomicU64> {
+        (0..global::EVICTORS_MAX).map(|place| self.region().word(global::EVICTORS + 8 * place))
     }
 
     /// Moves a record out of its segment, or unlinks it if it is dead or chosen for eviction.
@@ -322,11 +327,6 @@ impl Reclaimer {
             true => self.region().word(found.record_at + found.header.value_at()).load(Relaxed),
             false => found.header.record_bytes() as u64,
         }
-    }
-
-    fn mean_record_bytes(&self) -> u64 {
-        let total = self.segments().total();
-        total.bytes as u64 / total.items.max(1)
     }
 
     /// Raises the number of reads that survivors need, until about half of the segment's bytes

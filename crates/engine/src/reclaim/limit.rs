@@ -89,12 +89,7 @@ impl Reclaimer {
             if !self.segments().is_over_limit() {
                 break;
             }
-            let survey = self.survey(op.now);
-            let freed = match survey.reclaimable {
-                Some(reclaimable) => self.reclaim(op, reclaimable),
-                None => self.make_room(op, &survey, keep),
-            };
-            keep = match freed {
+            keep = match self.make_any_room(op, keep) {
                 Ok(Emptied::Yes(_)) => Keep::BestHalf,
                 Ok(Emptied::Partly) => Keep::Nothing,
                 _ => break,

@@ -11,6 +11,7 @@ use crate::process::op::Op;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::Emptied;
 use crate::reclaim::evict::{Effort, Keep};
+use crate::reclaim::policy::Wish;
 use crate::segment::header::State;
 
 /// The number of segments that `Engine::maintain` frees in one call.
@@ -18,6 +19,9 @@ const FREED_SEGMENTS_MAX: usize = 64;
 
 /// The number of segments that `Engine::maintain` recounts in one call.
 const RECOUNTED_SEGMENTS_MAX: usize = 16;
+
+/// The number of segments that `Engine::maintain` files in one call.
+const LAP_SEGMENTS_MAX: u64 = 1 << 14;
 
 /// The number of calls of `Engine::maintain` that sweep all segments for expired items …
 const SWEEP_CALLS: usize = 8;
@@ -34,12 +38,13 @@ impl Reclaimer {
         self.reap_peers();
         self.recount_suspects(op, RECOUNTED_SEGMENTS_MAX);
         self.segments().detach_reclaimable(op);
+        let used = self.segments().used_segments();
+        self.segments().lap(used.min(LAP_SEGMENTS_MAX), op.now);
         let mut keep = Keep::BestHalf;
         for _ in 0..FREED_SEGMENTS_MAX {
-            let survey = self.survey(op.now);
-            let freed = match survey.reclaimable {
+            let freed = match self.reclaimable(op, Wish::keeping(keep)) {
                 Some(reclaimable) => self.reclaim(op, reclaimable),
-                None if self.segments().is_over_limit() => self.make_room(op, &survey, keep),
+                None if self.segments().is_over_limit() => self.make_any_room(op, keep),
                 None => break,
             };
             keep = match freed {
@@ -69,12 +74,7 @@ impl Reclaimer {
             {
                 break;
             }
-            let survey = self.survey(op.now);
-            let freed = match survey.reclaimable {
-                Some(reclaimable) => self.reclaim(op, reclaimable),
-                None => self.make_room(op, &survey, effort.keep()),
-            };
-            match freed {
+            match self.make_any_room(op, effort.keep()) {
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
                     effort.count_round(emptied.reclaimed_bytes(), self.region().segment_bytes());
                 }

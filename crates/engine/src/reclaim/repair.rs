@@ -171,9 +171,9 @@ impl Reclaimer {
             self.segments().suspect(segment);
             match self.segments().state(segment) {
                 // Between two appenders: complete, and without an owner.
-                State::Active => self.segments().set_state(segment, State::Sealed),
+                State::Active => self.segments().seal(segment),
                 State::Emptying if self.segments().sequence(segment).load(Acquire) != 0 => {
-                    self.segments().set_state(segment, State::Sealed);
+                    self.segments().seal(segment);
                 }
                 state @ (State::Index | State::Overflow | State::Ghost)
                     if self.is_in_directory(segment, state) =>
@@ -262,7 +262,9 @@ impl Reclaimer {
         // dies, its pin does: see `release_holds`.
         self.segments().set_suspect(segment, false);
         let done = self.segments().state(segment) == State::Sealed && self.count_again(op, segment);
-        if !done {
+        if done {
+            self.segments().file(segment);
+        } else {
             self.segments().set_suspect(segment, true);
         }
         self.peers().unpin(segment);

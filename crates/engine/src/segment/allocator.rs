@@ -13,6 +13,7 @@ use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::let_others_run;
 use crate::segment::Segments;
 use crate::segment::header::State;
+use crate::segment::stream::Pool;
 use crate::segment::suspect::SEGMENTS_IN_USE;
 
 /// The number of counts before the recount is left to the next call of `Engine::maintain`.
@@ -94,11 +95,9 @@ impl Segments {
 
     /// Claims a free segment that was used before: the one freed last, or one near it.
     fn claim_used(&self, thread: &ThreadSlot) -> Option<u32> {
-        let used = self.used_segments() as u32;
         let hint = self.region().word(global::FREE_NEXT);
-        let start = (hint.load(Relaxed) as u32).min(used);
-        let segment =
-            (start..used).chain(0..start).find(|segment| self.claim_free(thread, *segment))?;
+        let from = hint.load(Relaxed) as u32;
+        let segment = self.filed_free(from, |segment| self.claim_free(thread, segment))?;
         hint.store(u64::from(segment) + 1, Relaxed);
         Some(segment)
     }
@@ -132,6 +131,7 @@ impl Segments {
         self.peers().note_taking(thread, true);
         self.region().word(global::FREE_NEXT).store(u64::from(segment), Relaxed);
         self.set_state(segment, State::Free);
+        self.file_free(segment);
         self.count_segments(|used| Some(used - 1));
         self.peers().note_taking(thread, false);
     }
@@ -229,8 +229,18 @@ impl Segments {
         }
     }
 
-    /// Recounts the segments in use, if no thread takes or gives back one meanwhile.
+    /// Recounts the segments in use, if no thread takes or gives back one meanwhile, and those of
+    /// each pool. Segments that other threads begin or end to use meanwhile make the latter inexact
+    /// by as much; they only decide which pool eviction takes from.
     pub(crate) fn recount_in_use(&self) {
+        for pool in [Pool::Small, Pool::Main] {
+            let before = self.pool_segments(pool).load(Relaxed);
+            let is_of_pool = |segment: &u32| {
+                self.sequence(*segment).load(Relaxed) != 0 && self.stream(*segment).pool == pool
+            };
+            let counted = self.used_segment_numbers().filter(is_of_pool).count() as u64;
+            self.pool_segments(pool).fetch_add(counted.wrapping_sub(before), Relaxed);
+        }
         let word = self.region().word(global::SEGMENTS_USED);
         for _ in 0..RECOUNTS_MAX {
             let before = word.load(Acquire);

@@ -204,7 +204,7 @@ impl Segments {
     pub(crate) fn detach_segment(&self, thread: &ThreadSlot, appender_at: usize, segment: u32) {
         self.set_own_state(segment, State::Active, thread);
         self.region().word(appender_at + SEGMENT).store(0, Release);
-        self.set_state(segment, State::Sealed);
+        self.seal(segment);
     }
 
     /// Seals the segments of idle appenders that are reclaimable. Otherwise flushed or expired

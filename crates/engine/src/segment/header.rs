@@ -25,7 +25,7 @@ use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::Segments;
 use crate::segment::record::Header;
-use crate::segment::stream::Stream;
+use crate::segment::stream::{Pool, Stream};
 
 const STATE: usize = 0;
 const FILLED: usize = 8;
@@ -34,6 +34,8 @@ const ACCOUNT: usize = 16;
 const DEADLINE_MAX: usize = 24;
 const DEADLINE_MIN: usize = 28;
 const STREAM: usize = 32;
+/// The number of the segment's cell in the queue by age.
+pub(crate) const AGE_CELL: usize = 40;
 
 /// The use of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +160,11 @@ impl Segments {
         State::of_word(self.segment_field(segment, STATE).load(Acquire))
     }
 
+    /// As [`Self::state`], ordered with all other sequentially consistent accesses.
+    pub(crate) fn state_in_order(&self, segment: u32) -> State {
+        State::of_word(self.segment_field(segment, STATE).load(SeqCst))
+    }
+
     /// True if the state word holds a known state.
     pub(crate) fn has_state(&self, segment: u32) -> bool {
         let word = self.segment_field(segment, STATE).load(Acquire);
@@ -205,10 +212,14 @@ impl Segments {
         self.segment_field(segment, FILLED).store(bytes as u32, Release);
     }
 
-    pub(crate) fn account_word(&self, segment: u32) -> &AtomicU64 {
+    pub(crate) fn header_word(&self, segment: u32, field: usize) -> &AtomicU64 {
         self.region().word(
-            self.region().layout().headers_at + segment as usize * SEGMENT_HEADER_BYTES + ACCOUNT,
+            self.region().layout().headers_at + segment as usize * SEGMENT_HEADER_BYTES + field,
         )
+    }
+
+    pub(crate) fn account_word(&self, segment: u32) -> &AtomicU64 {
+        self.header_word(segment, ACCOUNT)
     }
 
     /// Returns the reachable content of a segment.
@@ -232,7 +243,11 @@ impl Segments {
     /// Subtracts unreachable records from the account of a segment. A segment without live bytes is
     /// reclaimed without a further check.
     pub(crate) fn discharge(&self, segment: u32, account: Account) {
-        self.account_word(segment).fetch_sub(account.word(), Release);
+        // Ordered with the load of the state in `file_lower`: either this thread sees the segment
+        // sealed, or the thread that seals it sees the lower account.
+        let before = self.account_word(segment).fetch_sub(account.word(), SeqCst);
+        let after = before.wrapping_sub(account.word());
+        self.file_lower(segment, Account::of_word(before), Account::of_word(after));
     }
 
     /// Returns the sum of the accounts of all segments.
@@ -254,7 +269,7 @@ impl Segments {
     /// the other.
     pub(crate) fn pin(&self, segment: u32, sequence: u64) -> bool {
         self.peers().raise_pin(segment);
-        let state = State::of_word(self.segment_field(segment, STATE).load(SeqCst));
+        let state = self.state_in_order(segment);
         let is_there = state != State::Emptying
             && self.sequence(segment).load(SeqCst) == sequence
             && sequence != 0;
@@ -281,7 +296,7 @@ impl Segments {
         // Another thread may have emptied the chosen segment meanwhile and filled it with newer
         // records.
         if self.peers().is_pinned(segment) || self.present_use(segment) != old {
-            self.set_state(segment, State::Sealed);
+            self.seal(segment);
             return false;
         }
         true
@@ -357,17 +372,25 @@ impl Segments {
         self.segment_field(segment, DEADLINE_MAX).store(0, Relaxed);
         self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
         self.set_suspect(segment, false);
-        self.peers().forget_arriving(segment);
+        self.peers().forget_holders(segment);
         let sequence = self.next_sequence(op.now);
         self.sequence(segment).store(sequence, Release);
         self.set_own_state(segment, State::Active, op.thread);
+        self.pool_segments(stream.pool).fetch_add(1, Relaxed);
         sequence
     }
 
     /// Ends the use of a segment for records after the last slot that names one is gone.
     pub(crate) fn retire(&self, thread: &ThreadSlot, segment: u32) {
         self.sequence(segment).store(0, Release);
+        self.pool_segments(self.stream(segment).pool).fetch_sub(1, Relaxed);
         self.set_own_state(segment, State::Reserved, thread);
+    }
+
+    /// Returns the number of segments that hold records of a pool. It is exact but for processes
+    /// that were killed, until [`Self::recount_in_use`].
+    pub(crate) fn pool_segments(&self, pool: Pool) -> &AtomicU64 {
+        self.region().word(global::POOL_SEGMENTS + 8 * pool as usize)
     }
 
     /// Returns the numbers of the segments that have ever been used.

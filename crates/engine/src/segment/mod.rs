@@ -10,6 +10,7 @@ use crate::segment::slot::Slot;
 
 pub(crate) mod allocator;
 pub(crate) mod appender;
+pub(crate) mod filing;
 pub(crate) mod flush;
 pub(crate) mod header;
 pub(crate) mod record;

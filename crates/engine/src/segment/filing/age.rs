@@ -1,0 +1,171 @@
+//! The queues of sealed segments by age, one for each pool.
+//!
+//! A queue is a ring of cells in shared memory. A segment joins at the end when it is sealed, and
+//! its header names the number of its cell. A cell is an entry of the queue as long as the segment
+//! has the sequence that the cell says. Entries of segments that were reused out of turn stay until
+//! the head passes them.
+//!
+//! ```text
+//! cell  63          20 19       0
+//!       ┌─────────────┬──────────┐
+//!       │ sequence 44 │segment 20│   the low bits of the sequence
+//!       └─────────────┴──────────┘
+//! ```
+//!
+//! A queue is a hint: who is killed between taking a cell and writing it leaves a segment that is
+//! in no queue, a full queue takes nothing, and threads that write to a queue that is about to be
+//! full may overwrite its first entries. The lap over all segments adds those that are missing; see
+//! [`super`].
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use larder_region::layout::{LINE_BYTES, global};
+
+use crate::segment::Segments;
+use crate::segment::header::{AGE_CELL, State, Use};
+use crate::segment::stream::Pool;
+
+const SEGMENT_BITS: u32 = 20;
+
+/// The number of cells of reused segments that a segment that joins the queue removes from its
+/// head: more than one, so that they never fill it while the head moves.
+const PASSED_MAX: u64 = 4;
+
+/// The number of entries that a search looks at. The first ones may be pinned, or a thread empties
+/// them now.
+const LOOKED_AT_MAX: u32 = 64;
+
+fn cell_of(present: Use) -> u64 {
+    present.sequence << SEGMENT_BITS | u64::from(present.segment)
+}
+
+/// The queue of a pool.
+struct AgeQueue<'a> {
+    segments: &'a Segments,
+    pool: Pool,
+}
+
+impl AgeQueue<'_> {
+    /// The number of the first cell that may hold an entry. The cells before it hold none.
+    fn head(&self) -> &AtomicU64 {
+        self.segments.region().word(global::AGE_QUEUES + self.pool as usize * LINE_BYTES)
+    }
+
+    /// The number behind that of the last cell.
+    fn end(&self) -> &AtomicU64 {
+        self.segments.region().word(global::AGE_QUEUES + self.pool as usize * LINE_BYTES + 8)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.segments.region().layout().age_cells() as u64
+    }
+
+    fn cell(&self, number: u64) -> &AtomicU64 {
+        let layout = self.segments.region().layout();
+        let cell = self.pool as u64 * self.capacity() + number % self.capacity();
+        self.segments.region().word(layout.ages_at + 8 * cell as usize)
+    }
+
+    /// Returns the entry of a cell, if its segment is still in that use.
+    fn entry(&self, number: u64) -> Option<Use> {
+        let cell = self.cell(number).load(Acquire);
+        let segment = (cell & ((1 << SEGMENT_BITS) - 1)) as u32;
+        if !self.segments.segment_numbers().contains(&segment) {
+            return None; // Only in a damaged region.
+        }
+        let present = self.segments.present_use(segment);
+        (present.sequence != 0 && cell_of(present) == cell).then_some(present)
+    }
+
+    fn contains(&self, present: Use) -> bool {
+        let number = self.segments.header_word(present.segment, AGE_CELL).load(Relaxed);
+        number >= self.head().load(Acquire)
+            && number < self.end().load(Acquire)
+            && self.cell(number).load(Acquire) == cell_of(present)
+    }
+
+    /// Moves the head past cells that hold no entry.
+    fn pass(&self, passed_max: u64) {
+        for _ in 0..passed_max {
+            let head = self.head().load(Acquire);
+            if head >= self.end().load(Acquire) || self.entry(head).is_some() {
+                return;
+            }
+            // Another thread may have moved it.
+            let _ = self.head().compare_exchange(head, head + 1, AcqRel, Relaxed);
+        }
+    }
+
+    fn push(&self, present: Use) {
+        self.pass(PASSED_MAX);
+        let filled = self.end().load(Acquire).wrapping_sub(self.head().load(Acquire));
+        if filled >= self.capacity() {
+            return;
+        }
+        let number = self.end().fetch_add(1, AcqRel);
+        self.segments.header_word(present.segment, AGE_CELL).store(number, Relaxed);
+        self.cell(number).store(cell_of(present), Release);
+    }
+
+    fn find(&self, mut is_wanted: impl FnMut(Use) -> bool) -> Option<Use> {
+        let (mut number, mut looked_at) = (self.head().load(Acquire), 0);
+        let end = self.end().load(Acquire).min(number + self.capacity());
+        while number < end && looked_at < LOOKED_AT_MAX {
+            match self.entry(number) {
+                None => {
+                    // Only the head moves: it stays before the first entry.
+                    let _ = self.head().compare_exchange(number, number + 1, AcqRel, Relaxed);
+                }
+                Some(present) if self.is_sealed(present) && is_wanted(present) => {
+                    return Some(present);
+                }
+                Some(present) => {
+                    self.send_back(number, present);
+                    looked_at += 1;
+                }
+            }
+            number += 1;
+        }
+        None
+    }
+
+    fn is_sealed(&self, present: Use) -> bool {
+        self.segments.state(present.segment) == State::Sealed
+    }
+
+    /// Moves the first entry to the end, so that pinned segments never hide the others. One that is
+    /// being emptied keeps its place, in case that is given up.
+    fn send_back(&self, number: u64, present: Use) {
+        if self.is_sealed(present)
+            && self.head().compare_exchange(number, number + 1, AcqRel, Relaxed).is_ok()
+        {
+            self.push(present);
+        }
+    }
+}
+
+impl Segments {
+    fn age_queue(&self, pool: Pool) -> AgeQueue<'_> {
+        AgeQueue { segments: self, pool }
+    }
+
+    /// Adds a sealed segment to the queue of its pool, unless it is there.
+    pub(super) fn join_age_queue(&self, present: Use) {
+        let queue = self.age_queue(self.stream(present.segment).pool);
+        if !queue.contains(present) {
+            queue.push(present);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_in_age_queue(&self, present: Use) -> bool {
+        self.age_queue(self.stream(present.segment).pool).contains(present)
+    }
+
+    /// Returns the oldest sealed segment of a pool that `is_wanted`. Looks at a few only; those it
+    /// passes over come later the next time.
+    pub(crate) fn oldest(&self, pool: Pool, is_wanted: impl FnMut(Use) -> bool) -> Option<Use> {
+        self.age_queue(pool).find(is_wanted)
+    }
+}
