@@ -2,6 +2,7 @@
 
 mod allocating;
 mod evicting;
+mod filing;
 mod growing;
 mod pinning;
 mod recounting;

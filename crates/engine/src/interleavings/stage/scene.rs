@@ -210,6 +210,8 @@ impl Scene {
             (0, 0),
             "segments are held, or counted so"
         );
+        let unfiled = self.engine.segments().unfiled(NOW);
+        assert!(unfiled.is_empty(), "no search finds the segments {unfiled:?}");
         // A walk over the index takes Miri longer than everything else.
         if !cfg!(miri) {
             self.engine.validate().unwrap();
