@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use children::{Word, fork, sleep_for_ever};
-use larder::{Builder, Cache, OpenError, Opening, SharedError, Unusable};
+use larder::{Builder, Cache, OpenError, Opening, REGION_FORMAT, SharedError, Unusable};
 use larder_region::Locks;
 use larder_region::layout::superblock;
 use larder_testkit::cache_file;
@@ -277,7 +277,7 @@ fn a_live_process_is_detected_under_every_name_of_its_file() {
 fn a_cache_that_an_older_version_uses_is_not_replaced() {
     let (folder, path) = cache_file();
     drop(open(&path));
-    change(&path, superblock::FORMAT, |word| word - 1);
+    change(&path, superblock::FORMAT, |word| word - u64::from(REGION_FORMAT) + 4);
     // The older version locks a file beside the region, from the first byte on.
     let beside = folder.path().join("cache.lock");
     fs::write(&beside, "").unwrap();

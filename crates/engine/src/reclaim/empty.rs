@@ -91,20 +91,21 @@ impl Reclaimer {
 
     fn records_in_order(&self, segment: u32) -> impl Iterator<Item = Record> {
         let segment_at = self.region().segment_at(segment);
+        let mut key = Vec::with_capacity(KEY_BYTES_MAX);
         self.headers(segment).map(move |(slot, header)| {
-            let hash = self.hash_of(segment_at + slot.offset(), header);
+            let hash = self.hash_of(segment_at + slot.offset(), header, &mut key);
             Record { slot, hash, header }
         })
     }
 
-    /// Returns the hash of a record's key; for a piece, of its item's key.
-    pub(crate) fn hash_of(&self, record_at: usize, header: Header) -> u64 {
+    /// Returns the hash of a record's key; for a piece, of its item's key. `key` is overwritten.
+    pub(crate) fn hash_of(&self, record_at: usize, header: Header, key: &mut Vec<u8>) -> u64 {
         if header.is_piece() {
             return self.region().word(record_at + HEADER_BYTES).load(Relaxed);
         }
-        let mut key = Vec::with_capacity(KEY_BYTES_MAX);
-        self.region().memory().read(record_at + header.key_at(), header.key_bytes(), &mut key);
-        self.index().hash(&key)
+        key.clear();
+        self.region().memory().read(record_at + header.key_at(), header.key_bytes(), key);
+        self.index().hash(key)
     }
 
     /// Returns the slot words of a segment's records, without tag and freq, and their headers.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_item::Meta;
+use larder_item::{KEY_BYTES_MAX, Meta};
 use larder_region::layout::global;
 use larder_stats::Counter;
 
@@ -126,7 +126,7 @@ impl Reclaimer {
         // A concurrent touch may note a deadline that this forgets. The item then waits until its
         // segment is emptied.
         self.segments().forget_deadline_min(segment);
-        let mut checked = 0;
+        let (mut checked, mut key) = (0, Vec::with_capacity(KEY_BYTES_MAX));
         for (slot, header) in self.headers(segment) {
             if header.deadline_at().is_none() {
                 continue;
@@ -138,7 +138,7 @@ impl Reclaimer {
                 self.segments().note_deadline(segment, deadline);
                 continue;
             }
-            let hash = self.hash_of(record_at, header);
+            let hash = self.hash_of(record_at, header, &mut key);
             let Ok(locked) = self.index().lock(op, hash) else {
                 // Other items of the segment may wait for the same process: another call sweeps
                 // them.
