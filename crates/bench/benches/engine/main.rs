@@ -3,16 +3,17 @@
 //! A million items with keys of 20 bytes and values of 100, keys drawn uniformly; one thread, then
 //! two. A get copies the value into a buffer of the caller; a set overwrites. Further parts: sets
 //! that evict, with keys drawn by Zipf's law; the cost of sharing a cache between threads; the
-//! memory of an item.
+//! memory of an item; a bulk load of ten million items.
 //!
 //! `cargo bench -p larder-bench --bench engine -- sharing` prints one part only: memory, eviction,
-//! sharing or footprint. Without `--bench`, which cargo bench adds, a smaller run only shows that
+//! sharing, footprint or bulk. Without `--bench`, which cargo bench adds, a smaller run only shows that
 //! everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`], [`sharing`],
-//! [`footprint`].
+//! [`footprint`], [`bulk`].
 #![forbid(unsafe_code)]
 
+mod bulk;
 mod contender;
 mod eviction;
 mod footprint;
@@ -44,6 +45,9 @@ fn main() {
     }
     if is_asked_for("footprint") {
         footprint::print_footprints(items);
+    }
+    if is_asked_for("bulk") {
+        bulk::print_loads(10 * items);
     }
 }
 

@@ -127,6 +127,9 @@ pub(crate) trait Measured: Sync {
     /// Stores all items.
     fn fill(&self, items: u64);
 
+    /// Stores the item with this number.
+    fn fill_one(&self, number: u64);
+
     /// Returns how many of the items the cache holds.
     fn held(&self, items: u64) -> u64;
 
@@ -139,8 +142,12 @@ pub(crate) trait Measured: Sync {
 
 impl<C: Contender> Measured for C {
     fn fill(&self, items: u64) {
-        (0..items).for_each(|number| self.set(&key(number), &[0; VALUE_BYTES]));
+        (0..items).for_each(|number| self.fill_one(number));
         self.settle();
+    }
+
+    fn fill_one(&self, number: u64) {
+        self.set(&key(number), &[0; VALUE_BYTES]);
     }
 
     fn held(&self, items: u64) -> u64 {
