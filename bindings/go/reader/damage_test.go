@@ -130,7 +130,7 @@ func TestReadsOfRingsEnd(t *testing.T) {
 	path := copyRegion(t, text, func(region []byte) {
 		for at := len(region) % 128; at+128 <= len(region); at += 128 {
 			word := binary.LittleEndian.Uint64(region[at:])
-			binary.LittleEndian.PutUint64(region[at:], word&^0x3FF_FFFF|1)
+			binary.LittleEndian.PutUint64(region[at:], word&^0x3FFF_FFFF|1)
 		}
 	})
 	lookUpKeys(t, scene, path, 50)

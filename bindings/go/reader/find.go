@@ -33,11 +33,11 @@ func (s slot) isOf(sequence uint64) bool { return uint64(s)>>genShift&0xFF == se
 type control uint64
 
 // shape returns all bits but the owner; it changes whenever slots move.
-func (c control) shape() uint64 { return uint64(c) << 16 }
-func (c control) level() uint   { return uint(c>>26) & 0x3F }
+func (c control) shape() uint64 { return uint64(c) << 12 }
+func (c control) level() uint   { return uint(c>>30) & 0x3F }
 
 // overflow returns the number of the next group of the chain plus 1, or 0.
-func (c control) overflow() uint64 { return uint64(c) & 0x3FF_FFFF }
+func (c control) overflow() uint64 { return uint64(c) & 0x3FFF_FFFF }
 
 // found is a record and its position.
 type found struct {

@@ -124,10 +124,10 @@ fn damages(region: &[u8]) -> Vec<Damage> {
         ("grown by thread slot 9", global::GROWER, 9),
         ("evicted from by thread slot", global::EVICTORS, u64::MAX),
         ("segments of ghost rows", global::GHOST_ROWS, u64::MAX),
-        ("level of group 3", group_at(3), control ^ 1 << 26),
-        ("level of group 3", group_at(3), control | 0x3F << 26),
-        ("group 3 is locked", group_at(3), control | 20 << 48),
-        ("group 3 has overflow group", group_at(3), control | 0x3FF_FFFF),
+        ("level of group 3", group_at(3), control ^ 1 << 30),
+        ("level of group 3", group_at(3), control | 0x3F << 30),
+        ("group 3 is locked", group_at(3), control | 20 << 52),
+        ("group 3 has overflow group", group_at(3), control | 0x3FFF_FFFF),
         ("the state of segment", header_of(sealed, 0), 0xFF),
         ("is taken by thread slot", header_of(sealed, 0), 3 | 0xFFFF << 16),
         ("is filled to", header_of(sealed, 8), filled | 0xFFFF_FFFF),
@@ -203,7 +203,7 @@ fn a_cycle_of_overflow_groups_is_refused() {
     put(global::OVERFLOW_GROUPS, &(layout.groups_per_segment() as u64).to_le_bytes());
     put(global::FRESH_SEGMENT, &(layout.segments as u64).to_le_bytes());
     for group in 0..layout.groups_per_segment() {
-        put(layout.segment_at(free as u32) + group * GROUP_BYTES, &(0x3F_u64 << 26).to_le_bytes());
+        put(layout.segment_at(free as u32) + group * GROUP_BYTES, &(0x3F_u64 << 30).to_le_bytes());
     }
     let at = layout.segment_at(free as u32);
     put(at, &2_u64.to_le_bytes());

@@ -25,6 +25,8 @@ pub const GHOST_ROW_BYTES: usize = 32;
 pub const PEER_BYTES: usize = LINE_BYTES;
 /// Largest number of peers.
 pub const PEERS_MAX: usize = 256;
+/// Largest number of thread slots: a group's control word names its owner in 12 bits.
+pub const THREAD_SLOTS_MAX: usize = 1024;
 /// Size of a peer's hold on one segment, in bytes: pieces that are arriving, and pins.
 pub const HOLD_BYTES: usize = 8;
 
@@ -279,7 +281,7 @@ impl Layout {
             (Sharing::Alone, _) => (256, 1),
             (Sharing::Peers, 0..16) => (32, 16),
             (Sharing::Peers, 16..256) => (256, 64),
-            (Sharing::Peers, _) => (1024, PEERS_MAX),
+            (Sharing::Peers, _) => (THREAD_SLOTS_MAX, PEERS_MAX),
         };
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };

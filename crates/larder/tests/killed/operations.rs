@@ -303,7 +303,7 @@ fn before_a_split(path: &Path, with_overflow: bool) -> String {
         let (segments, bytes) = (cache.report().segment_bytes, fs::read(path).unwrap());
         let first_group = bytes.len() - 15 * segments as usize;
         let control = u64::from_le_bytes(bytes[first_group..][..8].try_into().unwrap());
-        if (control & 0x3FF_FFFF != 0) == with_overflow {
+        if (control & 0x3FFF_FFFF != 0) == with_overflow {
             return String::new();
         }
     }
