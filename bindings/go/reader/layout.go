@@ -53,7 +53,7 @@ const (
 	atFlushAt        = 392
 	atGroups         = 400
 	atOverflowGroups = 776
-	atPeersTable     = 2048
+	atPeersTable     = 1920
 )
 
 // ErrNoRegion means that a file is not a region.

@@ -25,6 +25,7 @@ use larder_region::layout::{self, GROUP_BYTES, global};
 
 use crate::error::Stuck;
 use crate::index::Index;
+use crate::index::chain::CHAIN_GROUPS_MAX;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
@@ -33,7 +34,7 @@ use crate::segment::slot::{Slot, TAG_BITS};
 /// The slots of a group.
 pub(crate) const SLOTS: usize = 15;
 /// The first slot of the second line.
-const SECOND_LINE: usize = 7;
+pub(crate) const SECOND_LINE: usize = 7;
 
 /// The number of times that a lock attempt follows a split to another group. More splits mean a
 /// damaged level.
@@ -101,7 +102,7 @@ impl Control {
 }
 
 /// The maximal number of overflow groups: their numbers + 1 have the bits below the level.
-const OVERFLOW_GROUPS_MAX: u64 = (1 << LEVEL_SHIFT) - 1;
+pub(crate) const OVERFLOW_GROUPS_MAX: u64 = (1 << LEVEL_SHIFT) - 1;
 
 const LEVEL_SHIFT: u32 = 30;
 const LEVEL_MASK: u64 = (1 << 6) - 1;
@@ -157,12 +158,6 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// True if a slot lies in the second line of its group. The line is the only hash bit known without
-/// the key.
-pub(crate) fn is_in_second_line(slot_at: usize, group_at: usize) -> bool {
-    slot_at - group_at >= GROUP_BYTES / 2
-}
-
 /// Returns the offsets of a group's slots, the line preferred by `hash` first.
 #[inline]
 pub(crate) fn slots_of(group_at: usize, hash: u64) -> impl Iterator<Item = usize> {
@@ -187,7 +182,7 @@ pub(crate) struct Slots<'a> {
     /// The number of slots of the current group that were returned.
     shown: usize,
     /// The number of overflow groups visited: in a damaged region a chain may be a ring.
-    overflows: u32,
+    overflows: usize,
 }
 
 impl Iterator for Slots<'_> {
@@ -198,7 +193,7 @@ impl Iterator for Slots<'_> {
         if self.shown == SLOTS {
             self.group_at = self.index.overflow_of(self.group_at)?;
             self.overflows += 1;
-            if self.overflows > self.index.overflow_groups() {
+            if self.overflows == CHAIN_GROUPS_MAX {
                 return None;
             }
             self.shown = 0;
@@ -221,7 +216,7 @@ impl Index {
     /// Returns the group of a hash, as far as the number of groups determines it.
     #[inline]
     pub(crate) fn group_of(&self, hash: u64) -> u64 {
-        // Pairs with the release in `split`: the counted groups are filled.
+        // Pairs with the release in `finish_split`: the counted groups are filled.
         let groups = self.region().word(global::GROUPS).load(Acquire);
         // The next power of two - 1, also for the number of a damaged region.
         let mask = u64::MAX >> (groups.wrapping_sub(1) | 1).leading_zeros();
@@ -282,7 +277,7 @@ impl Index {
     pub(crate) fn chain(&self, group_at: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(group_at), |at| self.overflow_of(*at))
             // In a damaged region the chain may be a ring.
-            .take(1 + self.overflow_groups() as usize)
+            .take(CHAIN_GROUPS_MAX)
     }
 
     /// Returns the overflow group behind a group.
@@ -331,10 +326,21 @@ impl Index {
     /// Locks the group of a hash if no other thread holds it.
     pub(crate) fn try_lock(&self, thread: &ThreadSlot, hash: u64) -> Option<Locked<'_>> {
         let group = self.group_of(hash);
+        let leads_here = |control: Control| hash & ((1 << control.level()) - 1) == group;
+        self.try_lock_group(thread, group, leads_here)
+    }
+
+    /// Locks a group if no other thread holds it and its control word `fits`.
+    pub(crate) fn try_lock_group(
+        &self,
+        thread: &ThreadSlot,
+        group: u64,
+        fits: impl Fn(Control) -> bool,
+    ) -> Option<Locked<'_>> {
         let at = self.group_at(group);
         let word = self.region().word(at);
         let control = Control(word.load(Relaxed));
-        if control.owner() != 0 || hash & ((1 << control.level()) - 1) != group {
+        if control.owner() != 0 || !fits(control) {
             return None;
         }
         self.peers().intend_to_lock(thread, group);

@@ -11,17 +11,20 @@
 //!
 //! Until step 4 no writer reaches the new group without the lock of `p`, so a moved slot that a
 //! reader still finds in `p` is current.
+//!
+//! The lock of group `p` is also the claim to split: a store tries it once. While a stopped process
+//! holds the lock, the index does not grow and its chains become longer. A store splits one group,
+//! so no store pays for the growth that others caused.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use larder_region::layout::{GROUP_BYTES, global};
+use larder_region::layout::global;
 use larder_stats::Counter;
 
 use crate::error::StoreError;
 use crate::index::Index;
-use crate::index::group::{
-    Control, Locked, SLOTS, is_in_second_line, overflow_segments_max, slots_of,
-};
+use crate::index::group::{Control, Locked, SLOTS, slots_of};
+use crate::index::selection::{ALL, Selection};
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::State;
@@ -29,50 +32,46 @@ use crate::segment::slot::{Slot, TAG_BITS};
 
 /// The percentage of filled slots above which the index grows. Groups that wait for their split are
 /// fuller than the others; a higher limit makes too many of them overflow.
-const LOAD_PERCENT_MAX: u64 = 72;
+pub(crate) const LOAD_PERCENT_MAX: u64 = 72;
 
-/// A filled slot and its location.
-#[derive(Clone, Copy)]
-struct Placed {
-    at: usize,
-    group_at: usize,
-    in_second_line: bool,
-    slot: Slot,
-}
+/// The number of groups that `Engine::maintain` splits in one call.
+const MAINTAINED_SPLITS_MAX: usize = 1024;
 
-impl Locked<'_> {
-    /// Returns the filled slots of the group and its overflow groups.
-    fn placed(&self) -> Vec<Placed> {
-        let of_group = |group_at: usize| {
-            slots_of(group_at, 0).map(move |at| {
-                let in_second_line = is_in_second_line(at, group_at);
-                Placed { at, group_at, in_second_line, slot: self.slot(at) }
-            })
-        };
-        self.chain().flat_map(of_group).filter(|placed| !placed.slot.is_empty()).collect()
-    }
+/// The number of attempts of a split that runs out of overflow groups.
+const ATTEMPTS_MAX: usize = 2;
+
+/// The number of groups whose filled slots a recount looks at. The estimate for a larger index is
+/// wrong by a few thousandths.
+const RECOUNTED_GROUPS_MAX: u64 = 1 << 16;
+
+/// What became of an attempt to split the next group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Split {
+    Done,
+    /// Another thread splits it, or changes it.
+    Busy,
 }
 
 impl Index {
-    /// Splits groups until the index has enough room, or no memory is left for it. The caller holds
-    /// neither group nor appender.
+    /// Splits the next group if the index has too few, and another thread does not. The caller
+    /// holds neither group nor appender.
     pub(crate) fn grow_if_due(&self, op: &Op<'_>) {
-        let grower = self.region().word(global::GROWER);
-        while self.is_crowded() {
-            if grower.compare_exchange(0, op.thread.owner(), Acquire, Relaxed).is_err() {
-                self.look_after_grower(op);
-                return; // Another thread grows the index.
-            }
-            let split = self.is_crowded() && self.split(op).is_ok();
-            grower.store(0, Release);
-            if !split {
+        if self.is_crowded() && self.split(op) == Ok(Split::Busy) {
+            self.look_after_splitter(op);
+        }
+    }
+
+    /// Splits groups until the index has enough, up to a number of them.
+    pub(crate) fn grow_on(&self, op: &Op<'_>) {
+        for _ in 0..MAINTAINED_SPLITS_MAX {
+            if !self.is_crowded() || self.split(op) != Ok(Split::Done) {
                 return;
             }
         }
     }
 
-    /// If the index falls far behind, the thread that grows it may be dead.
-    fn look_after_grower(&self, op: &Op<'_>) {
+    /// If the index falls far behind, the thread that holds the next group may be dead.
+    fn look_after_splitter(&self, op: &Op<'_>) {
         if self.peers().has_peers() && self.is_filled_to(LOAD_PERCENT_MAX + 10) {
             op.reap_peers();
         }
@@ -94,128 +93,161 @@ impl Index {
     }
 
     /// Recounts the filled slots. A process that was killed may have filled or emptied slots
-    /// without counting them. Concurrent stores make the count inexact by as much as they change.
-    /// The count only decides when the index grows.
+    /// without counting them. Concurrent stores make the count inexact by as much as they change,
+    /// and of a large index it is an estimate. The count only decides when the index grows.
     ///
-    /// Cost: a load from each group.
+    /// Cost: a load from each of at most [`RECOUNTED_GROUPS_MAX`] groups.
     pub(crate) fn recount_slots(&self) {
         let before = self.region().word(global::ITEMS).load(Relaxed);
-        let filled: u64 = (0..self.groups())
+        let groups = self.groups();
+        let step = groups.div_ceil(RECOUNTED_GROUPS_MAX).max(1);
+        let filled: u64 = (0..groups)
+            .step_by(step as usize)
             .flat_map(|group| self.chain(self.group_at(group)))
             .map(|group_at| self.filled_slots(group_at))
             .sum();
+        let looked_at = groups.div_ceil(step).max(1);
+        let filled = (u128::from(filled) * u128::from(groups) / u128::from(looked_at)) as u64;
         let counted = filled.wrapping_sub(self.peers().unreported_slots().cast_unsigned());
         self.region().word(global::ITEMS).fetch_add(counted.wrapping_sub(before), Relaxed);
     }
 
-    /// Splits the next group. Only the grower calls it.
-    pub(crate) fn split(&self, op: &Op<'_>) -> Result<(), StoreError> {
-        let groups = self.region().word(global::GROUPS).load(Relaxed);
-        let level = groups.ilog2();
-        let tag_bit = level - self.first_level;
-        if tag_bit >= TAG_BITS {
+    /// Splits the next group unless another thread holds it.
+    pub(crate) fn split(&self, op: &Op<'_>) -> Result<Split, StoreError> {
+        let groups = self.region().word(global::GROUPS).load(Acquire).max(1);
+        if groups.ilog2().wrapping_sub(self.first_level()) >= TAG_BITS {
             return Err(StoreError::NoMemory); // Tags have no more bits; groups overflow from here on.
         }
-        let moves = |slot: Slot| slot.tag() >> tag_bit & 1 != 0;
+        // No thread holds a group while it takes a segment, which may have to be emptied.
         let new_at = self.new_group(op, groups)?;
-        let (locked, moved, spare) = loop {
-            let locked = self.lock_group(op, groups - (1 << level))?;
-            let moved: Vec<Placed> =
-                locked.placed().into_iter().filter(|placed| moves(placed.slot)).collect();
-            let spare_count = moved.len().div_ceil(SLOTS).saturating_sub(1);
-            match self.take_overflow_groups(op.thread, spare_count) {
-                Some(spare) => break (locked, moved, spare),
-                None => drop(locked),
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(locked) = self.lock_next_group(op.thread, groups) else {
+                return Ok(Split::Busy);
+            };
+            if self.fill_new_group(op.thread, &locked, groups, new_at) {
+                self.lead_to_new_group(&locked, groups);
+                self.finish_split(op.thread, &locked, groups);
+                drop(locked);
+                self.peers().bump(op.thread, Counter::GroupsSplit, 1);
+                return Ok(Split::Done);
             }
+            drop(locked);
             self.add_overflow_segment(op)?;
-        };
+        }
+        Ok(Split::Busy)
+    }
 
-        self.fill_chain(op.thread, new_at, Control::new(level + 1), moved, &spare);
-        self.split_ghost_row(locked.group, groups, tag_bit);
-        // Step 2. Pairs with the acquire of readers: a reader that sees the level sees the new
-        // group filled.
-        locked.set_control(locked.control().with_level(level + 1).moved());
-        self.finish_split(op.thread, &locked, groups);
-        drop(locked);
-        self.peers().bump(op.thread, Counter::GroupsSplit, 1);
-        Ok(())
+    /// Locks the group that is next with this many groups, unless another thread holds it or has
+    /// split it.
+    pub(crate) fn lock_next_group(&self, thread: &ThreadSlot, groups: u64) -> Option<Locked<'_>> {
+        let level = groups.ilog2();
+        // With another number of groups, this one has been split and has another level.
+        let is_next = |control: Control| control.level() == level;
+        self.try_lock_group(thread, groups - (1 << level), is_next)
+    }
+
+    /// Does step 1 of a split: copies slots and marks to the new group, which no reader can reach
+    /// yet. Returns false if it needs more overflow groups than are free.
+    pub(crate) fn fill_new_group(
+        &self,
+        thread: &ThreadSlot,
+        locked: &Locked<'_>,
+        new_group: u64,
+        new_at: usize,
+    ) -> bool {
+        let moving = Selection::of(self, locked.chain(), self.moves_to(new_group));
+        let is_filled = self.fill_chain(thread, new_at, new_group.ilog2() + 1, moving);
+        if is_filled {
+            let tag_bit = new_group.ilog2() - self.first_level();
+            self.split_ghost_row(locked.group, new_group, tag_bit);
+        }
+        is_filled
+    }
+
+    /// Does step 2 of a split.
+    pub(crate) fn lead_to_new_group(&self, locked: &Locked<'_>, new_group: u64) {
+        // Pairs with the acquire of readers: a reader that sees the level sees the new group
+        // filled.
+        locked.set_control(locked.control().with_level(new_group.ilog2() + 1).moved());
     }
 
     /// Does steps 3 and 4 of a split, after readers follow the new level. Repair repeats it if it
     /// finds a split half done.
     pub(crate) fn finish_split(&self, thread: &ThreadSlot, locked: &Locked<'_>, new_group: u64) {
-        let tag_bit = new_group.ilog2() - self.first_level;
-        let moved = |placed: &&Placed| placed.slot.tag() >> tag_bit & 1 != 0;
-        for placed in locked.placed().iter().filter(moved) {
-            self.set_slot(placed.at, Slot::EMPTY);
-        }
+        Selection::of(self, locked.chain(), self.moves_to(new_group)).clear(self);
         self.shorten_chain(thread, locked);
-        let overflow: Vec<usize> = self.chain(self.group_at(new_group)).skip(1).collect();
-        for at in overflow {
-            self.disown(at);
-        }
+        self.chain(self.group_at(new_group)).skip(1).for_each(|at| self.disown(at));
         self.region().word(global::GROUPS).store(new_group + 1, Release);
     }
 
+    /// Returns the condition under which a slot moves to a new group.
+    fn moves_to(&self, new_group: u64) -> impl Fn(Slot) -> bool {
+        let tag_bit = new_group.ilog2() - self.first_level();
+        move |slot| slot.tag() >> tag_bit & 1 != 0
+    }
+
     /// Returns the offset for a new group.
-    fn new_group(&self, op: &Op<'_>, group: u64) -> Result<usize, StoreError> {
-        let directory =
-            self.region().layout().groups_directory_at + (group as usize >> self.group_shift) * 4;
-        if self.region().half(directory).load(Relaxed) == 0 {
-            let segment = self.take_index_segment(op, State::Index)?;
-            // Pairs with the acquire in `in_directory`: the segment is zeroed.
-            self.region().half(directory).store(segment + 1, Release);
-            self.segments().set_state(segment, State::Index);
+    pub(crate) fn new_group(&self, op: &Op<'_>, group: u64) -> Result<usize, StoreError> {
+        let ordinal = group as usize >> self.group_shift();
+        let named = self.region().half(self.region().layout().groups_directory_at + ordinal * 4);
+        if named.load(Relaxed) == 0 {
+            // A split writes all of a group before a reader can reach it.
+            let segment = op.take_segment()?;
+            self.segments().set_own_state(segment, State::Index, op.thread);
+            // Pairs with the acquire in `in_directory`.
+            if named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok() {
+                self.segments().set_state(segment, State::Index);
+            } else {
+                self.segments().free(op.thread, segment);
+            }
         }
         Ok(self.group_at(group))
     }
 
-    /// Takes a zeroed segment for the index.
-    fn take_index_segment(&self, op: &Op<'_>, state: State) -> Result<u32, StoreError> {
-        let segment = op.take_segment()?;
-        self.segments().zero_segment(segment);
-        self.segments().set_own_state(segment, state, op.thread);
-        Ok(segment)
-    }
-
-    /// Writes slots into a group that no thread can reach yet, and into the `spare` overflow groups
-    /// of the thread slot behind it.
+    /// Writes slots into a group that no thread can reach yet, and into overflow groups behind it,
+    /// which the thread slot owns. Returns false if too few are free.
     fn fill_chain(
         &self,
         thread: &ThreadSlot,
-        at: usize,
-        control: Control,
-        mut slots: Vec<Placed>,
-        spare: &[u32],
-    ) {
-        for place in slots_of(at, 0) {
-            self.set_slot(place, Slot::EMPTY);
+        new_at: usize,
+        level: u32,
+        mut moving: Selection,
+    ) -> bool {
+        let (mut at, mut control) = (new_at, Control::new(level));
+        loop {
+            self.empty(at);
+            moving.copy_into(self, at, ALL);
+            let overflow = match moving.count() {
+                0 => None,
+                _ => self.take_overflow(thread),
+            };
+            // No thread sees this word before the release that makes the group reachable.
+            self.region().word(at).store(control.with_overflow(overflow).0, Release);
+            match overflow {
+                Some(group) => at = self.overflow_at(group),
+                None if moving.count() == 0 => return true,
+                None => {
+                    self.free_chain_behind(new_at);
+                    return false;
+                }
+            }
+            control = Control::new(0).with_owner(thread.owner());
         }
-        let free: Vec<usize> = slots_of(at, 0).collect();
-        self.settle(at, free, &mut slots);
-        let overflow = spare.split_first().map(|(group, spare)| {
-            let owned = Control::new(0).with_owner(thread.owner());
-            self.fill_chain(thread, self.overflow_at(*group), owned, slots, spare);
-            *group
-        });
-        // No thread sees this word before the release that makes the group reachable.
-        self.region().word(at).store(control.with_overflow(overflow).0, Release);
     }
 
-    /// Moves slots to free places of one group, each into its former line if possible, and removes
-    /// the placed ones from `slots`.
-    fn settle(&self, group_at: usize, mut free: Vec<usize>, slots: &mut Vec<Placed>) {
-        for same_line in [true, false] {
-            slots.retain(|placed| {
-                let fits = |at: &usize| is_in_second_line(*at, group_at) == placed.in_second_line;
-                match free.iter().position(|at| !same_line || fits(at)) {
-                    Some(place) => {
-                        self.set_slot(free.swap_remove(place), placed.slot);
-                        false
-                    }
-                    None => true,
-                }
-            });
+    fn empty(&self, group_at: usize) {
+        slots_of(group_at, 0).for_each(|at| self.set_slot(at, Slot::EMPTY));
+    }
+
+    /// Frees the overflow groups behind a group that no thread can reach.
+    fn free_chain_behind(&self, group_at: usize) {
+        let overflow_of = |at| Control(self.region().word(at).load(Relaxed)).overflow();
+        let mut next = overflow_of(group_at);
+        while let Some(group) = next {
+            let at = self.overflow_at(group);
+            next = overflow_of(at);
+            self.empty(at);
+            self.free_overflow(group);
         }
     }
 
@@ -224,151 +256,84 @@ impl Index {
         if locked.control().overflow().is_none() {
             return;
         }
-        let chain: Vec<usize> = locked.chain().collect();
-        if chain.len() > self.overflow_groups() as usize {
-            return; // The chain of a damaged region is a ring; otherwise all overflow groups are in this one chain.
+        let filled = Selection::of(self, locked.chain(), |_| true);
+        let (chain, keep) = (filled.groups(), filled.count().div_ceil(SLOTS).max(1));
+        let end = chain.last().map(|at| Control(self.region().word(*at).load(Relaxed)));
+        if keep >= chain.len() || end.is_some_and(|end| end.overflow().is_some()) {
+            return; // Nothing to cut; or the chain of a damaged region is a ring.
         }
-        let keep = locked.placed().len().div_ceil(SLOTS).max(1);
-        let (front, back) = chain.split_at(keep.min(chain.len()));
-        let strays: Vec<Placed> =
-            locked.placed().into_iter().filter(|placed| back.contains(&placed.group_at)).collect();
+        let strays = filled.behind(keep);
         let mut left = strays.clone();
-        for group_at in front {
-            let is_free = |at: &usize| self.slot(*at).is_empty();
-            self.settle(*group_at, slots_of(*group_at, 0).filter(is_free).collect(), &mut left);
+        for (number, group_at) in chain[..keep].iter().enumerate() {
+            left.copy_into(self, *group_at, filled.others(number));
         }
-        debug_assert!(left.is_empty(), "the kept groups have no room for all slots");
+        debug_assert!(left.count() == 0, "the kept groups have no room for all slots");
         // A reader that saw the old holes and then the new places must search again.
         locked.set_control(locked.control().moved());
-        for stray in strays {
-            self.set_slot(stray.at, Slot::EMPTY);
-        }
-        self.cut_chain(thread, front[front.len() - 1], back);
+        strays.clear(self);
+        self.cut_chain(thread, &chain[keep - 1..]);
     }
 
-    /// Ends a chain at the group at `last_at` and frees the empty ones behind it. The thread slot
-    /// owns them in between, so that repair finds them if the process dies here.
-    fn cut_chain(&self, thread: &ThreadSlot, last_at: usize, empty: &[usize]) {
+    /// Ends a chain behind the first of these groups, and frees the empty ones behind it. The
+    /// thread slot owns them in between, so that repair finds them if the process dies here.
+    fn cut_chain(&self, thread: &ThreadSlot, rest: &[usize]) {
+        let control = |at: usize| Control(self.region().word(at).load(Relaxed));
+        let store = |at: usize, control: Control| self.region().word(at).store(control.0, Release);
+        let (last_at, empty) = (rest[0], &rest[1..]);
         for at in empty {
-            let control = Control(self.region().word(*at).load(Relaxed));
-            self.region().word(*at).store(control.with_owner(thread.owner()).0, Release);
+            store(*at, control(*at).with_owner(thread.owner()));
         }
-        let last = Control(self.region().word(last_at).load(Relaxed));
-        self.region().word(last_at).store(last.with_overflow(None).0, Release);
-        empty.iter().for_each(|at| self.free_overflow(*at));
-    }
-
-    /// Appends an empty group to a locked chain. Returns `None` if no overflow group is free.
-    pub(crate) fn extend_chain(&self, thread: &ThreadSlot, locked: &Locked<'_>) -> Option<usize> {
-        let group = self.take_overflow(thread)?;
-        let at = self.overflow_at(group);
-        let last_at = locked.chain().last()?;
-        let last = Control(self.region().word(last_at).load(Relaxed));
-        self.region().word(last_at).store(last.with_overflow(Some(group)).0, Release);
-        self.disown(at);
-        Some(at + 8)
-    }
-
-    /// Makes more overflow groups. The caller holds no group.
-    pub(crate) fn add_overflow_segment(&self, op: &Op<'_>) -> Result<(), StoreError> {
-        let segment = self.take_index_segment(op, State::Overflow)?;
-        let at = self.region().segment_at(segment);
-        for group in 0..1 << self.group_shift {
-            self.region().word(at + group * GROUP_BYTES).store(Control::FREE.0, Relaxed);
+        let mut next = control(last_at).overflow();
+        store(last_at, control(last_at).with_overflow(None));
+        for at in empty {
+            let Some(group) = next else { return };
+            next = control(*at).overflow();
+            self.free_overflow(group);
         }
-        for ordinal in 0..overflow_segments_max(self.region().layout().segments, self.group_shift) {
-            let named =
-                self.region().half(self.region().layout().overflow_directory_at + ordinal * 4);
-            let is_ours = named.load(Relaxed) == 0
-                && named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok();
-            // Also on behalf of a thread that entered a segment and died.
-            let groups = (ordinal as u64 + 1) << self.group_shift;
-            self.region().word(global::OVERFLOW_GROUPS).fetch_max(groups, AcqRel);
-            if is_ours {
-                self.segments().set_state(segment, State::Overflow);
-                return Ok(());
-            }
-        }
-        // The directory is full.
-        self.segments().free(op.thread, segment);
-        Err(StoreError::NoMemory)
-    }
-
-    fn take_overflow_groups(&self, thread: &ThreadSlot, count: usize) -> Option<Vec<u32>> {
-        let mut groups = Vec::with_capacity(count);
-        while groups.len() < count {
-            match self.take_overflow(thread) {
-                Some(group) => groups.push(group),
-                None => {
-                    groups
-                        .into_iter()
-                        .for_each(|group| self.free_overflow(self.overflow_at(group)));
-                    return None;
-                }
-            }
-        }
-        Some(groups)
-    }
-
-    /// Claims a free overflow group: the one freed last, or one near it.
-    fn take_overflow(&self, thread: &ThreadSlot) -> Option<u32> {
-        let hint = self.region().word(global::OVERFLOW_NEXT);
-        let groups = self.overflow_groups();
-        let start = (hint.load(Relaxed) as u32).min(groups);
-        let mine = Control::new(0).with_owner(thread.owner());
-        let group = (start..groups).chain(0..start).find(|group| {
-            let word = self.region().word(self.overflow_at(*group));
-            word.load(Relaxed) == Control::FREE.0
-                && word.compare_exchange(Control::FREE.0, mine.0, AcqRel, Relaxed).is_ok()
-        })?;
-        hint.store(u64::from(group) + 1, Relaxed);
-        Some(group)
-    }
-
-    /// Frees an empty overflow group of the thread slot that is in no chain.
-    pub(crate) fn free_overflow(&self, at: usize) {
-        // Pairs with the exchange in `take_overflow`. A late reader sees the end of a chain.
-        self.region().word(at).store(Control::FREE.0, Release);
-    }
-
-    /// Clears the owner of an overflow group that a chain holds now.
-    pub(crate) fn disown(&self, at: usize) {
-        let control = Control(self.region().word(at).load(Relaxed));
-        self.region().word(at).store(control.with_owner(0).0, Release);
-    }
-
-    /// Returns the number of free overflow groups.
-    pub(crate) fn free_overflow_groups(&self) -> u64 {
-        let is_free = |group: &u32| {
-            self.region().word(self.overflow_at(*group)).load(Relaxed) == Control::FREE.0
-        };
-        (0..self.overflow_groups()).filter(is_free).count() as u64
     }
 }
 
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
 mod tests {
+    use std::ops::Range;
+    use std::time::{Duration, Instant};
+
     use larder_item::{Deadline, Second, StoreMode};
 
     use super::*;
-    use crate::fixtures::two_peers;
+    use crate::engine::Engine;
+    use crate::fixtures::{SMALL, two_peers};
+    use crate::open::Config;
+    use crate::ops::read::Read;
     use crate::ops::request::StoreRequest;
 
     const NOW: Second = 10;
+
+    /// Stores items with these numbers and the key of each, unless its group is `avoided`.
+    fn store(engine: &Engine, thread: &ThreadSlot, numbers: Range<u32>, avoided: Option<u64>) {
+        for key in numbers.map(u32::to_le_bytes) {
+            let group = engine.index().group_of(engine.index().hash(&key));
+            let request = StoreRequest {
+                deadline: Deadline::NEVER,
+                ..StoreRequest::new(&key, StoreMode::Set)
+            };
+            if Some(group) != avoided {
+                engine.store(thread, &request, b"v", NOW).unwrap();
+            }
+        }
+    }
+
+    fn is_there(engine: &Engine, thread: &ThreadSlot, number: u32) -> bool {
+        let key = number.to_le_bytes();
+        matches!(engine.read(thread, &key, NOW, &mut Vec::new(), |_, _| ()), Read::Hit(_))
+    }
 
     #[test]
     fn slots_that_a_dead_process_did_not_count_are_recounted() {
         let (dead, engine) = two_peers();
         let thread = engine.register().unwrap();
-        for key in 0..3000_u32 {
-            let key = key.to_le_bytes();
-            let request = StoreRequest {
-                deadline: Deadline::NEVER,
-                ..StoreRequest::new(&key, StoreMode::Set)
-            };
-            engine.store(&thread, &request, b"v", NOW).unwrap();
-        }
+        store(&engine, &thread, 0..3000, None);
         let count = engine.region().word(global::ITEMS);
         let filled =
             || count.load(Relaxed).wrapping_add(engine.peers().unreported_slots().cast_unsigned());
@@ -378,5 +343,71 @@ mod tests {
         engine.reclaimer().reap_peer(dead.peers().row());
         engine.maintain(&thread, NOW);
         assert_eq!(filled(), 3000);
+    }
+
+    #[test]
+    fn a_store_splits_one_group_and_maintenance_a_bounded_number_though_many_are_due() {
+        let engine = Engine::create(&SMALL).unwrap();
+        let thread = engine.register().unwrap();
+        let groups = || engine.index().groups();
+        store(&engine, &thread, 0..100, None);
+        assert_eq!(groups(), 512);
+        // As if the index had found no memory while this many items were stored.
+        engine.region().word(global::ITEMS).fetch_add(20_000, Relaxed);
+        for stores in 1..200 {
+            let before = groups();
+            store(&engine, &thread, 1000 + stores..1001 + stores, None);
+            assert!(groups() <= before + 1, "one store split {} groups", groups() - before);
+        }
+        assert!(groups() > 512 + 150, "stores split {} groups only", groups() - 512);
+        let before = groups();
+        engine.maintain(&thread, NOW);
+        assert_eq!(groups(), before + MAINTAINED_SPLITS_MAX as u64);
+        engine.region().word(global::ITEMS).fetch_sub(20_000, Relaxed);
+        engine.validate().unwrap();
+    }
+
+    #[test]
+    fn the_index_keeps_up_with_threads_that_look_at_it_now_and_then() {
+        let config = Config { memory_bytes: 4 << 20, memory_bytes_max: 4 << 20, ..SMALL };
+        let engine = Engine::create(&config).unwrap();
+        let threads = [(); 8].map(|()| engine.register().unwrap());
+        for number in 0..40_000 {
+            store(&engine, &threads[number as usize % 8], number..number + 1, None);
+        }
+        assert!(!engine.index().is_filled_to(LOAD_PERCENT_MAX + 1), "too few groups");
+        engine.validate().unwrap();
+    }
+
+    #[test]
+    fn a_process_stopped_in_a_split_stops_growth_and_no_store() {
+        const STORE_MAX: Duration = Duration::from_secs(1);
+        for leads_on in [false, true] {
+            let (stopped, engine) = two_peers();
+            let (holder, thread) = (stopped.register().unwrap(), engine.register().unwrap());
+            store(&engine, &thread, 0..5000, None);
+            let (index, groups) = (stopped.index(), engine.index().groups());
+            let new_at = index.new_group(&stopped.op(&holder, NOW), groups).unwrap();
+            let locked = index.lock_next_group(&holder, groups).unwrap();
+            assert!(index.fill_new_group(&holder, &locked, groups, new_at));
+            if leads_on {
+                index.lead_to_new_group(&locked, groups);
+            }
+            for number in 5000..7000 {
+                let begun = Instant::now();
+                store(&engine, &thread, number..number + 1, Some(locked.group));
+                assert!(begun.elapsed() < STORE_MAX, "a store waited for the stopped process");
+            }
+            assert_eq!(engine.index().groups(), groups, "the group was split twice");
+            assert!((0..5000).all(|number| is_there(&engine, &thread, number)), "an item is lost");
+            if leads_on {
+                index.finish_split(&holder, &locked, groups);
+            }
+            drop(locked);
+            store(&engine, &thread, 7000..7500, None);
+            assert!(engine.index().groups() > groups + 50, "growth did not go on");
+            assert!((0..5000).all(|number| is_there(&engine, &thread, number)), "an item is lost");
+            engine.validate().unwrap();
+        }
     }
 }

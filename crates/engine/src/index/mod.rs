@@ -16,8 +16,10 @@ pub(crate) mod grow;
 pub(crate) mod hash;
 pub(crate) mod item;
 pub(crate) mod life;
+pub(crate) mod overflow;
 pub(crate) mod prefetch;
 pub(crate) mod removal;
+pub(crate) mod selection;
 pub(crate) mod unlink;
 
 /// The groups whose slots name the records in the segments.

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use larder_region::layout::{GROUP_BYTES, global};
 
 use crate::engine::Engine;
+use crate::index::chain::CHAIN_GROUPS_MAX;
 use crate::index::group::Control;
 use crate::segment::allocator::in_use;
 use crate::segment::header::State;
@@ -98,11 +99,6 @@ impl Engine {
         ensure!((1..1 << 63).contains(&next), "its next sequence is {next}");
         let flushed = self.global(global::FLUSH_SEQUENCE);
         ensure!(flushed <= next, "its flush sequence is {flushed}, and the next sequence {next}");
-        let grower = self.global(global::GROWER);
-        ensure!(
-            self.peers().may_own(grower),
-            "its index is grown by thread slot {grower}, which no process has"
-        );
         for place in 0..global::EVICTORS_MAX {
             let owner = self.global(global::EVICTORS + 8 * place);
             ensure!(
@@ -266,8 +262,10 @@ impl Engine {
         control: Control,
         chained: &mut [bool],
     ) -> Result<(), AttachError> {
-        let mut next = control.overflow();
+        let (mut next, mut groups) = (control.overflow(), 1);
         while let Some(overflow) = next {
+            groups += 1;
+            ensure!(groups <= CHAIN_GROUPS_MAX, "the chain of group {group} is too long");
             let Some(is_chained) = chained.get_mut(overflow as usize) else {
                 return Err(AttachError::Damaged(format!(
                     "group {group} has overflow group {overflow}"

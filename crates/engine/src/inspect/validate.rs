@@ -64,12 +64,28 @@ impl Engine {
         }
         self.validate_segments(&reached)?;
         let all = u64::from(self.index().overflow_groups());
-        let free = self.index().free_overflow_groups();
+        let free = self.validate_overflow()?;
         ensure!(
             overflow_groups + free == all,
             "{overflow_groups} overflow groups in chains and {free} free ones are not {all}"
         );
         Ok(())
+    }
+
+    /// Checks the counts of free overflow groups, and returns how many are free. A count that is too
+    /// low hides a free group; one that is too high costs a search.
+    fn validate_overflow(&self) -> Result<u64, Broken> {
+        let mut all = 0;
+        for ordinal in 0..self.index().overflow_segments() {
+            let (free, counted) =
+                (self.index().walked_free(ordinal), self.index().counted_free(ordinal));
+            ensure!(
+                counted >= free,
+                "{free} groups of overflow segment {ordinal} are free, {counted} count as free"
+            );
+            all += u64::from(free);
+        }
+        Ok(all)
     }
 
     fn validate_group(&self, group: u64, groups: u64) -> Result<(), Broken> {

@@ -62,7 +62,7 @@ impl Reclaimer {
         {
             self.sweep_next(op);
         }
-        self.index().grow_if_due(op);
+        self.index().grow_on(op);
     }
 
     /// See `Engine::refill`.

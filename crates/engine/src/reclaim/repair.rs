@@ -11,7 +11,7 @@
 //! | a record that was being changed | the thread slot's intent | it gets an unused version |
 //! | appenders | the owner in the appender | released; written but unpublished records are skipped |
 //! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
-//! | places of evictors and of the grower | the owner there | given back |
+//! | places of evictors | the owner there | given back |
 //! | pins and arriving pieces | the peer's row | forgotten |
 //! | a flush | the next operation | finished before anything else |
 //! | accounts | all of the above | recounted soon if they may be too high |
@@ -157,8 +157,13 @@ impl Reclaimer {
                 self.index().disown(at);
             } else {
                 slots_of(at, 0).for_each(|at| self.index().set_slot(at, Slot::EMPTY));
-                self.index().free_overflow(at);
+                self.index().free_overflow(group);
             }
+        }
+        // The dead thread may have lowered a count without taking a group, or freed one without
+        // counting it.
+        for ordinal in 0..self.index().overflow_segments() {
+            self.index().recount_overflow(ordinal);
         }
     }
 
@@ -199,11 +204,10 @@ impl Reclaimer {
         named.any(|named| named == segment + 1)
     }
 
-    /// Gives back the places of evictors and of the grower.
+    /// Gives back the places of evictors.
     fn release_places(&self, thread: &ThreadSlot) {
-        let evictors = (0..global::EVICTORS_MAX).map(|place| global::EVICTORS + 8 * place);
-        for at in evictors.chain([global::GROWER]) {
-            let word = self.region().word(at);
+        for place in 0..global::EVICTORS_MAX {
+            let word = self.region().word(global::EVICTORS + 8 * place);
             if word.load(Relaxed) == thread.owner() {
                 word.store(0, Release);
             }

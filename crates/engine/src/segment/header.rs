@@ -34,6 +34,7 @@ const ACCOUNT: usize = 16;
 const DEADLINE_MAX: usize = 24;
 const DEADLINE_MIN: usize = 28;
 const STREAM: usize = 32;
+pub(crate) const FREE_GROUPS: usize = 36;
 /// The number of the segment's cell in the queue by age.
 pub(crate) const AGE_CELL: usize = 40;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::index::group::SLOTS;
+use crate::index::grow::Split;
 use crate::interleavings::stage::keys::{Key, of_one_group};
 
 /// A full group with one more item in an overflow group. Its split moves `moving` items away.
@@ -93,5 +94,76 @@ fn a_key_in_an_overflow_group_is_found_while_the_chain_grows_and_keys_before_it_
         assert_eq!(of_stray, Some(7));
         assert!([Some(7), None, Some(9)].contains(&of_first), "{of_first:?}");
         group.scene.end();
+    });
+}
+
+/// Returns the number of groups.
+fn groups(scene: &Scene) -> u64 {
+    scene.engine.report().groups
+}
+
+#[test]
+fn two_threads_that_split_the_same_group_split_it_once() {
+    explore(|| {
+        let group = Overflowing::new(2);
+        let before = groups(&group.scene);
+        let (one, other) = group.scene.race(Actor::try_to_split, Actor::try_to_split);
+        let done = [one, other].into_iter().filter(|split| *split == Split::Done).count() as u64;
+        assert!(done > 0, "each thread left the group to the other");
+        assert_eq!(groups(&group.scene), before + done);
+        for key in group.staying.iter().chain(&group.moving) {
+            assert_eq!(group.scene.stage.fill_of(key), Some(7), "{key:?} got lost");
+        }
+    });
+}
+
+#[test]
+fn two_threads_that_split_the_first_group_of_a_segment_take_one_segment_together() {
+    explore_some(|| {
+        let scene = Scene::new();
+        let before = scene.engine.segments().segments_in_use();
+        let (one, other) = scene.race(Actor::try_to_split, Actor::try_to_split);
+        let done = [one, other].into_iter().filter(|split| *split == Split::Done).count() as u64;
+        assert_eq!((groups(&scene) - 512, done > 0), (done, true));
+        assert_eq!(scene.engine.segments().segments_in_use(), before + 1);
+    });
+}
+
+#[test]
+fn a_key_stored_while_two_threads_split_its_group_is_in_one_place() {
+    explore_some(|| {
+        let group = Overflowing::new(2);
+        let [changed, absent] = [group.moving[0], group.moving[1]];
+        assert!(group.scene.stage.delete(&absent));
+        let splitters = [(); 2].map(|()| group.scene.start(Actor::try_to_split));
+        let writer = group.scene.start(move |actor| {
+            actor.set(&changed, 8);
+            [actor.fill_of(&changed), actor.fill_of(&absent)]
+        });
+        splitters.into_iter().for_each(|splitter| drop(splitter.join().unwrap()));
+        assert_eq!(writer.join().unwrap(), [Some(8), None]);
+        group.scene.end();
+        assert_eq!(group.scene.stage.fill_of(&changed), Some(8));
+    });
+}
+
+/// Two threads take the last free overflow groups while another gives one back: none is counted
+/// that is not free, and none is forgotten.
+#[test]
+fn overflow_groups_taken_and_freed_at_the_same_time_are_counted() {
+    explore(|| {
+        let group = Overflowing::new(2);
+        let scene = &group.scene;
+        let taken = scene.stage.take_overflow().unwrap();
+        let giver = scene.start(move |actor| actor.engine.index().free_overflow(taken));
+        let taker = scene.start(|actor| {
+            let group = actor.take_overflow().unwrap();
+            actor.engine.index().free_overflow(group);
+        });
+        giver.join().unwrap();
+        taker.join().unwrap();
+        scene.end();
+        let index = scene.engine.index();
+        assert_eq!(index.counted_free(0), index.walked_free(0));
     });
 }

@@ -8,6 +8,7 @@ use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::index::grow::Split;
 use crate::interleavings::stage::scene::{Crowd, NOW};
 use crate::ops::arithmetic::{Arithmetic, ArithmeticRequest};
 use crate::ops::large::upload::Upload;
@@ -16,6 +17,7 @@ use crate::ops::read::Read;
 use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
 use crate::process::thread_slot::ThreadSlot;
+use crate::process::wait::let_others_run;
 use crate::reclaim::empty::Emptied;
 use crate::reclaim::evict::Keep;
 
@@ -318,8 +320,21 @@ impl Actor {
             .deadline(&self.engine.index().find(self.engine.index().hash(key), key).unwrap())
     }
 
+    /// Splits the next group, which no other thread locks for good.
     pub(crate) fn split_a_group(&self) {
-        self.engine.index().split(&self.engine.op(&self.thread, NOW)).unwrap();
+        while self.try_to_split() == Split::Busy {
+            let_others_run();
+        }
+    }
+
+    /// Splits the next group unless another thread holds it.
+    pub(crate) fn try_to_split(&self) -> Split {
+        self.engine.index().split(&self.engine.op(&self.thread, NOW)).unwrap()
+    }
+
+    /// Takes a free overflow group that is in no chain.
+    pub(crate) fn take_overflow(&self) -> Option<u32> {
+        self.engine.index().take_overflow(&self.thread)
     }
 
     /// Increments a number and returns the new one, if there is one.
