@@ -55,10 +55,22 @@ pub(crate) enum Split {
 impl Index {
     /// Splits the next group if the index has too few, and another thread does not. The caller
     /// holds neither group nor appender.
+    #[inline]
     pub(crate) fn grow_if_due(&self, op: &Op<'_>) {
-        if self.is_crowded() && self.split(op) == Ok(Split::Busy) {
-            self.look_after_splitter(op);
+        if op.thread.may_be_crowded() {
+            self.grow(op);
         }
+    }
+
+    #[cold]
+    fn grow(&self, op: &Op<'_>) {
+        let is_due = self.is_crowded()
+            && match self.split(op) {
+                Ok(Split::Done) => true,
+                Ok(Split::Busy) => !self.look_after_splitter(op),
+                Err(_) => false, // No memory: the thread tries again when it has stored more.
+            };
+        op.thread.set_may_be_crowded(is_due);
     }
 
     /// Splits groups until the index has enough, up to a number of them.
@@ -70,11 +82,14 @@ impl Index {
         }
     }
 
-    /// If the index falls far behind, the thread that holds the next group may be dead.
-    fn look_after_splitter(&self, op: &Op<'_>) {
-        if self.peers().has_peers() && self.is_filled_to(LOAD_PERCENT_MAX + 10) {
+    /// If the index falls far behind, the thread that holds the next group may be dead. Returns
+    /// true if so many groups are missing.
+    fn look_after_splitter(&self, op: &Op<'_>) -> bool {
+        let is_far_behind = self.is_filled_to(LOAD_PERCENT_MAX + 10);
+        if is_far_behind && self.peers().has_peers() {
             op.reap_peers();
         }
+        is_far_behind
     }
 
     fn is_crowded(&self) -> bool {

@@ -16,7 +16,6 @@
 //! ```
 
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::global;
@@ -53,14 +52,28 @@ const UNREPORTED_SLOTS_MAX: u64 = 32;
 pub struct ThreadSlot {
     pub(crate) index: u32,
     pub(crate) at: usize,
-    /// Two threads on one slot would lose counts and could give one version twice.
-    not_sync: PhantomData<Cell<()>>,
+    /// True if the index may have too few groups: the thread has reported filled slots, and has not
+    /// found enough groups since. The cell keeps the slot to one thread: two would lose counts and
+    /// could give one version twice.
+    may_be_crowded: Cell<bool>,
 }
 
 impl ThreadSlot {
     /// Returns the number under which this thread slot owns groups and appenders; never 0.
     pub(crate) fn owner(&self) -> u64 {
         u64::from(self.index) + 1
+    }
+
+    /// True if the thread is to look whether the index has enough groups. The words that tell are
+    /// on lines that all threads write, so a thread looks only where its own stores have changed
+    /// them.
+    #[inline]
+    pub(crate) fn may_be_crowded(&self) -> bool {
+        self.may_be_crowded.get()
+    }
+
+    pub(crate) fn set_may_be_crowded(&self, may_be_crowded: bool) {
+        self.may_be_crowded.set(may_be_crowded);
     }
 }
 
@@ -88,7 +101,7 @@ impl Peers {
     fn thread_slot_at(&self, index: u32) -> ThreadSlot {
         let at = self.region.layout().thread_slots_at
             + index as usize * self.region.layout().thread_slot_bytes;
-        ThreadSlot { index, at, not_sync: PhantomData }
+        ThreadSlot { index, at, may_be_crowded: Cell::new(true) }
     }
 
     fn take_thread_slot(&self, thread: &ThreadSlot) -> bool {
@@ -278,6 +291,7 @@ impl Peers {
         let untold = self.region.word(thread.at + UNTOLD_SLOTS);
         self.region.word(global::ITEMS).fetch_add(untold.load(Relaxed), Relaxed);
         untold.store(0, Relaxed);
+        thread.set_may_be_crowded(true);
     }
 }
 
