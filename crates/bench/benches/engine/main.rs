@@ -6,8 +6,8 @@
 //! memory of an item; a bulk load of ten million items.
 //!
 //! `cargo bench -p larder-bench --bench engine -- sharing` prints one part only: memory, eviction,
-//! sharing, footprint or bulk. Without `--bench`, which cargo bench adds, a smaller run only shows that
-//! everything works.
+//! sharing, footprint or bulk. Without `--bench`, which cargo bench adds, a smaller run only shows
+//! that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`], [`sharing`],
 //! [`footprint`], [`bulk`].

@@ -83,7 +83,7 @@ impl Index {
     }
 
     /// If the index falls far behind, the thread that holds the next group may be dead. Returns
-    /// true if so many groups are missing.
+    /// true if it is far behind.
     fn look_after_splitter(&self, op: &Op<'_>) -> bool {
         let is_far_behind = self.is_filled_to(LOAD_PERCENT_MAX + 10);
         if is_far_behind && self.peers().has_peers() {

@@ -72,8 +72,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks the counts of free overflow groups, and returns how many are free. A count that is too
-    /// low hides a free group; one that is too high costs a search.
+    /// Checks the counts of free overflow groups, and returns how many are free. A count that is
+    /// too low hides a free group; one that is too high costs a search.
     fn validate_overflow(&self) -> Result<u64, Broken> {
         let mut all = 0;
         for ordinal in 0..self.index().overflow_segments() {

@@ -140,15 +140,15 @@ fn a_key_stored_while_two_threads_split_its_group_is_in_one_place() {
             actor.set(&changed, 8);
             [actor.fill_of(&changed), actor.fill_of(&absent)]
         });
-        splitters.into_iter().for_each(|splitter| drop(splitter.join().unwrap()));
+        for splitter in splitters {
+            splitter.join().unwrap();
+        }
         assert_eq!(writer.join().unwrap(), [Some(8), None]);
         group.scene.end();
         assert_eq!(group.scene.stage.fill_of(&changed), Some(8));
     });
 }
 
-/// Two threads take the last free overflow groups while another gives one back: none is counted
-/// that is not free, and none is forgotten.
 #[test]
 fn overflow_groups_taken_and_freed_at_the_same_time_are_counted() {
     explore(|| {
