@@ -295,6 +295,7 @@ impl Index {
         let control = |at: usize| Control(self.region().word(at).load(Relaxed));
         let store = |at: usize, control: Control| self.region().word(at).store(control.0, Release);
         let (last_at, empty) = (rest[0], &rest[1..]);
+        self.peers().intend_to_overflow(thread);
         for at in empty {
             store(*at, control(*at).with_owner(thread.owner()));
         }

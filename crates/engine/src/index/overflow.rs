@@ -10,7 +10,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use larder_region::layout::{GROUP_BYTES, global};
+use larder_region::layout::{GROUP_BYTES, SEGMENT_BYTES_MAX, global};
 
 use crate::error::StoreError;
 use crate::index::Index;
@@ -90,6 +90,8 @@ impl Index {
     /// Cost: a load from each full segment of overflow groups on the way, and one from each group
     /// that is in use in the segment found.
     pub(crate) fn take_overflow(&self, thread: &ThreadSlot) -> Option<u32> {
+        // The exchanges below keep the intent in front.
+        self.peers().intend_to_overflow(thread);
         let hint = self.region().word(global::OVERFLOW_NEXT);
         let segments = self.overflow_segments();
         let next = hint.load(Relaxed) as usize;
@@ -201,6 +203,8 @@ impl Index {
         self.segments().segment_field(segment, FREE_GROUPS)
     }
 }
+
+const _: () = assert!(SEGMENT_BYTES_MAX / GROUP_BYTES <= 0xFFFF, "a count has 16 bits");
 
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]

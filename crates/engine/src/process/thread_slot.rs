@@ -14,6 +14,8 @@
 //! 24  the group that is locked + 1 u64   56  are segments being taken or given back? u64
 //! 64  counters, u64 each
 //! ```
+//!
+//! Bit 63 of the locked group says that the thread takes or frees overflow groups under that lock.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -33,6 +35,9 @@ const CHANGING: usize = 40;
 const CHANGED_VERSION: usize = 48;
 const TAKING: usize = 56;
 const COUNTERS: usize = 64;
+
+/// The bit of [`LOCKING`] for overflow groups.
+const OVERFLOWING: u64 = 1 << 63;
 
 /// The size of a thread slot in bytes.
 pub(crate) const THREAD_SLOT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
@@ -161,7 +166,18 @@ impl Peers {
 
     /// Returns the group that the thread locked last, or was about to lock.
     pub(crate) fn last_locked(&self, thread: &ThreadSlot) -> Option<u64> {
-        self.region.word(thread.at + LOCKING).load(Relaxed).checked_sub(1)
+        (self.region.word(thread.at + LOCKING).load(Relaxed) & !OVERFLOWING).checked_sub(1)
+    }
+
+    /// Announces that the thread takes or frees overflow groups under the lock that it holds.
+    pub(crate) fn intend_to_overflow(&self, thread: &ThreadSlot) {
+        let locking = self.region.word(thread.at + LOCKING);
+        locking.store(locking.load(Relaxed) | OVERFLOWING, Release);
+    }
+
+    /// True if the thread took or freed overflow groups under the last lock, or was about to.
+    pub(crate) fn may_have_overflowed(&self, thread: &ThreadSlot) -> bool {
+        self.region.word(thread.at + LOCKING).load(Relaxed) & OVERFLOWING != 0
     }
 
     /// Announces that the thread replaces a word that names a record.

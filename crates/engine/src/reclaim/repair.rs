@@ -7,7 +7,7 @@
 //! | left behind | found by | repair |
 //! |---|---|---|
 //! | a locked group | the thread slot's intent, and the owner in the group | a split is finished, duplicates removed, unlocked |
-//! | overflow groups in no chain | the owner in their control words | freed |
+//! | overflow groups in no chain, or not counted as free | the thread slot's intent, the owner in their control words | freed, counted |
 //! | a record that was being changed | the thread slot's intent | it gets an unused version |
 //! | appenders | the owner in the appender | released; written but unpublished records are skipped |
 //! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
@@ -89,7 +89,9 @@ impl Reclaimer {
         }
         self.remove_duplicates(&locked);
         self.index().shorten_chain(thread, &locked);
-        self.settle_overflow(thread, &locked);
+        if self.peers().may_have_overflowed(thread) {
+            self.settle_overflow(thread, &locked);
+        }
     }
 
     /// Marks the accounts that may still count the record that was being replaced, and its pieces.
@@ -145,6 +147,8 @@ impl Reclaimer {
     }
 
     /// Assigns the overflow groups of a dead thread slot to their chains, or frees them.
+    ///
+    /// Cost: two loads from each overflow group.
     fn settle_overflow(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
         let chained: HashSet<usize> = locked.chain().collect();
         for group in 0..self.index().overflow_groups() {
