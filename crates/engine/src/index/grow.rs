@@ -131,7 +131,8 @@ impl Index {
     pub(crate) fn split(&self, op: &Op<'_>) -> Result<Split, StoreError> {
         let groups = self.region().word(global::GROUPS).load(Acquire).max(1);
         if groups.ilog2().wrapping_sub(self.first_level()) >= TAG_BITS {
-            return Err(StoreError::NoMemory); // Tags have no more bits; groups overflow from here on.
+            // Tags have no more bits; groups overflow from here on.
+            return Err(StoreError::NoMemory);
         }
         // No thread holds a group while it takes a segment, which may have to be emptied.
         let new_at = self.new_group(op, groups)?;
