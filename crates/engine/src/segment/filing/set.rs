@@ -5,7 +5,7 @@
 //! whatever the number of segments.
 //!
 //! A bit is a hint. A thread that is killed between two levels leaves a member that no search
-//! finds, until somebody inserts it again; see [`super`].
+//! finds, until another thread inserts it again; see [`super`].
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
