@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares larder with other caches for Go, and prints tables: times in ns as the median of the
-# rounds, then memory and pauses. Each measurement runs in its own process, and the caches
+# rounds, then many threads on one larder cache, memory and pauses. Each measurement runs in its own process, and the caches
 # alternate, so that a change of the machine's speed affects all of them.
 #
 #     ROUNDS=5 SECS=2 PAUSE_ITEMS=20000000 ./run.sh
@@ -16,6 +16,7 @@ built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 go test -c -o "$built/bench" .
 go build -o "$built/gcpause" ./gcpause
+go build -o "$built/threads" ./threads
 
 for ((round = 0; round < rounds; round++)); do
     for cache in $caches; do
@@ -65,6 +66,8 @@ echo "100 bytes, a million items, Zipf 1.01; a GetMany has 16 keys and its time 
 table ns/op
 table allocs/op
 table %hits
+"$built/threads"
+echo
 echo "A million items, one process per cache"
 "$built/gcpause" -items 1000000 -caches "${caches// /,}"
 echo

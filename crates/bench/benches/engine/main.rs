@@ -3,14 +3,14 @@
 //! A million items with keys of 20 bytes and values of 100, keys drawn uniformly; one thread, then
 //! two. A get copies the value into a buffer of the caller; a set overwrites. Further parts: sets
 //! that evict, with keys drawn by Zipf's law; the cost of sharing a cache between threads; the
-//! memory of an item; a bulk load of ten million items.
+//! throughput of many threads; the memory of an item; a bulk load of ten million items.
 //!
 //! `cargo bench -p larder-bench --bench engine -- sharing` prints one part only: memory, eviction,
-//! sharing, footprint or bulk. Without `--bench`, which cargo bench adds, a smaller run only shows
-//! that everything works.
+//! sharing, threads, footprint or bulk. Without `--bench`, which cargo bench adds, a smaller run
+//! only shows that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`], [`sharing`],
-//! [`footprint`], [`bulk`].
+//! [`threads`], [`footprint`], [`bulk`].
 #![forbid(unsafe_code)]
 
 mod bulk;
@@ -19,6 +19,7 @@ mod eviction;
 mod footprint;
 mod rows;
 mod sharing;
+mod threads;
 mod workload;
 
 use larder_bench::is_asked_for;
@@ -42,6 +43,9 @@ fn main() {
     }
     if is_asked_for("sharing") {
         sharing::print_sharing();
+    }
+    if is_asked_for("threads") {
+        threads::print_threads(is_measuring);
     }
     if is_asked_for("footprint") {
         footprint::print_footprints(items);

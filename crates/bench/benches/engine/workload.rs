@@ -224,7 +224,7 @@ pub(crate) fn measure(
 }
 
 /// Returns the key with this number: bytes of any kind.
-fn key(number: u64) -> [u8; KEY_BYTES] {
+pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"item................";
     key[4..12].copy_from_slice(&mix(number).to_le_bytes());
     key[12..].copy_from_slice(&number.to_le_bytes());
