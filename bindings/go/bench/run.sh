@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares larder with other caches for Go, and prints tables: times in ns as the median of the
-# rounds, then many threads on one larder cache, memory and pauses. Each measurement runs in its own process, and the caches
-# alternate, so that a change of the machine's speed affects all of them.
+# rounds, then many threads on one larder cache, memory and pauses. Each measurement runs in its own
+# process, and the caches alternate, so that a change of the machine's speed affects all of them.
 #
 #     ROUNDS=5 SECS=2 PAUSE_ITEMS=20000000 ./run.sh
 set -euo pipefail

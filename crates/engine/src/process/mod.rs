@@ -6,6 +6,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
 
 use larder_region::Locks;
 
@@ -27,14 +28,25 @@ pub(crate) struct Peers {
     /// Held by the thread of this process that reaps dead peers: file locks do not distinguish
     /// threads.
     reaping: Mutex<()>,
+    /// The time when this process opened the region.
+    opened: Instant,
+    /// When waiting threads look for dead peers next, in microseconds after `opened`.
+    reap_due: AtomicU64,
     /// The number of waits that ended without success.
     stuck: AtomicU64,
 }
 
 impl Peers {
     pub(crate) fn new(region: Region, locks: Option<Locks>) -> Self {
-        let (row, reaping) = (OnceLock::new(), Mutex::new(()));
-        Self { region, locks, row, reaping, stuck: AtomicU64::new(0) }
+        Self {
+            region,
+            locks,
+            row: OnceLock::new(),
+            reaping: Mutex::new(()),
+            opened: Instant::now(),
+            reap_due: AtomicU64::new(0),
+            stuck: AtomicU64::new(0),
+        }
     }
 
     #[inline]

@@ -356,6 +356,14 @@ impl Peers {
         any
     }
 
+    /// Drops the lock of the row, as the kernel does when the process is killed.
+    #[cfg(test)]
+    #[cfg(not(any(feature = "interleavings", miri)))]
+    pub(crate) fn die(&self) {
+        let locks = self.locks.as_ref().expect("a peer has locks");
+        locks.unlock(lock_byte(self.row())).expect("the row was locked");
+    }
+
     /// Pretends that a peer pins this many segments.
     #[cfg(test)]
     #[cfg(any(feature = "interleavings", miri))]

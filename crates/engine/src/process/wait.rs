@@ -3,40 +3,72 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
+#[cfg(not(any(feature = "interleavings", miri)))]
+use std::time::Instant;
 
 use larder_region::turns::{self, YieldPoint};
 
 use crate::error::Stuck;
 use crate::process::Peers;
 
-/// Spins a little, then yields, so that a holder without a processor gets one; then sleeps, because
-/// the holder may be delayed for long.
+/// Spins a little, then yields, so that a holder without a processor gets one; then sleeps, longer
+/// each time. A yield gives a thread of lower priority nothing, it burns a quota of processor time
+/// that the holder needs, and on a busy machine it takes longer than a nap.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
-    rounds: u32,
+    spins: u32,
+    /// The time since the spins were over.
+    waited: Duration,
 }
 
 impl Wait {
     const SPINS_MAX: u32 = 64;
-    /// After this many rounds, the holder does not just lack a processor.
-    const YIELDS_MAX: u32 = 1000;
-    /// After this many naps, a second or more on a busy machine, the holder lives but does not run:
-    /// its process is stopped.
-    const NAPS_MAX: u32 = 500;
-    const NAP: Duration = Duration::from_millis(1);
+    /// The time of yields, after which naps begin.
+    const YIELDS: Duration = Duration::from_micros(50);
+    const NAP_MAX: Duration = Duration::from_millis(1);
+    /// After this time, the holder does not just lack a processor.
+    const LONG: Duration = Duration::from_millis(1);
+    /// After this time the holder lives but does not run: its process is stopped.
+    const STUCK: Duration = Duration::from_secs(1);
+    /// The longest time that one pause adds: a waiter that was stopped itself has not waited for
+    /// the holder.
+    const PAUSE_MAX: Duration = Duration::from_millis(10);
 
     pub(crate) fn pause(&mut self) {
-        self.rounds = self.rounds.saturating_add(1);
-        if self.rounds <= Self::SPINS_MAX {
+        if self.spins < Self::SPINS_MAX {
+            self.spins += 1;
             turns::offer(YieldPoint::Wait);
             std::hint::spin_loop();
-        } else if self.rounds <= Self::YIELDS_MAX {
-            let_others_run();
-        } else {
-            turns::offer(YieldPoint::Wait);
-            thread::sleep(Self::NAP);
+            return;
         }
+        let took = time_of(|| match self.waited < Self::YIELDS {
+            true => let_others_run(),
+            false => {
+                turns::offer(YieldPoint::Wait);
+                thread::sleep(self.waited.min(Self::NAP_MAX));
+            }
+        });
+        self.waited += took.min(Self::PAUSE_MAX);
     }
+
+    fn is_long(&self) -> bool {
+        self.waited >= Self::LONG
+    }
+}
+
+/// Returns how long a pause took.
+#[cfg(not(any(feature = "interleavings", miri)))]
+fn time_of(pause: impl FnOnce()) -> Duration {
+    let begun = Instant::now();
+    pause();
+    begun.elapsed()
+}
+
+/// Returns the same time for every pause: the order of threads must not depend on the clock.
+#[cfg(any(feature = "interleavings", miri))]
+fn time_of(pause: impl FnOnce()) -> Duration {
+    pause();
+    Duration::from_micros(1)
 }
 
 /// Yields the processor to another runnable thread.
@@ -46,9 +78,13 @@ pub(crate) fn let_others_run() {
 }
 
 impl Peers {
+    /// The time between two looks of waiting threads of this process for dead peers: each look
+    /// costs a system call for each peer.
+    const REAP_PERIOD: Duration = Duration::from_millis(3);
+
     /// True if a wait takes so long that another process may be stopped.
     pub(crate) fn is_held_up(&self, wait: &Wait) -> bool {
-        self.has_peers() && wait.rounds > Wait::YIELDS_MAX
+        self.has_peers() && wait.is_long()
     }
 
     /// As [`Wait::pause`], for a resource that another process may hold. Repairs after dead
@@ -59,18 +95,26 @@ impl Peers {
         reap: impl FnOnce() -> bool,
     ) -> Result<(), Stuck> {
         wait.pause();
-        if !self.has_peers() || wait.rounds <= Wait::YIELDS_MAX {
+        if !self.is_held_up(wait) {
             return Ok(());
         }
-        if reap() {
-            wait.rounds = 0;
+        if self.is_reap_due() && reap() {
+            *wait = Wait::default();
             return Ok(());
         }
-        if wait.rounds > Wait::YIELDS_MAX + Wait::NAPS_MAX {
+        if wait.waited >= Wait::STUCK {
             self.stuck.fetch_add(1, Relaxed);
             return Err(Stuck);
         }
         Ok(())
+    }
+
+    /// True for one waiting thread of this process in each period.
+    fn is_reap_due(&self) -> bool {
+        let now = self.opened.elapsed().as_micros() as u64;
+        let due = self.reap_due.load(Relaxed);
+        let next = now + Self::REAP_PERIOD.as_micros() as u64;
+        now >= due && self.reap_due.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
     }
 
     /// Returns the number of waits that failed. If it grows, a caller that waits for several
@@ -84,18 +128,61 @@ impl Peers {
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
 mod tests {
+    use std::mem;
+    use std::sync::atomic::AtomicBool;
     use std::time::Instant;
 
     use super::*;
+    use crate::fixtures::two_peers;
 
     #[test]
     fn a_long_wait_leaves_the_processor_to_other_threads() {
         const TIME: Duration = Duration::from_millis(500);
-        let (begun, mut wait) = (Instant::now(), Wait::default());
+        let (begun, mut wait, mut pauses) = (Instant::now(), Wait::default(), 0);
+        let mut long_since = None;
         while begun.elapsed() < TIME {
             wait.pause();
+            if wait.is_long() {
+                long_since.get_or_insert(begun.elapsed());
+                pauses += 1;
+            }
         }
         let naps_max = TIME.as_millis() as u32;
-        assert!(wait.rounds <= Wait::YIELDS_MAX + naps_max + 1, "{} rounds", wait.rounds);
+        assert!(pauses <= naps_max + 1, "{pauses} pauses after the first millisecond");
+        // On a busy machine, a yield takes as long as others have the processor.
+        let long_since = long_since.expect("a wait of half a second is long");
+        assert!(long_since < TIME / 5, "the naps began after {long_since:?}");
+    }
+
+    #[test]
+    fn a_waiter_repairs_after_a_dead_owner_within_milliseconds_on_a_busy_machine() {
+        const ATTEMPTS: u32 = 20;
+        const BUSY_THREADS: usize = 8;
+        // A thread that wakes waits for a processor, a few milliseconds for each busy thread there.
+        const MEAN_MAX: Duration = Duration::from_millis(30);
+        let is_over = AtomicBool::new(false);
+        let times: Vec<Duration> = thread::scope(|scope| {
+            for _ in 0..BUSY_THREADS {
+                scope.spawn(|| while !is_over.load(Relaxed) {});
+            }
+            let times = (0..ATTEMPTS).map(|_| time_to_lock_what_a_dead_process_held()).collect();
+            is_over.store(true, Relaxed);
+            times
+        });
+        let mean = times.iter().sum::<Duration>() / ATTEMPTS;
+        assert!(mean < MEAN_MAX, "waits for a dead process took {mean:?} each: {times:?}");
+    }
+
+    fn time_to_lock_what_a_dead_process_held() -> Duration {
+        let (dead, engine) = two_peers();
+        let (holder, thread) = (dead.register().unwrap(), engine.register().unwrap());
+        mem::forget(dead.index().lock(&dead.op(&holder, 10), 1).unwrap());
+        dead.peers().die();
+        mem::forget(dead);
+        let begun = Instant::now();
+        drop(engine.index().lock(&engine.op(&thread, 10), 1).unwrap());
+        let took = begun.elapsed();
+        engine.validate().unwrap();
+        took
     }
 }
