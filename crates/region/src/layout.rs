@@ -286,8 +286,9 @@ impl Layout {
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
         // All appenders together take at most a sixteenth of the segments, but at least one is
-        // needed.
-        let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(1, thread_slots);
+        // needed, and two where a process that holds one may be stopped.
+        let least = if sharing == Sharing::Alone { 1 } else { 2 };
+        let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(least, thread_slots);
 
         let peers_at = global::END;
         let thread_slots_at = peers_at + peers * PEER_BYTES;

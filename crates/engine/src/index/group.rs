@@ -368,7 +368,7 @@ impl Index {
                     return Ok(Locked { index: self, group, at });
                 }
             }
-            self.peers().wait_for_peers(&mut wait, || op.reap_peers())?;
+            op.wait(self.peers(), &mut wait)?;
         }
     }
 

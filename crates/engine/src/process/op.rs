@@ -2,8 +2,10 @@
 
 use larder_item::Second;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, Stuck};
+use crate::process::Peers;
 use crate::process::thread_slot::ThreadSlot;
+use crate::process::wait::Wait;
 
 /// What an operation takes along through the rooms: its thread, its second, and the way up.
 #[derive(Clone, Copy)]
@@ -11,6 +13,8 @@ pub(crate) struct Op<'a> {
     pub(crate) thread: &'a ThreadSlot,
     pub(crate) now: Second,
     above: &'a dyn Above,
+    /// True if it gives up early on what another thread holds.
+    is_hurried: bool,
 }
 
 /// What a room needs from the rooms above it. Only two needs run upwards: a store or a split that
@@ -27,7 +31,19 @@ pub(crate) trait Above {
 
 impl<'a> Op<'a> {
     pub(crate) fn new(thread: &'a ThreadSlot, now: Second, above: &'a dyn Above) -> Self {
-        Self { thread, now, above }
+        Self { thread, now, above, is_hurried: false }
+    }
+
+    /// Returns the same context for work that can as well be done elsewhere: it gives up on what
+    /// another thread holds for longer than a thread with a processor would.
+    pub(crate) fn hurried(&self) -> Self {
+        Self { is_hurried: true, ..*self }
+    }
+
+    /// Waits for another thread, as [`Peers::wait_for_peers`].
+    pub(crate) fn wait(&self, peers: &Peers, wait: &mut Wait) -> Result<(), Stuck> {
+        peers.wait_for_peers(wait, || self.reap_peers())?;
+        if self.is_hurried && wait.is_long() { Err(Stuck) } else { Ok(()) }
     }
 
     /// As [`Above::take_segment`].

@@ -51,7 +51,8 @@ impl Wait {
         self.waited += took.min(Self::PAUSE_MAX);
     }
 
-    fn is_long(&self) -> bool {
+    /// True if the holder does not just lack a processor, or lacks it for long.
+    pub(crate) fn is_long(&self) -> bool {
         self.waited >= Self::LONG
     }
 }

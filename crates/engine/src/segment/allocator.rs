@@ -206,11 +206,12 @@ impl Segments {
     }
 
     /// Returns the number of free segments that only survivors may take. It limits the concurrent
-    /// evictors, too.
+    /// evictors, too. Where processes share the cache there are two: one may be stopped.
     pub(crate) fn spare_segments(&self) -> u64 {
         const SEGMENTS_PER_SPARE: u64 = 512;
         const SPARE_MAX: u64 = global::EVICTORS_MAX as u64;
-        (self.segments_max() / SEGMENTS_PER_SPARE).clamp(1, SPARE_MAX)
+        let least = 1 + u64::from(self.peers().has_peers());
+        (self.segments_max() / SEGMENTS_PER_SPARE).clamp(least, SPARE_MAX)
     }
 
     /// Takes a free segment that was used before, if there are more than survivors may need.

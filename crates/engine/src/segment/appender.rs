@@ -177,7 +177,7 @@ impl Segments {
             }
             stripe = (stripe + 1) % stripes;
             if stripe == op.thread.index as usize % stripes {
-                self.peers().wait_for_peers(&mut wait, || op.reap_peers())?;
+                op.wait(self.peers(), &mut wait)?;
             }
         }
     }

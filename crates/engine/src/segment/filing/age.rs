@@ -12,10 +12,11 @@
 //!       └─────────────┴──────────┘
 //! ```
 //!
-//! A queue is a hint: who is killed between taking a cell and writing it leaves a segment that is
-//! in no queue, a full queue takes nothing, and threads that write to a queue that is about to be
-//! full may overwrite its first entries. The lap over all segments adds those that are missing; see
-//! [`super`].
+//! If a queue is full, its first entry goes to the end, and the head passes the cells behind it.
+//!
+//! A queue is a hint: a thread that is killed between taking a cell and writing it leaves a segment
+//! that is in no queue, and threads that write to a queue that is almost full may overwrite its
+//! first entries. The lap over all segments adds those that are missing; see [`super`].
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -93,34 +94,67 @@ impl AgeQueue<'_> {
                 return;
             }
             // Another thread may have moved it.
-            let _ = self.head().compare_exchange(head, head + 1, AcqRel, Relaxed);
+            let _ = self.head().compare_exchange(head, head.wrapping_add(1), AcqRel, Relaxed);
         }
     }
 
     fn push(&self, present: Use) {
         self.pass(PASSED_MAX);
-        let filled = self.end().load(Acquire).wrapping_sub(self.head().load(Acquire));
-        if filled >= self.capacity() {
-            return;
+        // At least half of a full queue is cells of reused segments.
+        for _ in 0..LOOKED_AT_MAX {
+            if !self.is_full() {
+                break;
+            }
+            let head = self.head().load(Acquire);
+            if let Some(first) = self.entry(head) {
+                self.send_back(head, first);
+            }
+            self.pass(self.capacity());
         }
+        if !self.is_full() {
+            self.append(present);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        // Loaded first: the head is never behind it.
+        let head = self.head().load(Acquire);
+        self.end().load(Acquire).wrapping_sub(head) >= self.capacity()
+    }
+
+    fn append(&self, present: Use) {
         let number = self.end().fetch_add(1, AcqRel);
         self.segments.header_word(present.segment, AGE_CELL).store(number, Relaxed);
         self.cell(number).store(cell_of(present), Release);
     }
 
+    /// Moves the first entry to the end.
+    fn send_back(&self, number: u64, present: Use) {
+        if self.head().compare_exchange(number, number.wrapping_add(1), AcqRel, Relaxed).is_ok() {
+            self.append(present);
+        }
+    }
+
     fn find(&self, mut is_wanted: impl FnMut(Use) -> bool) -> Option<Use> {
         let (mut number, mut looked_at) = (self.head().load(Acquire), 0);
-        let end = self.end().load(Acquire).min(number + self.capacity());
+        let end = self.end().load(Acquire).min(number.saturating_add(self.capacity()));
         while number < end && looked_at < LOOKED_AT_MAX {
             match self.entry(number) {
                 None => {
                     // Only the head moves: it stays before the first entry.
-                    let _ = self.head().compare_exchange(number, number + 1, AcqRel, Relaxed);
+                    let _ = self.head().compare_exchange(
+                        number,
+                        number.wrapping_add(1),
+                        AcqRel,
+                        Relaxed,
+                    );
                 }
                 Some(present) if self.is_sealed(present) && is_wanted(present) => {
                     return Some(present);
                 }
                 Some(present) => {
+                    // Pinned segments never hide the others, nor does one that a stopped thread
+                    // empties.
                     self.send_back(number, present);
                     looked_at += 1;
                 }
@@ -132,16 +166,6 @@ impl AgeQueue<'_> {
 
     fn is_sealed(&self, present: Use) -> bool {
         self.segments.state(present.segment) == State::Sealed
-    }
-
-    /// Moves the first entry to the end, so that pinned segments never hide the others. One that is
-    /// being emptied keeps its place, in case that is given up.
-    fn send_back(&self, number: u64, present: Use) {
-        if self.is_sealed(present)
-            && self.head().compare_exchange(number, number + 1, AcqRel, Relaxed).is_ok()
-        {
-            self.push(present);
-        }
     }
 }
 

@@ -133,6 +133,23 @@ fn a_full_cache_without_eviction_is_looked_through_once() {
     store(&engine, &thread, full, Deadline::NEVER).expect("deleted items made room");
 }
 
+/// Regression test: an entry that stays at the head, such as that of a segment that a stopped
+/// thread empties, kept the cells of reused segments behind it until the queue was full.
+#[test]
+fn a_queue_by_age_never_fills_with_cells_of_reused_segments() {
+    let engine = Engine::create(&SMALL).unwrap();
+    let thread = engine.register().unwrap();
+    let first = seal_one(&engine, &thread, 1000).unwrap();
+    for _ in 0..10 * engine.region().layout().age_cells() {
+        let last = seal_one(&engine, &thread, 1000).unwrap();
+        for sealed in [first, last] {
+            assert!(engine.segments().has_age(sealed), "segment {sealed} is not in the queue");
+        }
+        engine.segments().retire(&thread, last);
+        engine.segments().free(&thread, last);
+    }
+}
+
 /// An engine of `segments` segments of 64 KiB that are sealed and full, in which 63 peers have
 /// died.
 fn full_engine(segments: usize) -> Engine {
