@@ -235,6 +235,12 @@ impl Engine {
         self.reclaimer.refill(&self.op(thread, now));
     }
 
+    /// Makes the system allocate the memory that writers use next, so that they need not wait for
+    /// it. For the same background thread as [`Engine::refill`]. Does nothing in shared memory.
+    pub fn populate(&self) {
+        self.segments().populate();
+    }
+
     /// Removes the dead items of one group of the index that `wanted` accepts, by key length and
     /// metadata, and moves the cursor behind the group. Returns false at the end of the walk.
     /// Unlike [`Engine::maintain`] it covers items in all segments, also in those that are still
@@ -252,9 +258,10 @@ impl Engine {
         self.reclaimer.sweep_group(&self.op(thread, now), cursor, wanted)
     }
 
-    /// Registers `wake`, which a writer calls when it takes a segment and few are left; the woken
-    /// thread calls [`Engine::refill`]. Only the first call counts. The writer holds no locks
-    /// meanwhile, and `wake` must not block.
+    /// Registers `wake`, which a writer calls when it takes a segment and few are left, or few of
+    /// the fresh ones are populated; the woken thread calls [`Engine::refill`] and
+    /// [`Engine::populate`]. Only the first call counts. The writer holds no locks meanwhile, and
+    /// `wake` must not block.
     pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
         self.segments().call_when_short(wake);
     }

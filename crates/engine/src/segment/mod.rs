@@ -2,6 +2,7 @@
 //! allocator.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use crate::process::Peers;
 use crate::region::Region;
@@ -12,6 +13,7 @@ pub(crate) mod allocator;
 pub(crate) mod appender;
 pub(crate) mod filing;
 pub(crate) mod flush;
+pub(crate) mod fresh;
 pub(crate) mod header;
 pub(crate) mod record;
 pub(crate) mod shortage;
@@ -28,11 +30,14 @@ pub(crate) struct Segments {
     evicts: bool,
     /// The maintainer that keeps segments free in the background, if one runs.
     wake: OnceLock<Wake>,
+    /// The end of the fresh segments whose memory this process has populated.
+    populated: AtomicU64,
 }
 
 impl Segments {
     pub(crate) fn new(peers: Peers, keeps_versions: bool, evicts: bool) -> Self {
-        Self { peers, keeps_versions, evicts, wake: OnceLock::new() }
+        let (wake, populated) = Default::default();
+        Self { peers, keeps_versions, evicts, wake, populated }
     }
 
     #[inline]

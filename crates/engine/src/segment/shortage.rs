@@ -36,10 +36,10 @@ impl Segments {
         let _ = self.wake.set(Wake(wake));
     }
 
-    /// Reports a taken segment, and a shortage if few are left.
+    /// Reports a taken segment, and a shortage if few are left or few are populated.
     pub(crate) fn note_taken(&self) {
         if let Some(Wake(wake)) = self.wake.get()
-            && self.free_segments() < self.free_segments_low()
+            && (self.free_segments() < self.free_segments_low() || self.is_populated_low())
         {
             wake();
         }

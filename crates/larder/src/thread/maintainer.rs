@@ -40,6 +40,7 @@ fn maintain(cache: &Weak<Shared>, thread: Option<&ThreadSlot>) {
         let tidying = shared.tidying();
         let tidy = |engine: &Engine, thread: &ThreadSlot| {
             engine.refill(thread, now);
+            engine.populate();
             let more = engine.shrink(thread, now);
             if now != maintained {
                 engine.maintain(thread, now);
