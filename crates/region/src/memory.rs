@@ -180,7 +180,7 @@ impl Memory {
         // SAFETY: both ranges are within the mapping and disjoint by the assertions.
         unsafe {
             let (from, to) = (self.base.as_ptr().add(from), self.base.as_ptr().add(to));
-            parts(len).for_each(|(at, part)| raw::copy(from.add(at), to.add(at), part));
+            parts(len).for_each(|(at, part)| raw::copy_in(from.add(at), to.add(at), part));
         }
     }
 

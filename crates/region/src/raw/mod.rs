@@ -17,11 +17,11 @@ mod relaxed;
 mod words;
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(feature = "atomic-copies")))]
-pub(crate) use opaque::{copy, load_u8, load_u32, load_u64, put};
+pub(crate) use opaque::{copy, copy_in, load_u8, load_u32, load_u64, put};
 #[cfg(any(miri, feature = "atomic-copies"))]
-pub(crate) use relaxed::{copy, load_u8, load_u32, load_u64, put};
+pub(crate) use relaxed::{copy, copy as copy_in, load_u8, load_u32, load_u64, put};
 #[cfg(not(any(target_arch = "x86_64", miri, feature = "atomic-copies")))]
-pub(crate) use words::{copy, load_u8, load_u32, load_u64, put};
+pub(crate) use words::{copy, copy as copy_in, load_u8, load_u32, load_u64, put};
 
 /// True if the `key.len()` bytes at `source` are those of `key`.
 ///
@@ -73,11 +73,13 @@ mod tests {
     type Put = unsafe fn(&[u8], *mut u8);
 
     fn copy_every_small_length(copy: Copy, put: Put) {
-        let mut source: Vec<u8> = (0..3100u32).map(|i| (i % 251) as u8).collect();
+        let mut source: Vec<u8> = (0..9100u32).map(|i| (i % 251) as u8).collect();
         // Miri is slow.
         let lengths = if cfg!(miri) { 0..34 } else { 0..200 };
         let apart = if cfg!(miri) { 3 } else { 1 };
-        for len in lengths.chain([1023, 1024, 1025, 2999].into_iter().filter(|_| !cfg!(miri))) {
+        for len in lengths.chain(
+            [1023, 1024, 1025, 2999, 4095, 4096, 4097, 8999].into_iter().filter(|_| !cfg!(miri)),
+        ) {
             for (from, to) in
                 (0..8).flat_map(|from| (0..8).step_by(apart).map(move |to| (from, to)))
             {
@@ -103,6 +105,7 @@ mod tests {
     #[test]
     fn copies_of_every_small_length_are_exact() {
         copy_every_small_length(copy, put);
+        copy_every_small_length(copy_in, put);
     }
 
     #[test]

@@ -1,10 +1,19 @@
 //! Copies by instructions that the compiler does not look into.
 
 use std::arch::asm;
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 /// From this length on, the processor's string copy is faster than copying sixteen bytes at a
 /// time.
 const STRING_COPY_BYTES_MIN: usize = 1024;
+
+/// From this length on, the cache lines of a copy into the region are prefetched, this many bytes
+/// at a time: the string copy alone waits for fewer of them at once. Copies of 4 to 60 KiB to
+/// memory that is in no cache take a fifth less time; shorter ones gain nothing, and neither do
+/// copies out of the region, whose target is in the caches.
+const PREFETCHED_BYTES: usize = 4096;
+
+const CACHE_LINE_BYTES: usize = 64;
 
 macro_rules! load {
     ($name:ident, $int:ty, $instruction:literal) => {
@@ -41,17 +50,8 @@ load!(load_u8, u8, "movzx {value:e}, byte ptr [{source}]");
 #[inline]
 pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
     if len >= STRING_COPY_BYTES_MIN {
-        // SAFETY: the caller guarantees both ranges; the direction flag is clear by the ABI.
-        unsafe {
-            asm!(
-                "rep movsb",
-                inout("rcx") len => _,
-                inout("rsi") source => _,
-                inout("rdi") target => _,
-                options(nostack, preserves_flags)
-            );
-        }
-        return;
+        // SAFETY: the caller guarantees both ranges.
+        return unsafe { copy_string(source, target, len) };
     }
     // SAFETY: each branch copies ranges within `len`, the last ones overlapping; the caller
     // guarantees `len` bytes.
@@ -75,6 +75,59 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
+/// Copies by the processor's string copy.
+///
+/// # Safety
+/// As [`copy`].
+#[inline]
+unsafe fn copy_string(source: *const u8, target: *mut u8, len: usize) {
+    // SAFETY: the caller guarantees both ranges; the direction flag is clear by the ABI.
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rcx") len => _,
+            inout("rsi") source => _,
+            inout("rdi") target => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// As [`copy`], to a target that is in no cache, and perhaps from such a source.
+///
+/// # Safety
+/// As [`copy`].
+#[inline]
+pub(crate) unsafe fn copy_in(source: *const u8, target: *mut u8, len: usize) {
+    // SAFETY: the caller guarantees both ranges.
+    unsafe {
+        if len < PREFETCHED_BYTES {
+            copy(source, target, len);
+        } else {
+            copy_prefetched(source, target, len);
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy`].
+#[inline(never)]
+unsafe fn copy_prefetched(source: *const u8, target: *mut u8, len: usize) {
+    for at in (0..len).step_by(PREFETCHED_BYTES) {
+        let part = PREFETCHED_BYTES.min(len - at);
+        // SAFETY: `at + part <= len`; the caller guarantees both ranges. A prefetch only affects
+        // caches.
+        unsafe {
+            let (source, target) = (source.add(at), target.add(at));
+            for line in (0..part).step_by(CACHE_LINE_BYTES) {
+                _mm_prefetch::<_MM_HINT_T0>(source.add(line).cast());
+                _mm_prefetch::<_MM_HINT_T0>(target.add(line).cast());
+            }
+            copy_string(source, target, part);
+        }
+    }
+}
+
 /// Writes unchanging bytes to a place that other threads may be reading and writing.
 ///
 /// # Safety
@@ -82,7 +135,7 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
 #[inline]
 pub(crate) unsafe fn put(bytes: &[u8], target: *mut u8) {
     // SAFETY: a slice is valid for reads; the caller guarantees the rest.
-    unsafe { copy(bytes.as_ptr(), target, bytes.len()) };
+    unsafe { copy_in(bytes.as_ptr(), target, bytes.len()) };
 }
 
 macro_rules! copy_step {
