@@ -1,8 +1,8 @@
 //! Fresh segments: their memory is populated before a writer takes them.
 //!
 //! The first write to a page waits until the system has allocated and cleared it, with huge pages
-//! for 2 MiB at a time: 0.2 ms, and some 4 ms on a virtual machine whose host allocates it as well.
-//! All clients of a worker wait meanwhile. The maintainer, if one runs, takes this wait over.
+//! for 2 MiB at a time: some 4 ms on a virtual machine whose host allocates it as well. All clients
+//! of a worker wait meanwhile. The maintainer, if one runs, takes this wait over.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
