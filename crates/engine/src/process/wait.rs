@@ -11,9 +11,9 @@ use larder_region::turns::{self, YieldPoint};
 use crate::error::Stuck;
 use crate::process::Peers;
 
-/// Spins a little, then yields, so that a holder without a processor gets one; then sleeps, longer
-/// each time. A yield gives a thread of lower priority nothing, it burns a quota of processor time
-/// that the holder needs, and on a busy machine it takes longer than a nap.
+/// Spins a little, then yields, so that a holder without a processor gets one; then sleeps, because
+/// a yield gives a thread of lower priority nothing and burns a quota of processor time. Naps in
+/// place of the yields make the sets of many threads slower.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
     spins: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Wait {
 impl Wait {
     const SPINS_MAX: u32 = 64;
     /// The time of yields, after which naps begin.
-    const YIELDS: Duration = Duration::from_micros(50);
+    const YIELDS: Duration = Duration::from_millis(1);
     const NAP_MAX: Duration = Duration::from_millis(1);
     /// After this time, the holder does not just lack a processor.
     const LONG: Duration = Duration::from_millis(1);
