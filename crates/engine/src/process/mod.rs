@@ -4,7 +4,7 @@
 //! This is the lowest room. What the lower rooms need from the reclaimer goes through
 //! [`op::Above`], the only way up.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -25,6 +25,9 @@ pub(crate) struct Peers {
     locks: Option<Locks>,
     /// The row of this process, once it is a peer.
     row: OnceLock<Row>,
+    /// Where the search for a free thread slot begins: this process holds the slots before it, or
+    /// other processes did.
+    slot_hint: AtomicU32,
     /// Held by the thread of this process that reaps dead peers: file locks do not distinguish
     /// threads.
     reaping: Mutex<()>,
@@ -42,6 +45,7 @@ impl Peers {
             region,
             locks,
             row: OnceLock::new(),
+            slot_hint: AtomicU32::new(0),
             reaping: Mutex::new(()),
             opened: Instant::now(),
             reap_due: AtomicU64::new(0),

@@ -58,9 +58,11 @@ pub struct ThreadSlot {
     pub(crate) index: u32,
     pub(crate) at: usize,
     /// True if the index may have too few groups: the thread has reported filled slots, and has not
-    /// found enough groups since. The cell keeps the slot to one thread: two would lose counts and
-    /// could give one version twice.
+    /// found enough groups since.
     may_be_crowded: Cell<bool>,
+    /// The stripe of the appender that the thread claimed last. The cells keep the slot to one
+    /// thread: two would lose counts and could give one version twice.
+    pub(crate) stripe: Cell<u32>,
 }
 
 impl ThreadSlot {
@@ -85,9 +87,17 @@ impl ThreadSlot {
 impl Peers {
     /// See `Engine::register`.
     pub(crate) fn register(&self) -> Option<ThreadSlot> {
-        (self.region.layout().peers as u32..self.region.layout().thread_slots as u32)
+        let first = self.region.layout().peers as u32;
+        let end = self.region.layout().thread_slots as u32;
+        // Slots before the hint that other processes have freed are found at last.
+        let hint = self.slot_hint.load(Relaxed).clamp(first, end);
+        let thread = (hint..end)
+            .chain(first..hint)
             .map(|index| self.thread_slot_at(index))
-            .find(|thread| self.take_thread_slot(thread))
+            .find(|thread| self.take_thread_slot(thread))?;
+        // If a slot was freed meanwhile, the hint stays there.
+        let _ = self.slot_hint.compare_exchange(hint, thread.index + 1, Relaxed, Relaxed);
+        Some(thread)
     }
 
     /// See `Engine::thread_slot_count`.
@@ -106,7 +116,8 @@ impl Peers {
     fn thread_slot_at(&self, index: u32) -> ThreadSlot {
         let at = self.region.layout().thread_slots_at
             + index as usize * self.region.layout().thread_slot_bytes;
-        ThreadSlot { index, at, may_be_crowded: Cell::new(true) }
+        let may_be_crowded = Cell::new(true);
+        ThreadSlot { index, at, may_be_crowded, stripe: Cell::new(index) }
     }
 
     fn take_thread_slot(&self, thread: &ThreadSlot) -> bool {
@@ -130,6 +141,7 @@ impl Peers {
         self.report_slots(thread);
         // Pairs with the acquire in `take_thread_slot`.
         self.region.word(thread.at + CLAIMED).store(0, Release);
+        self.slot_hint.fetch_min(thread.index, Relaxed);
     }
 
     /// Returns the thread slots of a peer.

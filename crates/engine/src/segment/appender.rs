@@ -156,16 +156,19 @@ impl Segments {
         self.set_state(segment, State::Active);
     }
 
-    /// Claims an appender of the stream, the thread slot's own one first. Waits if all are claimed.
+    /// Claims an appender of the stream, first of the stripe that the thread slot claimed last: two
+    /// threads that meet on one part for good. Waits if all are claimed.
     fn claim_appender(&self, op: &Op<'_>, stream: Stream) -> Result<Reservation<'_>, Stuck> {
         let stripes = self.region().layout().stripes;
         let mut wait = Wait::default();
-        let mut stripe = op.thread.index as usize % stripes;
+        let first = op.thread.stripe.get() as usize % stripes;
+        let mut stripe = first;
         loop {
             let appender_at = self.appender_at(stream, stripe);
             let claimed = self.region().word(appender_at + CLAIMED);
             // The acquire pairs with the release of the last holder.
             if claimed.compare_exchange(0, op.thread.owner(), Acquire, Relaxed).is_ok() {
+                op.thread.stripe.set(stripe as u32);
                 return Ok(Reservation {
                     segments: self,
                     appender_at,
@@ -176,7 +179,7 @@ impl Segments {
                 });
             }
             stripe = (stripe + 1) % stripes;
-            if stripe == op.thread.index as usize % stripes {
+            if stripe == first {
                 op.wait(self.peers(), &mut wait)?;
             }
         }
