@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use larder::{Arithmetic, Cache, Clock, Deadline, Direction, StoreMode, StoreRequest, Stored};
 
@@ -280,5 +282,27 @@ fn a_value_changed_in_place_is_always_read_with_its_own_cas_token() {
             assert_eq!(&value, told, "value of {key:?} with token {cas}");
         }
     });
+    cache.validate().unwrap();
+}
+
+/// Far more threads than thread slots: none fails, and each gets its turn.
+#[test]
+fn a_thousand_threads_on_a_mebibyte_each_get_their_turn() {
+    const THREADS: u64 = 1024;
+    const OPERATIONS: u64 = 200;
+    const TIME_MAX: Duration = Duration::from_secs(60);
+    let cache = &Cache::builder().memory_bytes(1 << 20).open().unwrap();
+    let (all_begun, begun) = (&Barrier::new(THREADS as usize), Instant::now());
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                // All threads live at the same time: the later ones find no thread slot.
+                all_begun.wait();
+                churn(cache, thread, 500, OPERATIONS, 100);
+            });
+        }
+    });
+    let took = begun.elapsed();
+    assert!(took < TIME_MAX, "{THREADS} threads took {took:?}");
     cache.validate().unwrap();
 }

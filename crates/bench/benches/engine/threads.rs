@@ -193,7 +193,7 @@ impl Scene {
 /// Prints the throughput for each number of threads.
 pub(crate) fn print_threads(is_measuring: bool) {
     let (rounds, slice, counts) = match is_measuring {
-        true => (9, Duration::from_millis(60), &COUNTS[..]),
+        true => (5, Duration::from_millis(60), &COUNTS[..]),
         false => (1, Duration::from_millis(1), &COUNTS[..3]),
     };
     let names = ["larder", "quick_cache"];

@@ -103,7 +103,7 @@ fn register(
 mod tests {
     use std::sync::{Barrier, mpsc};
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::Cache;
@@ -134,7 +134,8 @@ mod tests {
         let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
         with_all_thread_slots_taken(&cache, || {
             // Simulates a thread that was preempted in the middle of an operation.
-            let held = cache.shared().thread_slots.first.lock().unwrap();
+            let held = cache.shared().thread_slots.try_borrow();
+            assert!(held.is_some());
             let (sender, receiver) = mpsc::channel();
             let other = cache.clone();
             let borrower = thread::spawn(move || {
@@ -149,6 +150,45 @@ mod tests {
             assert_eq!(thread_slots, Ok(0));
         });
         cache.validate().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_borrowed_thread_slot_is_woken_by_its_return() {
+        const ROUNDS: u32 = 21;
+        let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
+        let thread_slots = &cache.shared().thread_slots;
+        let engine = &cache.shared().engine;
+        let mut waits: Vec<Duration> = Vec::new();
+        with_all_thread_slots_taken(&cache, || {
+            for _ in 0..ROUNDS {
+                let lent = lent_max(engine);
+                let (all_borrowed, over) = (Barrier::new(lent + 1), Barrier::new(lent + 1));
+                waits.push(thread::scope(|scope| {
+                    for _ in 0..lent {
+                        scope.spawn(|| {
+                            thread_slots.borrow(engine, |_, _| {
+                                all_borrowed.wait();
+                                over.wait();
+                            });
+                        });
+                    }
+                    all_borrowed.wait();
+                    let waiter = scope.spawn(|| {
+                        assert!(!cache.contains("k"));
+                        Instant::now()
+                    });
+                    // Long enough that the waiter sleeps.
+                    thread::sleep(Duration::from_millis(5));
+                    let returned = Instant::now();
+                    over.wait();
+                    waiter.join().unwrap().saturating_duration_since(returned)
+                }));
+            }
+        });
+        waits.sort_unstable();
+        // Without a wake, a thread sleeps for 50 ms.
+        let median = waits[waits.len() / 2];
+        assert!(median < Duration::from_millis(25), "waits after the return: {waits:?}");
     }
 
     #[test]

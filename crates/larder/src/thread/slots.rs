@@ -3,37 +3,88 @@
 //! Some are reserved for threads that start when all others are taken: such a thread borrows one of
 //! them for each operation. A process with many long-lived threads, such as those of Go's runtime,
 //! therefore keeps the speed of its processors.
+//!
+//! A thread that finds all of them borrowed sleeps. The return of a slot wakes one sleeping thread,
+//! unless another one is about to wake: the slot may be borrowed again before that one runs, and a
+//! system call for each operation costs more than the operation. The thread that wakes returns a
+//! slot itself later, so the next one wakes then at the latest.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
-use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use larder_engine::{Engine, ThreadSlot};
 
 /// Largest number of thread slots that a process lends.
-const LENT_MAX: usize = 16;
+const LENT_MAX: usize = 64;
+
+/// The longest sleep before a thread looks again: another process may have freed thread slots.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// The lent thread slot that this thread tries first: the one that it borrowed last.
+    static PLACE: Cell<usize> = Cell::new(next_place());
+}
 
 /// The thread slots of a process in one cache that do not belong to its threads.
 #[derive(Debug)]
 pub(crate) struct ThreadSlots {
-    /// The thread slot that always exists.
-    pub(super) first: Mutex<ThreadSlot>,
-    /// The other slots to lend, taken at first use. Empty if other processes hold all thread slots.
-    lent: OnceLock<Vec<Mutex<ThreadSlot>>>,
+    /// The thread slots to lend. The first one always exists.
+    lent: Box<[Lent]>,
+    /// Number of slots in `lent`, from the first, that exist: they are taken when all are borrowed.
+    lent_count: AtomicUsize,
     /// Number of threads with a thread slot of their own.
     threads: AtomicUsize,
+    /// Number of threads that sleep, or look a last time before they sleep.
+    sleepers: AtomicU32,
+    /// True if a thread has been woken and does not run yet.
+    is_waking: AtomicBool,
+    /// Held by a thread that takes another slot to lend, or is about to sleep.
+    sleeping: Mutex<()>,
+    woken: Condvar,
+}
+
+/// A thread slot to lend, on a line of its own: a borrower writes it twice for each operation.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Lent(Mutex<Option<ThreadSlot>>);
+
+impl Lent {
+    /// Returns the thread slot if it exists and no thread has borrowed it.
+    pub(super) fn try_borrow(&self) -> Option<MutexGuard<'_, Option<ThreadSlot>>> {
+        match self.0.try_lock() {
+            Ok(thread) => Some(thread),
+            Err(TryLockError::Poisoned(thread)) => Some(thread.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
 }
 
 impl ThreadSlots {
     pub(crate) fn new(engine: &Engine) -> Self {
-        let first = Mutex::new(engine.register_reserved());
-        Self { first, lent: OnceLock::new(), threads: AtomicUsize::new(0) }
+        let first = Lent(Mutex::new(Some(engine.register_reserved())));
+        let others = (1..lent_max(engine)).map(|_| Lent::default());
+        Self {
+            lent: std::iter::once(first).chain(others).collect(),
+            lent_count: AtomicUsize::new(1),
+            threads: AtomicUsize::new(0),
+            sleepers: AtomicU32::new(0),
+            is_waking: AtomicBool::new(false),
+            sleeping: Mutex::new(()),
+            woken: Condvar::new(),
+        }
     }
 
     /// Takes a thread slot for a thread, unless only the slots reserved for lending are left.
     pub(super) fn take(&self, engine: &Engine) -> Option<ThreadSlot> {
-        let is_within =
-            self.threads.fetch_add(1, Relaxed) < engine.thread_slot_count() - lent_max(engine);
+        let threads_max = engine.thread_slot_count() - lent_max(engine);
+        // A load leaves the line to the threads that start and end.
+        if self.threads.load(Relaxed) >= threads_max {
+            return None;
+        }
+        let is_within = self.threads.fetch_add(1, Relaxed) < threads_max;
         let thread = if is_within { engine.register() } else { None };
         if thread.is_none() {
             self.threads.fetch_sub(1, Relaxed);
@@ -54,22 +105,74 @@ impl ThreadSlots {
         engine: &Engine,
         f: impl FnOnce(&Engine, &ThreadSlot) -> T,
     ) -> T {
-        let lent = self.lent.get_or_init(|| {
-            let thread_slots = (1..lent_max(engine)).map_while(|_| engine.register());
-            thread_slots.map(Mutex::new).collect()
-        });
-        let start = place_of_thread() as usize % (1 + lent.len());
-        // Index 0 is the first thread slot.
-        let thread_slot_at =
-            |place: usize| place.checked_sub(1).map_or(&self.first, |at| &lent[at]);
-        for place in (start..=lent.len()).chain(0..start) {
-            match thread_slot_at(place).try_lock() {
-                Ok(thread) => return f(engine, &thread),
-                Err(TryLockError::Poisoned(thread)) => return f(engine, &thread.into_inner()),
-                Err(TryLockError::WouldBlock) => {}
+        let borrowed = self.try_borrow().unwrap_or_else(|| self.wait(engine));
+        let thread = borrowed.as_ref().expect("a counted thread slot exists");
+        let result = f(engine, thread);
+        drop(borrowed);
+        self.wake_one();
+        result
+    }
+
+    /// Borrows a free thread slot, first the one that this thread had last.
+    pub(super) fn try_borrow(&self) -> Option<MutexGuard<'_, Option<ThreadSlot>>> {
+        // Pairs with the release in `take_another`: the slot is there.
+        let count = self.lent_count.load(Acquire);
+        let start = PLACE.try_with(Cell::get).unwrap_or(0) % count;
+        for place in (start..count).chain(0..start) {
+            if let Some(borrowed) = self.lent[place].try_borrow() {
+                if place != start {
+                    // Does nothing while the thread exits.
+                    let _ = PLACE.try_with(|last| last.set(place));
+                }
+                return Some(borrowed);
             }
         }
-        f(engine, &thread_slot_at(start).lock().unwrap_or_else(PoisonError::into_inner))
+        None
+    }
+
+    /// Borrows a thread slot that another thread returns, or another one of the region.
+    #[cold]
+    fn wait(&self, engine: &Engine) -> MutexGuard<'_, Option<ThreadSlot>> {
+        let mut sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            self.sleepers.fetch_add(1, Relaxed);
+            let borrowed = self.try_borrow().or_else(|| self.take_another(engine));
+            if borrowed.is_none() {
+                let slept = self.woken.wait_timeout(sleeping, SLEEP_MAX);
+                (sleeping, _) = slept.unwrap_or_else(PoisonError::into_inner);
+            }
+            self.sleepers.fetch_sub(1, Relaxed);
+            self.is_waking.store(false, SeqCst);
+            if let Some(borrowed) = borrowed {
+                return borrowed;
+            }
+        }
+    }
+
+    /// Takes one more thread slot to lend. The caller holds `sleeping`.
+    fn take_another(&self, engine: &Engine) -> Option<MutexGuard<'_, Option<ThreadSlot>>> {
+        let count = self.lent_count.load(Relaxed);
+        let lent = self.lent.get(count)?;
+        let thread = engine.register()?;
+        let mut borrowed = lent.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *borrowed = Some(thread);
+        self.lent_count.store(count + 1, Release);
+        Some(borrowed)
+    }
+
+    /// Wakes a sleeping thread, if there is one, and no other one is about to run.
+    fn wake_one(&self) {
+        // A fence between the return and this load would cost each borrower more than the loan. If
+        // the load comes first, the next return wakes the thread, or the end of its sleep does.
+        if self.sleepers.load(Relaxed) > 0 && !self.is_waking.swap(true, SeqCst) {
+            // A thread that looked before the return sleeps by now, or has found a slot.
+            let _sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.sleepers.load(Relaxed) > 0 {
+                self.woken.notify_one();
+            } else {
+                self.is_waking.store(false, SeqCst);
+            }
+        }
     }
 }
 
@@ -79,10 +182,7 @@ pub(super) fn lent_max(engine: &Engine) -> usize {
 }
 
 /// Returns a number per thread, so that threads start their search at different slots.
-fn place_of_thread() -> u32 {
-    static THREADS: AtomicU32 = AtomicU32::new(0);
-    thread_local! {
-        static PLACE: u32 = THREADS.fetch_add(1, Relaxed);
-    }
-    PLACE.try_with(|place| *place).unwrap_or(0)
+fn next_place() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    THREADS.fetch_add(1, Relaxed)
 }
