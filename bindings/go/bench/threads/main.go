@@ -2,8 +2,8 @@
 // more than the machine has processors, as after many blocking calls: Go's threads do not end.
 //
 // Each number of threads has a cache of its own, and its goroutines keep their threads until the
-// end. Idle threads make one call and none after it. The numbers take turns, slice by slice, so that
-// drift of the machine's speed affects all of them.
+// end. Idle threads make one call and none after it. The numbers take turns, slice by slice, so
+// that drift of the machine's speed affects all of them.
 //
 //	go run ./threads -rounds 9 -slice 60ms
 package main

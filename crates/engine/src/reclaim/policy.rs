@@ -158,7 +158,7 @@ impl Reclaimer {
         }
     }
 
-    /// True if a thread that avoids so many segments may avoid another one.
+    /// True if a thread that avoids this number of segments may avoid another one.
     fn may_avoid(&self, avoided: usize) -> bool {
         avoided < LEFT_MAX || self.segments().evicts() && avoided < LEFT_MAX + STUCK_MAX
     }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     /// A store that waits for a stopped process takes a second; the machine may be busy.
-    const SHORT: Duration = Duration::from_millis(200);
+    const SHORT: Duration = Duration::from_millis(700);
 
     /// Fills the cache of two peers with items that were read twice. Returns the peers, the first
     /// of which is about to be stopped, and the keys.
