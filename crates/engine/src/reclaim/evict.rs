@@ -123,7 +123,7 @@ struct EvictionPass {
 impl EvictionPass {
     /// Returns how often an item of this size must have been read to survive.
     fn need(&self, item_bytes: u64) -> u64 {
-        let larger = |(times, _): &&(u64, u64)| item_bytes > times * self.mean_bytes;
+        let larger = |(times, _): &&(u64, u64)| item_bytes > times.saturating_mul(self.mean_bytes);
         NEEDS.iter().find(larger).map_or(1, |(_, need)| *need)
     }
 

@@ -270,7 +270,7 @@ impl Reclaimer {
     pub(crate) fn victim(&self, wish: Wish<'_>) -> Option<Use> {
         let [small, main] =
             [Pool::Small, Pool::Main].map(|pool| self.segments().pool_segments(pool).load(Relaxed));
-        let pools = match small * SMALL_POOL_PART > small + main {
+        let pools = match small.saturating_mul(SMALL_POOL_PART) > small.saturating_add(main) {
             true => [Pool::Small, Pool::Main],
             false => [Pool::Main, Pool::Small],
         };

@@ -21,7 +21,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use larder_region::layout::{LINE_BYTES, global};
+use larder_region::layout::{LINE_BYTES, THREAD_SLOTS_MAX, global};
 
 use crate::segment::Segments;
 use crate::segment::header::{AGE_CELL, State, Use};
@@ -99,6 +99,7 @@ impl AgeQueue<'_> {
     }
 
     fn push(&self, present: Use) {
+        self.mend();
         self.pass(PASSED_MAX);
         // At least half of a full queue is cells of reused segments.
         for _ in 0..LOOKED_AT_MAX {
@@ -113,6 +114,19 @@ impl AgeQueue<'_> {
         }
         if !self.is_full() {
             self.append(present);
+        }
+    }
+
+    /// Empties a queue whose words contradict each other, which they do only in a damaged region.
+    /// The lap fills it again.
+    fn mend(&self) {
+        // The head first: it may reach the present end, but not pass it.
+        let head = self.head().load(Acquire);
+        let end = self.end().load(Acquire);
+        // Threads that write to an almost full queue at the same time pass its capacity.
+        if head > end || end - head > self.capacity() + THREAD_SLOTS_MAX as u64 {
+            self.head().store(0, Release);
+            self.end().store(0, Release);
         }
     }
 

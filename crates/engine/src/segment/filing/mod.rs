@@ -213,14 +213,15 @@ impl Segments {
         }
         let begun = self.region().word(global::LAP_NEXT).fetch_add(count, Relaxed);
         let mut counted = Account::default();
-        for number in begun..begun + count.min(u64::from(used)) {
-            let segment = (number % u64::from(used)) as u32;
+        for step in 0..count.min(u64::from(used)) {
+            let segment = (begun.wrapping_add(step) % u64::from(used)) as u32;
             if self.sequence(segment).load(Relaxed) != 0 {
                 counted.add(self.account(segment));
             }
             self.file_in_lap(segment, now);
         }
-        self.note_counted(counted, begun / u64::from(used) != (begun + count) / u64::from(used));
+        let lap_of = |step: u64| begun.wrapping_add(step) / u64::from(used);
+        self.note_counted(counted, lap_of(0) != lap_of(count));
     }
 
     fn file_in_lap(&self, segment: u32, now: Second) {
@@ -257,7 +258,8 @@ impl Segments {
     pub(crate) fn file_all(&self, now: Second) -> bool {
         let filed = self.region().word(global::FILED).load(Acquire);
         let looked = self.region().word(global::FILED_AT_LAST_LOOK);
-        if looked.swap(filed + 1, AcqRel) == filed + 1 {
+        let next = filed.wrapping_add(1);
+        if looked.swap(next, AcqRel) == next {
             return false;
         }
         self.used_segment_numbers().for_each(|segment| self.file_in_lap(segment, now));

@@ -150,6 +150,19 @@ fn a_queue_by_age_never_fills_with_cells_of_reused_segments() {
     }
 }
 
+#[test]
+fn a_damaged_queue_by_age_is_filled_again() {
+    let engine = Engine::create(&SMALL).unwrap();
+    let thread = engine.register().unwrap();
+    let sealed = seal_one(&engine, &thread, 1000).unwrap();
+    for (head, end) in [(u64::MAX, 5), (0, u64::MAX), (1 << 40, 7), (0, 1 << 40)] {
+        engine.region().word(global::AGE_QUEUES).store(head, Relaxed);
+        engine.region().word(global::AGE_QUEUES + 8).store(end, Relaxed);
+        engine.segments().lap(engine.segments().used_segments(), NOW);
+        assert!(engine.segments().has_age(sealed), "head {head}, end {end}");
+    }
+}
+
 /// An engine of `segments` segments of 64 KiB that are sealed and full, in which 63 peers have
 /// died.
 fn full_engine(segments: usize) -> Engine {
