@@ -6,7 +6,6 @@
 //!
 //! Cost: a choice looks at a few segments, whatever their number; see `segment::filing`.
 
-use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_stats::Counter;
@@ -17,25 +16,24 @@ use crate::process::wait::Wait;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::Emptied;
 use crate::reclaim::evict::{Effort, Keep};
-use crate::segment::filing::Share;
 use crate::segment::header::Use;
 use crate::segment::stream::Pool;
 
-/// The live sixteenths up to which a segment is compacted before fresh memory is used. Records then
+/// The live percentage up to which a segment is compacted before fresh memory is used. Records then
 /// stay together in warm memory, and the process grows with its content rather than with what was
 /// written. At most one byte is copied for three reclaimed; docs/decisions/0004 has the
 /// measurement.
-const SPARSE_SHARES: RangeInclusive<Share> = 1..=4;
+const SPARSE_PERCENT_MAX: usize = 25;
 
 /// Up to this fraction of its memory a cache takes fresh segments without moving records: replaced
 /// ones soon hold nothing live and cost nothing to reclaim.
 const SMALL_PART: u64 = 32;
 
-/// The live sixteenths up to which a segment is compacted before an item is evicted.
-const COMPACTED_SHARES: RangeInclusive<Share> = 1..=13;
+/// The live percentage up to which a segment is compacted before an item is evicted.
+const COMPACTED_PERCENT_MAX: usize = 80;
 
 /// The same without eviction: compaction pays if it reclaims a little.
-const UNEVICTED_SHARES: RangeInclusive<Share> = 1..=15;
+const UNEVICTED_PERCENT_MAX: usize = 94;
 
 /// The number of fruitless attempts to evict, with a yield after each, before a thread gives up.
 const FRUITLESS_MAX: u32 = 1000;
@@ -216,7 +214,7 @@ impl Reclaimer {
         if is_small || wish.keep != Keep::Needed {
             return None;
         }
-        self.emptiest(op, SPARSE_SHARES, wish).map(Plan::Compact)
+        self.emptiest(op, SPARSE_PERCENT_MAX, wish).map(Plan::Compact)
     }
 
     /// Returns what to do when memory is full. Looks at all segments before it returns `None`,
@@ -230,16 +228,16 @@ impl Reclaimer {
     }
 
     fn plan_with_eviction(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Plan> {
-        let emptiest = || self.emptiest(op, COMPACTED_SHARES, wish).map(Plan::Compact);
+        let emptiest = || self.emptiest(op, COMPACTED_PERCENT_MAX, wish).map(Plan::Compact);
         let sparse = (wish.keep == Keep::Needed).then(emptiest).flatten();
         sparse.or_else(|| self.victim(wish).map(Plan::Evict))
     }
 
     fn plan_without_eviction(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Plan> {
-        let sparse = self.emptiest(op, UNEVICTED_SHARES, wish);
+        let sparse = self.emptiest(op, UNEVICTED_PERCENT_MAX, wish);
         // Rather than fail, empties one whose arriving values have to be sent again.
         let abandoned = || {
-            self.segments().filed(UNEVICTED_SHARES, op, |abandoned| {
+            self.segments().filed_up_to(UNEVICTED_PERCENT_MAX, op, |abandoned| {
                 self.peers().is_held(abandoned.segment) && self.may_be_emptied(abandoned, wish)
             })
         };
@@ -259,9 +257,10 @@ impl Reclaimer {
         })
     }
 
-    /// Returns the segment that moving would reclaim most of, to a sixteenth.
-    fn emptiest(&self, op: &Op<'_>, shares: RangeInclusive<Share>, wish: Wish<'_>) -> Option<Use> {
-        self.segments().filed(shares, op, |sparse| {
+    /// Returns the segment that moving would reclaim most of, to a sixteenth, if no more than a
+    /// percentage of it is live.
+    fn emptiest(&self, op: &Op<'_>, percent_max: usize, wish: Wish<'_>) -> Option<Use> {
+        self.segments().filed_up_to(percent_max, op, |sparse| {
             !self.peers().is_held(sparse.segment) && self.may_be_emptied(sparse, wish)
         })
     }

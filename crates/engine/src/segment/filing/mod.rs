@@ -115,11 +115,17 @@ impl Segments {
     fn share_of(&self, live: usize, filled: usize) -> Share {
         // A power of two: every discharge comes here, and a division would show.
         let segment_bytes = self.region().segment_bytes();
-        let end = segment_bytes - filled.min(segment_bytes);
-        let short_end = if end < segment_bytes / END_PART { end } else { 0 };
-        let sixteenths = (live + short_end) * SIXTEENTHS + segment_bytes - 1;
+        let sixteenths = self.taken_of(live, filled) * SIXTEENTHS + segment_bytes - 1;
         let share = (sixteenths >> segment_bytes.trailing_zeros()).min(SIXTEENTHS);
         if live == 0 { 0 } else { share }
+    }
+
+    /// Returns the bytes of a segment that moving its records does not reclaim.
+    #[inline]
+    fn taken_of(&self, live: usize, filled: usize) -> usize {
+        let segment_bytes = self.region().segment_bytes();
+        let end = segment_bytes - filled.min(segment_bytes);
+        live + if end < segment_bytes / END_PART { end } else { 0 }
     }
 
     /// Returns a free segment that was used before, the first one from `from` on.
@@ -157,6 +163,21 @@ impl Segments {
             })?;
             found.get()
         })
+    }
+
+    /// As [`Self::filed`], for segments of which at most a percentage is live. The set of the last
+    /// share may name some above it, which are passed over.
+    pub(crate) fn filed_up_to(
+        &self,
+        percent_max: usize,
+        op: &Op<'_>,
+        is_wanted: impl Fn(Use) -> bool,
+    ) -> Option<Use> {
+        let taken_max = self.region().segment_bytes() / 100 * percent_max;
+        let is_within =
+            |segment| self.taken_of(self.live(segment), self.filled(segment)) <= taken_max;
+        let last = (percent_max * SIXTEENTHS).div_ceil(100);
+        self.filed(1..=last, op, |present| is_within(present.segment) && is_wanted(present))
     }
 
     /// Returns a segment for each thread slot, far from those of others.
