@@ -25,7 +25,7 @@ impl Wait {
     const SPINS_MAX: u32 = 64;
     /// The time of yields, after which naps begin.
     const YIELDS: Duration = Duration::from_millis(1);
-    const NAP_MAX: Duration = Duration::from_millis(1);
+    const NAP: Duration = Duration::from_millis(1);
     /// After this time, the holder does not just lack a processor.
     const LONG: Duration = Duration::from_millis(1);
     /// After this time the holder lives but does not run: its process is stopped.
@@ -45,7 +45,7 @@ impl Wait {
             true => let_others_run(),
             false => {
                 turns::offer(YieldPoint::Wait);
-                thread::sleep(self.waited.min(Self::NAP_MAX));
+                thread::sleep(Self::NAP);
             }
         });
         self.waited += took.min(Self::PAUSE_MAX);

@@ -100,9 +100,7 @@ impl Reclaimer {
             }
             self.segments().lap(LAP_SEGMENTS, op.now);
             let wish = Wish { keep: effort.keep(), avoided: &avoided };
-            let hurried = op.hurried();
-            let patient = op;
-            let op = if avoided.len() < LEFT_MAX { &hurried } else { patient };
+            let op = if avoided.len() < LEFT_MAX { &op.hurried() } else { op };
             let mut plan = self.cheap_plan(op, wish);
             let spare = self.segments().spare_segments();
             if plan.is_none()

@@ -131,15 +131,12 @@ impl Segments {
     /// Returns a free segment that was used before, the first one from `from` on.
     pub(crate) fn filed_free(&self, from: u32, claim: impl Fn(u32) -> bool) -> Option<u32> {
         self.find_in(FREE, from, |segment| {
-            if claim(segment) {
-                self.set(FREE).remove(segment);
-                return true;
-            }
+            let is_claimed = claim(segment);
             self.set(FREE).remove(segment);
-            if self.state(segment) == State::Free {
+            if !is_claimed && self.state(segment) == State::Free {
                 self.set(FREE).insert(segment);
             }
-            false
+            is_claimed
         })
     }
 
