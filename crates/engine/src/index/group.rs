@@ -323,6 +323,20 @@ impl Index {
         Err(Stuck)
     }
 
+    /// Locks the group of a hash if no other thread holds it for longer than an operation takes.
+    pub(crate) fn lock_soon(&self, thread: &ThreadSlot, hash: u64) -> Option<Locked<'_>> {
+        let mut wait = Wait::default();
+        loop {
+            if let Some(locked) = self.try_lock(thread, hash) {
+                return Some(locked);
+            }
+            if !wait.is_spinning() {
+                return None;
+            }
+            wait.pause();
+        }
+    }
+
     /// Locks the group of a hash if no other thread holds it.
     pub(crate) fn try_lock(&self, thread: &ThreadSlot, hash: u64) -> Option<Locked<'_>> {
         let group = self.group_of(hash);

@@ -62,8 +62,8 @@ pub(crate) enum Unpublished {
     Refused(StoreError),
     /// A piece was evicted before the publication.
     PieceLost,
-    /// The group is full and no overflow group is free. The caller must release the appender before
-    /// it makes more.
+    /// The group is full and no overflow group is free. The caller must release group and appender
+    /// before it makes more.
     NoSlot,
     /// The origin of the record has changed: the caller makes it again.
     Changed,
@@ -101,32 +101,19 @@ impl From<Unpublished> for StoreError {
 }
 
 impl Engine {
-    /// Publishes a record under its key if the condition holds; otherwise frees its bytes. One
-    /// store to a slot is the moment of the change: a reader sees the old item or the new one.
+    /// Publishes a written record under its key, whose group is locked, if the condition holds;
+    /// otherwise the next record takes its room. One store to a slot is the moment of the change: a
+    /// reader sees the old item or the new one.
     pub(crate) fn publish(
         &self,
         op: &Op<'_>,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
-    ) -> Result<Stored, Unpublished> {
-        let published = self.try_publish(op, publication, room);
-        if !matches!(published, Ok(Stored::Stored { .. })) {
-            room.give_back();
-        }
-        published
-    }
-
-    fn try_publish(
-        &self,
-        op: &Op<'_>,
-        publication: &Publication<'_>,
-        room: &Reservation<'_>,
+        locked: &Locked<'_>,
     ) -> Result<Stored, Unpublished> {
         let Publication { draft, pieces, carried, condition } = publication;
         let bytes = draft.header().record_bytes();
-        room.fill(bytes);
-        let locked = self.index().lock(op, draft.hash)?;
-        let old = self.index().find_locked(&locked, draft.hash, draft.key);
+        let old = self.index().find_locked(locked, draft.hash, draft.key);
         let live = old.filter(|found| self.index().death(found, op.now).is_none());
         let verdict = self.judge(condition, old.as_ref(), live.as_ref());
         match verdict {
@@ -155,10 +142,11 @@ impl Engine {
         if !are_kept {
             return Err(Unpublished::PieceLost);
         }
-        let slot_at = self.place_for(op.thread, &locked, draft.hash, old.as_ref())?;
+        let slot_at = self.place_for(op.thread, locked, draft.hash, old.as_ref())?;
         let life = self.life(draft, condition, &verdict, live.as_ref());
         let life = Life { header: life.header.with_used(op.now), ..life };
         let cas = self.complete(op.thread, publication, room, &life, old.as_ref());
+        room.fill(bytes);
         self.segments().charge(room.segment, Account { items: 1, bytes });
         self.peers().intend_to_replace(op.thread, old.map_or(Slot::EMPTY, |old| old.slot).0);
         self.index()
@@ -173,7 +161,7 @@ impl Engine {
         self.bump(op.thread, Counter::BytesWritten, bytes as u64);
         self.bump(op.thread, Counter::ItemsTotal, u64::from(condition.is_new_item()));
         if old.is_none() {
-            let is_remembered = self.index().forget(&locked, draft.hash);
+            let is_remembered = self.index().forget(locked, draft.hash);
             self.bump(op.thread, Counter::GhostHits, u64::from(is_remembered));
             self.peers().note_slots(op.thread, 1);
         }

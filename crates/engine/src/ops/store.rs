@@ -115,13 +115,41 @@ impl Engine {
         loop {
             let room = self.segments().reserve(op, stream, bytes, bytes)?;
             draft.write(self.region().memory(), room.at());
-            let published = self.publish(op, publication, &room);
-            drop(room);
+            let published = match self.index().lock_soon(op.thread, draft.hash) {
+                Some(locked) => self.publish(op, publication, &room, &locked),
+                None => {
+                    // While this thread waits, the appender is for others.
+                    drop(room);
+                    match self.write_under_lock(op, publication, stream)? {
+                        Some(published) => published,
+                        None => continue,
+                    }
+                }
+            };
             if published != Err(Unpublished::NoSlot) {
                 return published;
             }
             self.index().add_overflow_segment(op)?;
         }
+    }
+
+    /// Locks the group, then writes a record and publishes it. Returns `None` if the record finds
+    /// no room at once.
+    #[cold]
+    fn write_under_lock(
+        &self,
+        op: &Op<'_>,
+        publication: &Publication<'_>,
+        stream: Stream,
+    ) -> Result<Option<Result<Stored, Unpublished>>, StoreError> {
+        let draft = publication.draft;
+        let locked = self.index().lock(op, draft.hash)?;
+        let bytes = draft.header().record_bytes();
+        let Some(room) = self.segments().try_reserve(op, stream, bytes)? else {
+            return Ok(None);
+        };
+        draft.write(self.region().memory(), room.at());
+        Ok(Some(self.publish(op, publication, &room, &locked)))
     }
 
     /// Returns the stream for a store: that of the replaced record, or the main pool if the ghost

@@ -23,7 +23,7 @@ use crate::index::removal::Reason;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::appender::Reservation;
-use crate::segment::record::{Draft, Header, Marks, READ_BEFORE};
+use crate::segment::record::{Draft, Marks, READ_BEFORE};
 
 /// A change of an item's metadata.
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,7 +133,6 @@ impl Engine {
         let op = &self.op(thread, now);
         self.segments().flush_if_due(now);
         let hash = self.index().hash(key);
-        let mut room: Option<(Reservation<'_>, Header)> = None;
         loop {
             let locked = self.index().lock(op, hash)?;
             let found = self.index().find_locked(&locked, hash, key);
@@ -146,29 +145,23 @@ impl Engine {
             let Some(deadline) = first_deadline(&found, update) else {
                 return Ok(MetaOutcome::Done(self.update_meta_here(op, &found, update)));
             };
-            // Reservations happen without the lock; the item may have changed afterwards.
-            match room.take() {
-                Some((room, seen)) if seen.is_same_form(found.header) => {
-                    let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
-                    let meta = self.update_meta_here(op, &copy, update);
-                    self.reclaimer().relink(thread, &room, &found, deadline, found.slot.freq());
-                    drop(locked);
-                    return Ok(MetaOutcome::Done(meta));
+            // A deadline field and its alignment add at most this.
+            let bytes = found.header.record_bytes() + 16;
+            let pool = self.segments().stream(found.slot.segment()).pool;
+            let stream = self.segments().stream_of(pool, deadline, now);
+            if let Some(room) = self.segments().try_reserve(op, stream, bytes)? {
+                // A flush since the look above hides the item; its copy must not show it again.
+                if self.segments().is_flushed(found.sequence) {
+                    return Ok(MetaOutcome::NotFound);
                 }
-                unfit => {
-                    drop(locked);
-                    drop(unfit);
-                    // A deadline field and its alignment add at most this.
-                    let bytes = found.header.record_bytes() + 16;
-                    let stream = self.segments().stream_of(
-                        self.segments().stream(found.slot.segment()).pool,
-                        deadline,
-                        now,
-                    );
-                    let reserved = self.segments().reserve(op, stream, bytes, bytes)?;
-                    room = Some((reserved, found.header));
-                }
+                let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
+                let meta = self.update_meta_here(op, &copy, update);
+                self.reclaimer().relink(thread, &room, &found, deadline, found.slot.freq());
+                return Ok(MetaOutcome::Done(meta));
             }
+            // Sees that there is room, for which it may have to wait, and looks at the item again.
+            drop(locked);
+            drop(self.segments().reserve(op, stream, bytes, bytes)?);
         }
     }
 

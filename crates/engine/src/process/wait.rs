@@ -22,7 +22,8 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    const SPINS_MAX: u32 = 64;
+    /// A model tries all orders of threads that spin, so it spins as little as it can.
+    const SPINS_MAX: u32 = if cfg!(feature = "interleavings") { 1 } else { 64 };
     /// The time of yields, after which naps begin.
     const YIELDS: Duration = Duration::from_millis(1);
     const NAP: Duration = Duration::from_millis(1);
@@ -35,7 +36,7 @@ impl Wait {
     const PAUSE_MAX: Duration = Duration::from_millis(10);
 
     pub(crate) fn pause(&mut self) {
-        if self.spins < Self::SPINS_MAX {
+        if self.is_spinning() {
             self.spins += 1;
             turns::offer(YieldPoint::Wait);
             std::hint::spin_loop();
@@ -49,6 +50,11 @@ impl Wait {
             }
         });
         self.waited += took.min(Self::PAUSE_MAX);
+    }
+
+    /// True while the waiter does not give its processor away.
+    pub(crate) fn is_spinning(&self) -> bool {
+        self.spins < Self::SPINS_MAX
     }
 
     /// True if the holder does not just lack a processor, or lacks it for long.

@@ -132,7 +132,7 @@ impl Reclaimer {
     pub(crate) fn find_item_of(&self, locked: &Locked<'_>, record: &Record) -> Option<Found> {
         let Record { slot, hash, header } = *record;
         match header.is_piece() {
-            true => self.find_owner(locked, hash, slot).map(|(found, _)| found),
+            true => self.find_owner(locked, hash, slot),
             false => self.index().find_location(locked, hash, slot),
         }
     }

@@ -23,11 +23,13 @@ use larder_stats::Counter;
 use crate::error::{StoreError, Stuck};
 use crate::index::find::Found;
 use crate::index::group::Locked;
+use crate::index::life::Miss;
 use crate::index::removal::Reason;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::{Emptied, Record};
+use crate::segment::appender::Reservation;
 use crate::segment::header::{Use, begun};
 use crate::segment::stream::{Pool, Stream};
 
@@ -276,9 +278,8 @@ impl Reclaimer {
         record: &Record,
         pass: &mut EvictionPass,
     ) -> Result<(), StoreError> {
-        let (hash, bytes) = (record.hash, record.header.record_bytes());
-        let freq = {
-            let locked = self.index().lock(op, hash)?;
+        loop {
+            let locked = self.index().lock(op, record.hash)?;
             let Some(found) = self.find_item_of(&locked, record) else {
                 return Ok(());
             };
@@ -286,17 +287,43 @@ impl Reclaimer {
                 self.index().remove_dead(op.thread, &found, death);
                 return Ok(());
             }
+            let bytes = record.header.record_bytes();
             if !pass.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
-                self.evict_item(op.thread, &locked, hash, &found, pass);
+                self.evict_item(op.thread, &locked, record.hash, &found, pass);
                 return Ok(());
             }
-            found.slot.freq()
-        };
-        self.relocate(op, record, pass.to, |freq| pass.freq_after(freq))?;
-        self.peers().bump(op.thread, pass.move_of(record, freq), 1);
+            if let Some(room) = self.segments().try_reserve_for_survivor(op, pass.to, bytes)? {
+                self.move_to(op, &room, &found, record, pass);
+                return Ok(());
+            }
+            drop(locked);
+            self.segments().await_appender(op, pass.to)?;
+        }
+    }
+
+    /// Moves a record, which belongs to an item of a locked group, unless the item is flushed by
+    /// now.
+    fn move_to(
+        &self,
+        op: &Op<'_>,
+        room: &Reservation<'_>,
+        found: &Found,
+        record: &Record,
+        pass: &mut EvictionPass,
+    ) {
+        // After the room is found: a flushed item must not return under a younger sequence.
+        if self.segments().is_flushed(found.sequence) {
+            self.index().remove_dead(op.thread, found, Miss::Flushed);
+            return;
+        }
+        match record.header.is_piece() {
+            true => self.relocate_piece(op.thread, room, record, found),
+            false => self.relocate(op.thread, room, found, |freq| pass.freq_after(freq)),
+        }
+        self.peers().bump(op.thread, pass.move_of(record, found.slot.freq()), 1);
+        let bytes = record.header.record_bytes();
         pass.bytes_left = pass.bytes_left.saturating_sub(bytes);
         pass.moved_bytes += bytes;
-        Ok(())
     }
 
     /// Evicts a live item.

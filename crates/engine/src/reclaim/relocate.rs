@@ -5,18 +5,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::Deadline;
 use larder_stats::Counter;
 
-use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::index::group::Locked;
-use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::Record;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
-use crate::segment::record::{HEADER_BYTES, Header};
+use crate::segment::record::Header;
 use crate::segment::slot::Slot;
-use crate::segment::stream::Stream;
 
 impl Reclaimer {
     /// Makes the slot of a found record name its copy. The caller holds the lock of its group.
@@ -37,88 +34,60 @@ impl Reclaimer {
         self.segments().discharge(found.slot.segment(), Account::of(found.header));
     }
 
-    /// Moves a live record, or a live piece, to a stream. Does nothing if the record is dead by
-    /// now. `freq_after` maps the record's freq.
-    ///
-    /// The flush is checked under the lock, after the new place is found: an item that is flushed
-    /// meanwhile does not return under a younger sequence.
+    /// Moves the record of a live item to a reserved room. The caller holds the lock of its group,
+    /// so the copy is of one state: only its freq changes meanwhile. `freq_after` maps that.
     pub(crate) fn relocate(
-        &self,
-        op: &Op<'_>,
-        record: &Record,
-        to: Stream,
-        freq_after: impl Fn(u64) -> u64,
-    ) -> Result<(), StoreError> {
-        let Record { slot, hash, header } = *record;
-        let from = self.segments().record_at(slot);
-        let bytes = header.record_bytes();
-        let room = self.segments().reserve_for_survivor(op, to, bytes)?;
-        self.region().memory().copy(from, room.at(), bytes);
-        let locked = self.index().lock(op, hash)?;
-        if header.is_piece() {
-            self.relocate_piece(op.thread, &room, &locked, record);
-        } else if let Some(found) = self.index().find_location(&locked, hash, slot) {
-            if let Some(death) = self.index().death(&found, op.now) {
-                self.index().remove_dead(op.thread, &found, death);
-                return Ok(());
-            }
-            // What may have changed since the copy: version and deadline, the table of a large
-            // value, all of a record that changes in place, and the header's marks.
-            let fields = header.key_at() - HEADER_BYTES;
-            self.region().memory().copy(from + HEADER_BYTES, room.at() + HEADER_BYTES, fields);
-            if header.is_large() {
-                let at = header.value_at();
-                self.region().memory().copy(from + at, room.at() + at, header.value_bytes());
-            } else if header.changes_in_place() {
-                self.region().memory().copy(from, room.at(), bytes);
-            }
-            let counted = self.index().slot(found.slot_at).freq();
-            let freq = freq_after(counted);
-            let header = found.header.with_freq_changed(counted, freq);
-            self.region().word(room.at()).store(header.word(), Relaxed);
-            self.relink(op.thread, &room, &found, self.index().deadline(&found), freq);
-            self.peers().bump(op.thread, Counter::BytesRelocated, bytes as u64);
-        }
-        Ok(())
-    }
-
-    fn relocate_piece(
         &self,
         thread: &ThreadSlot,
         room: &Reservation<'_>,
-        locked: &Locked<'_>,
-        piece: &Record,
+        found: &Found,
+        freq_after: impl Fn(u64) -> u64,
     ) {
-        let Record { slot, hash, header } = *piece;
-        let bytes = header.record_bytes();
-        if let Some((_, table_at)) = self.find_owner(locked, hash, slot) {
-            room.fill(bytes);
-            self.segments().note_deadline(room.segment, Deadline::NEVER);
-            let account = Account { items: 0, bytes };
-            self.segments().charge(room.segment, account);
-            self.peers().intend_to_replace(thread, slot.0);
-            self.index().set_slot(table_at, room.slot());
-            self.segments().discharge(slot.segment(), account);
-            self.peers().bump(thread, Counter::BytesRelocated, bytes as u64);
-        }
+        let bytes = found.header.record_bytes();
+        self.region().memory().copy(found.record_at, room.at(), bytes);
+        let counted = self.index().slot(found.slot_at).freq();
+        let freq = freq_after(counted);
+        let header = found.header.with_freq_changed(counted, freq);
+        self.region().word(room.at()).store(header.word(), Relaxed);
+        self.relink(thread, room, found, self.index().deadline(found), freq);
+        self.peers().bump(thread, Counter::BytesRelocated, bytes as u64);
     }
 
-    /// Finds the large item of a locked group that a piece belongs to, and the word of its table
-    /// that names the piece.
-    pub(crate) fn find_owner(
+    /// As [`Self::relocate`], for a piece of a live item.
+    pub(crate) fn relocate_piece(
         &self,
-        locked: &Locked<'_>,
-        hash: u64,
-        piece: Slot,
-    ) -> Option<(Found, usize)> {
+        thread: &ThreadSlot,
+        room: &Reservation<'_>,
+        piece: &Record,
+        owner: &Found,
+    ) {
+        let Some(table_at) = self.naming_word(owner, piece.slot) else {
+            return; // Only in a damaged region.
+        };
+        let bytes = piece.header.record_bytes();
+        self.region().memory().copy(self.segments().record_at(piece.slot), room.at(), bytes);
+        room.fill(bytes);
+        self.segments().note_deadline(room.segment, Deadline::NEVER);
+        let account = Account { items: 0, bytes };
+        self.segments().charge(room.segment, account);
+        self.peers().intend_to_replace(thread, piece.slot.0);
+        self.index().set_slot(table_at, room.slot());
+        self.segments().discharge(piece.slot.segment(), account);
+        self.peers().bump(thread, Counter::BytesRelocated, bytes as u64);
+    }
+
+    /// Finds the large item of a locked group that a piece belongs to.
+    pub(crate) fn find_owner(&self, locked: &Locked<'_>, hash: u64, piece: Slot) -> Option<Found> {
         let tag = self.index().tag_of(hash);
-        locked.slots(hash).filter(|at| self.index().slot(*at).has_tag(tag)).find_map(|at| {
-            let found = self.index().named_by(at, self.index().slot(at));
-            let named =
-                |table_at: &usize| self.index().slot(*table_at).location() == piece.location();
-            let table_at =
-                found.header.is_large().then(|| self.index().table(&found).find(named))??;
-            Some((found, table_at))
-        })
+        let slots = locked.slots(hash).filter(|at| self.index().slot(*at).has_tag(tag));
+        slots
+            .map(|at| self.index().named_by(at, self.index().slot(at)))
+            .find(|found| self.naming_word(found, piece).is_some())
+    }
+
+    /// Returns the word of an item's table that names a piece.
+    fn naming_word(&self, found: &Found, piece: Slot) -> Option<usize> {
+        let names = |at: &usize| self.index().slot(*at).location() == piece.location();
+        found.header.is_large().then(|| self.index().table(found).find(names)).flatten()
     }
 }

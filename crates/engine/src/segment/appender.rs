@@ -2,8 +2,12 @@
 //!
 //! A stream has a few appenders ("stripes"), each with a segment of its own. A writer claims one
 //! while it writes and publishes a record. The segment of a claimed appender is not sealed, so no
-//! evictor can empty it under the writer. A thread never makes room while it holds an appender:
-//! making room moves survivors, which takes another one.
+//! evictor can empty it under the writer.
+//!
+//! A thread that holds an appender waits for nothing: other writers need it soon. It makes no room,
+//! which would move survivors to another appender, and it only tries to lock a group. A thread that
+//! holds a group only tries to claim an appender. Either way the writers of one hot key do not hold
+//! up those of other keys.
 //!
 //! ```text
 //! 0  claimed by owner u64 │ 8  segment + 1, 0 for none u64
@@ -53,11 +57,6 @@ impl Reservation<'_> {
     pub(crate) fn fill(&self, bytes: usize) {
         self.segments.set_filled(self.segment, self.offset + bytes);
     }
-
-    /// Undoes `fill`: no slot names the record.
-    pub(crate) fn give_back(&self) {
-        self.segments.set_filled(self.segment, self.offset);
-    }
 }
 
 impl Drop for Reservation<'_> {
@@ -105,19 +104,48 @@ impl Segments {
         }
     }
 
-    /// As [`Self::reserve`], for a record that is moved: uses the spare segments and makes no room.
-    pub(crate) fn reserve_for_survivor(
+    /// As [`Self::reserve`], for a thread that holds a group: returns `None` if it would have to
+    /// wait or to empty a segment.
+    pub(crate) fn try_reserve(
         &self,
         op: &Op<'_>,
         stream: Stream,
         bytes: usize,
-    ) -> Result<Reservation<'_>, StoreError> {
-        let mut room = self.claim_appender(op, stream)?;
+    ) -> Result<Option<Reservation<'_>>, StoreError> {
+        let Some(mut room) = self.try_claim_appender(op.thread, stream) else {
+            return Ok(None);
+        };
+        while !self.has_room_for(op.thread, &mut room, bytes, bytes)? {
+            let Some(segment) = self.take_free_segment(op.thread) else {
+                return Ok(None);
+            };
+            self.attach_segment(op, &room, segment, stream);
+            self.note_taken();
+        }
+        Ok(Some(room))
+    }
+
+    /// As [`Self::try_reserve`], for a record that is moved: uses the spare segments. Returns
+    /// `None` if other threads hold all appenders of the stream.
+    pub(crate) fn try_reserve_for_survivor(
+        &self,
+        op: &Op<'_>,
+        stream: Stream,
+        bytes: usize,
+    ) -> Result<Option<Reservation<'_>>, StoreError> {
+        let Some(mut room) = self.try_claim_appender(op.thread, stream) else {
+            return Ok(None);
+        };
         while !self.has_room_for(op.thread, &mut room, bytes, bytes)? {
             let segment = self.take_for_survivors(op.thread).ok_or(StoreError::NoMemory)?;
             self.attach_segment(op, &room, segment, stream);
         }
-        Ok(room)
+        Ok(Some(room))
+    }
+
+    /// Waits until an appender of the stream can be claimed. The caller holds no group.
+    pub(crate) fn await_appender(&self, op: &Op<'_>, stream: Stream) -> Result<(), Stuck> {
+        self.claim_appender(op, stream).map(drop)
     }
 
     /// Finds room in the segment of a claimed appender; seals a segment that has too little.
@@ -156,33 +184,41 @@ impl Segments {
         self.set_state(segment, State::Active);
     }
 
-    /// Claims an appender of the stream, first of the stripe that the thread slot claimed last: two
-    /// threads that meet on one part for good. Waits if all are claimed.
+    /// Claims an appender of the stream. Waits if all are claimed.
     fn claim_appender(&self, op: &Op<'_>, stream: Stream) -> Result<Reservation<'_>, Stuck> {
-        let stripes = self.region().layout().stripes;
         let mut wait = Wait::default();
-        let first = op.thread.stripe.get() as usize % stripes;
-        let mut stripe = first;
         loop {
+            if let Some(claimed) = self.try_claim_appender(op.thread, stream) {
+                return Ok(claimed);
+            }
+            op.wait(self.peers(), &mut wait)?;
+        }
+    }
+
+    /// Claims an appender of the stream if one is free, first that of the stripe that the thread
+    /// slot claimed last: two threads that meet on one part for good.
+    fn try_claim_appender(&self, thread: &ThreadSlot, stream: Stream) -> Option<Reservation<'_>> {
+        let stripes = self.region().layout().stripes;
+        let first = thread.stripe.get() as usize % stripes;
+        for stripe in (first..stripes).chain(0..first) {
             let appender_at = self.appender_at(stream, stripe);
             let claimed = self.region().word(appender_at + CLAIMED);
             // The acquire pairs with the release of the last holder.
-            if claimed.compare_exchange(0, op.thread.owner(), Acquire, Relaxed).is_ok() {
-                op.thread.stripe.set(stripe as u32);
-                return Ok(Reservation {
-                    segments: self,
+            if claimed.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok() {
+                thread.stripe.set(stripe as u32);
+                let (segment, sequence, offset, bytes) = (0, 0, 0, 0);
+                let segments = self;
+                return Some(Reservation {
+                    segments,
                     appender_at,
-                    segment: 0,
-                    sequence: 0,
-                    offset: 0,
-                    bytes: 0,
+                    segment,
+                    sequence,
+                    offset,
+                    bytes,
                 });
             }
-            stripe = (stripe + 1) % stripes;
-            if stripe == first {
-                op.wait(self.peers(), &mut wait)?;
-            }
         }
+        None
     }
 
     pub(crate) fn appender_at(&self, stream: Stream, stripe: usize) -> usize {

@@ -1,6 +1,7 @@
 //! Guarantees of threads that move items and memory.
 
 mod allocating;
+mod appending;
 mod evicting;
 mod filing;
 mod growing;
