@@ -29,9 +29,14 @@ impl Carried {
 impl Index {
     /// Removes a record of a locked group from the index.
     pub(crate) fn unlink(&self, thread: &ThreadSlot, found: &Found) {
+        self.clear_slot(thread, found);
+        self.discharge_item(found, None);
+    }
+
+    /// As [`Self::unlink`], for a caller that discharges the item afterwards.
+    pub(crate) fn clear_slot(&self, thread: &ThreadSlot, found: &Found) {
         self.peers().intend_to_replace(thread, found.slot.0);
         self.set_slot(found.slot_at, Slot::EMPTY);
-        self.discharge_item(found, None);
         self.peers().note_slots(thread, -1);
     }
 

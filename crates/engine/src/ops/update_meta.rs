@@ -23,6 +23,7 @@ use crate::index::removal::Reason;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::appender::Reservation;
+use crate::segment::header::Account;
 use crate::segment::record::{Draft, Marks, READ_BEFORE};
 
 /// A change of an item's metadata.
@@ -157,6 +158,7 @@ impl Engine {
                 let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
                 let meta = self.update_meta_here(op, &copy, update);
                 self.reclaimer().relink(thread, &room, &found, deadline, found.slot.freq());
+                self.segments().discharge(found.slot.segment(), Account::of(found.header));
                 return Ok(MetaOutcome::Done(meta));
             }
             // Sees that there is room, for which it may have to wait, and looks at the item again.

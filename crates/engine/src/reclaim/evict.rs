@@ -30,11 +30,15 @@ use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::{Emptied, Record};
 use crate::segment::appender::Reservation;
-use crate::segment::header::{Use, begun};
+use crate::segment::header::{Account, Use, begun};
 use crate::segment::stream::{Pool, Stream};
 
 /// Pairs of a multiple of the mean size and the number of reads that a larger item needs.
 const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];
+
+/// The number of records between which other threads get the appender for survivors. To claim it
+/// for each record takes a twentieth of an eviction.
+const RECORDS_WITH_ONE_APPENDER: usize = 16;
 
 /// How strictly eviction chooses survivors. A pool in which all items are hot could move its
 /// records forever without freeing a byte.
@@ -102,7 +106,7 @@ impl Drop for Evictor<'_> {
 }
 
 /// The parameters and the progress of emptying one segment.
-struct EvictionPass {
+struct EvictionPass<'a> {
     /// The stream of the survivors.
     to: Stream,
     /// True for an eviction; otherwise all live items survive unchanged.
@@ -120,9 +124,13 @@ struct EvictionPass {
     age_secs: Second,
     /// The number of keys that the ghost remembered.
     remembered: u64,
+    /// The room of the last survivor: its appender serves the next ones, too.
+    room: Option<Reservation<'a>>,
+    /// The records that left the segment and are still in its account.
+    undischarged: Account,
 }
 
-impl EvictionPass {
+impl EvictionPass<'_> {
     /// Returns how often an item of this size must have been read to survive.
     fn need(&self, item_bytes: u64) -> u64 {
         let larger = |(times, _): &&(u64, u64)| item_bytes > times.saturating_mul(self.mean_bytes);
@@ -178,6 +186,8 @@ impl Reclaimer {
             moved_bytes: 0,
             age_secs: op.now.saturating_sub(begun(sequence)),
             remembered: 0,
+            room: None,
+            undischarged: Account::default(),
         };
         match keep {
             Keep::Needed => {}
@@ -222,6 +232,8 @@ impl Reclaimer {
             moved_bytes: 0,
             age_secs: 0,
             remembered: 0,
+            room: None,
+            undischarged: Account::default(),
         };
         let passed = self.pass_all_on(op, segment, &mut pass);
         drop(evictor);
@@ -240,15 +252,22 @@ impl Reclaimer {
     ///
     /// Returns the reclaimed bytes. They do not include an end of the segment that was never
     /// written: the survivors' new segment has one as long.
-    fn pass_all_on(
-        &self,
+    fn pass_all_on<'a>(
+        &'a self,
         op: &Op<'_>,
         segment: u32,
-        pass: &mut EvictionPass,
+        pass: &mut EvictionPass<'a>,
     ) -> Result<usize, StoreError> {
         let filled = self.segments().filled(segment);
-        let mut records = self.records(segment);
-        let passed = records.try_for_each(|record| self.relocate_or_evict(op, &record, pass));
+        let passed = self.records(segment).enumerate().try_for_each(|(number, record)| {
+            if number % RECORDS_WITH_ONE_APPENDER == 0 {
+                pass.room = None;
+            }
+            self.relocate_or_evict(op, &record, pass)
+        });
+        pass.room = None;
+        // At once: nobody asks for the account of a segment that is being emptied.
+        self.segments().discharge(segment, pass.undischarged);
         match passed {
             Ok(()) => self.finish_emptying(op.thread, segment),
             Err(_) => self.segments().seal(segment),
@@ -272,14 +291,14 @@ impl Reclaimer {
     }
 
     /// Moves a record out of its segment, or unlinks it if it is dead or chosen for eviction.
-    fn relocate_or_evict(
-        &self,
+    fn relocate_or_evict<'a>(
+        &'a self,
         op: &Op<'_>,
         record: &Record,
-        pass: &mut EvictionPass,
+        pass: &mut EvictionPass<'a>,
     ) -> Result<(), StoreError> {
         loop {
-            let locked = self.index().lock(op, record.hash)?;
+            let locked = self.lock_for_pass(op, record.hash, pass)?;
             let Some(found) = self.find_item_of(&locked, record) else {
                 return Ok(());
             };
@@ -289,11 +308,12 @@ impl Reclaimer {
             }
             let bytes = record.header.record_bytes();
             if !pass.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
-                self.evict_item(op.thread, &locked, record.hash, &found, pass);
+                self.evict_item(op.thread, &locked, record, &found, pass);
                 return Ok(());
             }
-            if let Some(room) = self.segments().try_reserve_for_survivor(op, pass.to, bytes)? {
-                self.move_to(op, &room, &found, record, pass);
+            let (room, to) = (&mut pass.room, pass.to);
+            if self.segments().try_reserve_for_survivor(op, room, to, bytes)? {
+                self.move_out(op, record, &found, pass);
                 return Ok(());
             }
             drop(locked);
@@ -301,21 +321,30 @@ impl Reclaimer {
         }
     }
 
-    /// Moves a record, which belongs to an item of a locked group, unless the item is flushed by
-    /// now.
-    fn move_to(
+    /// Locks the group of a record. While the thread waits, it holds no appender.
+    fn lock_for_pass(
         &self,
         op: &Op<'_>,
-        room: &Reservation<'_>,
-        found: &Found,
-        record: &Record,
-        pass: &mut EvictionPass,
-    ) {
-        // After the room is found: a flushed item must not return under a younger sequence.
-        if self.segments().is_flushed(found.sequence) {
-            self.index().remove_dead(op.thread, found, Miss::Flushed);
-            return;
+        hash: u64,
+        pass: &mut EvictionPass<'_>,
+    ) -> Result<Locked<'_>, Stuck> {
+        if let Some(locked) = self.index().lock_soon(op.thread, hash) {
+            return Ok(locked);
         }
+        pass.room = None;
+        self.index().lock(op, hash)
+    }
+
+    /// Moves a record to the reserved room, unless its item is flushed by now. `found` is the item
+    /// that the record is, or is a piece of; its group is locked.
+    fn move_out(&self, op: &Op<'_>, record: &Record, found: &Found, pass: &mut EvictionPass<'_>) {
+        // After the room is reserved: a flushed item must not return under a younger sequence.
+        if self.segments().is_flushed(found.sequence) {
+            return self.index().remove_dead(op.thread, found, Miss::Flushed);
+        }
+        let Some(room) = &pass.room else {
+            return;
+        };
         match record.header.is_piece() {
             true => self.relocate_piece(op.thread, room, record, found),
             false => self.relocate(op.thread, room, found, |freq| pass.freq_after(freq)),
@@ -324,21 +353,27 @@ impl Reclaimer {
         let bytes = record.header.record_bytes();
         pass.bytes_left = pass.bytes_left.saturating_sub(bytes);
         pass.moved_bytes += bytes;
+        pass.undischarged.add(Account::of(record.header));
     }
 
-    /// Evicts a live item.
+    /// Evicts a live item, which a record is, or is a piece of.
     fn evict_item(
         &self,
         thread: &ThreadSlot,
         locked: &Locked<'_>,
-        hash: u64,
+        record: &Record,
         found: &Found,
-        pass: &mut EvictionPass,
+        pass: &mut EvictionPass<'_>,
     ) {
         self.index().report_removal(found, Reason::Evicted);
-        self.index().unlink(thread, found);
+        if found.header.is_large() {
+            self.index().unlink(thread, found);
+        } else {
+            self.index().clear_slot(thread, found);
+            pass.undischarged.add(Account::of(record.header));
+        }
         if pass.from == Pool::Small {
-            self.index().remember(locked, hash);
+            self.index().remember(locked, record.hash);
             pass.remembered += 1;
             self.peers().bump(thread, Counter::EvictionsSmall, 1);
         }
@@ -389,7 +424,7 @@ impl Reclaimer {
 mod tests {
     use super::*;
 
-    fn pass(from: Pool) -> EvictionPass {
+    fn pass(from: Pool) -> EvictionPass<'static> {
         let to = Stream { pool: Pool::Main, ttl_class: 0 };
         let (mean_bytes, bytes_left) = (100, 1000);
         EvictionPass {
@@ -402,6 +437,8 @@ mod tests {
             moved_bytes: 0,
             age_secs: 0,
             remembered: 0,
+            room: None,
+            undischarged: Account::default(),
         }
     }
 

@@ -376,8 +376,9 @@ mod tests {
         // It has an appender for survivors, too.
         let main = stopped.segments().stream(oldest.segment).in_pool(Pool::Main);
         let op = stopped.op(&evictor, NOW);
-        let survivors = stopped.segments().try_reserve_for_survivor(&op, main, 8).unwrap();
-        assert!(survivors.is_some(), "no appender is free");
+        let mut survivors = None;
+        let segments = stopped.segments();
+        assert!(segments.try_reserve_for_survivor(&op, &mut survivors, main, 8).unwrap());
         slowest_of_many_stores(&engine, |_| true);
         let kept =
             keys.iter().filter(|key| engine.index().find(engine.index().hash(key), key).is_some());

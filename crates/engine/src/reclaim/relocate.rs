@@ -16,7 +16,8 @@ use crate::segment::record::Header;
 use crate::segment::slot::Slot;
 
 impl Reclaimer {
-    /// Makes the slot of a found record name its copy. The caller holds the lock of its group.
+    /// Makes the slot of a found record name its copy. The caller holds the lock of its group, and
+    /// discharges the record afterwards.
     pub(crate) fn relink(
         &self,
         thread: &ThreadSlot,
@@ -31,11 +32,11 @@ impl Reclaimer {
         self.segments().charge(room.segment, Account::of(header));
         self.peers().intend_to_replace(thread, found.slot.0);
         self.index().set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), freq));
-        self.segments().discharge(found.slot.segment(), Account::of(found.header));
     }
 
     /// Moves the record of a live item to a reserved room. The caller holds the lock of its group,
-    /// so the copy is of one state: only its freq changes meanwhile. `freq_after` maps that.
+    /// so the copy is of one state: only its freq changes meanwhile. `freq_after` maps that. The
+    /// caller discharges the record afterwards.
     pub(crate) fn relocate(
         &self,
         thread: &ThreadSlot,
@@ -61,8 +62,9 @@ impl Reclaimer {
         piece: &Record,
         owner: &Found,
     ) {
+        // Only in a damaged region is there none.
         let Some(table_at) = self.naming_word(owner, piece.slot) else {
-            return; // Only in a damaged region.
+            return;
         };
         let bytes = piece.header.record_bytes();
         self.region().memory().copy(self.segments().record_at(piece.slot), room.at(), bytes);
@@ -72,7 +74,6 @@ impl Reclaimer {
         self.segments().charge(room.segment, account);
         self.peers().intend_to_replace(thread, piece.slot.0);
         self.index().set_slot(table_at, room.slot());
-        self.segments().discharge(piece.slot.segment(), account);
         self.peers().bump(thread, Counter::BytesRelocated, bytes as u64);
     }
 

@@ -125,22 +125,27 @@ impl Segments {
         Ok(Some(room))
     }
 
-    /// As [`Self::try_reserve`], for a record that is moved: uses the spare segments. Returns
-    /// `None` if other threads hold all appenders of the stream.
-    pub(crate) fn try_reserve_for_survivor(
-        &self,
+    /// As [`Self::try_reserve`], for a record that is moved: uses the spare segments. `room` is
+    /// that of the last survivor, or `None`. Returns false if other threads hold all appenders of
+    /// the stream.
+    pub(crate) fn try_reserve_for_survivor<'a>(
+        &'a self,
         op: &Op<'_>,
+        room: &mut Option<Reservation<'a>>,
         stream: Stream,
         bytes: usize,
-    ) -> Result<Option<Reservation<'_>>, StoreError> {
-        let Some(mut room) = self.try_claim_appender(op.thread, stream) else {
-            return Ok(None);
-        };
-        while !self.has_room_for(op.thread, &mut room, bytes, bytes)? {
-            let segment = self.take_for_survivors(op.thread).ok_or(StoreError::NoMemory)?;
-            self.attach_segment(op, &room, segment, stream);
+    ) -> Result<bool, StoreError> {
+        if room.is_none() {
+            *room = self.try_claim_appender(op.thread, stream);
         }
-        Ok(Some(room))
+        let Some(room) = room else {
+            return Ok(false);
+        };
+        while !self.has_room_for(op.thread, room, bytes, bytes)? {
+            let segment = self.take_for_survivors(op.thread).ok_or(StoreError::NoMemory)?;
+            self.attach_segment(op, room, segment, stream);
+        }
+        Ok(true)
     }
 
     /// Waits until an appender of the stream can be claimed. The caller holds no group.
