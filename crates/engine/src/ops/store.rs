@@ -156,6 +156,9 @@ impl Engine {
     /// remembers the key. The guess may be wrong, which costs a little of the hit ratio; the
     /// decisive check happens under the lock.
     pub(crate) fn stream_for(&self, hash: u64, deadline: Deadline, now: Second) -> Stream {
+        if self.segments().evicts() {
+            self.index().prefetch_ghost_row(hash);
+        }
         let (group, tag) = (self.index().group_of(hash), self.index().tag_of(hash));
         let mut slots =
             self.index().slots(self.index().group_at(group), hash).map(|at| self.index().slot(at));

@@ -142,6 +142,11 @@ impl EvictionPass<'_> {
         !self.evicts || is_wanted && record_bytes <= self.bytes_left
     }
 
+    /// True if the ghost remembers the keys of evicted items.
+    fn remembers(&self) -> bool {
+        self.evicts && self.from == Pool::Small
+    }
+
     /// Returns the freq of a survivor in its new place.
     fn freq_after(&self, freq: u64) -> u64 {
         match self.from {
@@ -259,12 +264,17 @@ impl Reclaimer {
         pass: &mut EvictionPass<'a>,
     ) -> Result<usize, StoreError> {
         let filled = self.segments().filled(segment);
-        let passed = self.records(segment).enumerate().try_for_each(|(number, record)| {
+        let remembers = pass.remembers();
+        let mut pass_on = |(number, record): (usize, Record)| {
             if number % RECORDS_WITH_ONE_APPENDER == 0 {
                 pass.room = None;
             }
             self.relocate_or_evict(op, &record, pass)
-        });
+        };
+        let passed = match remembers {
+            true => self.records_to_remember(segment).enumerate().try_for_each(&mut pass_on),
+            false => self.records(segment).enumerate().try_for_each(&mut pass_on),
+        };
         pass.room = None;
         // At once: nobody asks for the account of a segment that is being emptied.
         self.segments().discharge(segment, pass.undischarged);
@@ -372,7 +382,7 @@ impl Reclaimer {
             self.index().clear_slot(thread, found);
             pass.undischarged.add(Account::of(record.header));
         }
-        if pass.from == Pool::Small {
+        if pass.remembers() {
             self.index().remember(locked, record.hash);
             pass.remembered += 1;
             self.peers().bump(thread, Counter::EvictionsSmall, 1);
