@@ -92,6 +92,7 @@ fn describe(cache: &Cache, trace: &Trace, report: &mut Report) {
     report.push("segments_small", sizes.segments_small);
     report.push("segments_main", sizes.segments_items - sizes.segments_small);
     report.push("items", items);
+    report.push("bytes_written", cache.counter(Counter::BytesWritten));
     report.push("bytes_relocated", sizes.bytes_relocated);
     report.push("live_share", ratio(sizes.live_bytes, sizes.segments_items * sizes.segment_bytes));
     report.push("memory_bytes", sizes.memory_bytes);

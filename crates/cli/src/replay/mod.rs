@@ -79,6 +79,7 @@ Examples:
 Output, a name=value a line:
   requests                  lines of the trace: gets and its own sets
   gets, hits, misses        of look-aside gets; miss_ratio=misses/gets
+  missed_bytes              keys and values that the misses asked for
   sets, sets_refused        all sets, those after misses included; refused: the item is too large or
                             the cache has no memory
   wrong_values              values read that are not the last ones stored; must be 0
@@ -88,6 +89,7 @@ Output, a name=value a line:
   segments_*                segments evicted, compacted, reclaimed without live items; those of each
                             pool at the end
   items                     items held at the end
+  bytes_written             bytes of items that sets wrote into segments (library)
   bytes_relocated           bytes of items copied from segment to segment to keep them
   live_share                bytes of items / memory of the segments that hold items
                             (memcached: bytes of items / memory limit)

@@ -30,6 +30,8 @@ pub(crate) struct Counts {
     pub(crate) gets: u64,
     /// Gets that found an item.
     pub(crate) hits: u64,
+    /// Bytes of the keys and values that the other gets did not find.
+    pub(crate) missed_bytes: u64,
     /// Hits whose value was not the last one stored.
     pub(crate) wrong_values: u64,
     /// All sets: the trace's own and those after misses.
@@ -48,6 +50,7 @@ impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.gets += other.gets;
         self.hits += other.hits;
+        self.missed_bytes += other.missed_bytes;
         self.wrong_values += other.wrong_values;
         self.sets += other.sets;
         self.sets_refused += other.sets_refused;
@@ -108,6 +111,7 @@ impl<T: Target> Player<'_, T> {
         }
         self.counts.gets += 1;
         if !self.target.get(key, &mut self.read)? {
+            self.counts.missed_bytes += u64::from(request.item_bytes);
             return self.set(key, request);
         }
         self.counts.hits += 1;
@@ -204,6 +208,7 @@ mod tests {
         };
         let right = play("0,50\n0\n1,50\n0\n1,60\n").unwrap();
         assert_eq!((right.hits, right.sets, right.wrong_values), (3, 2, 0));
+        assert_eq!(right.missed_bytes, 100);
         let wrong = play("0,50\n0\n0,50,0,1\n0\n0\n").unwrap();
         assert_eq!((wrong.hits, wrong.sets, wrong.wrong_values), (3, 2, 2));
     }

@@ -20,6 +20,7 @@ impl Report {
         report.push("hits", counts.hits);
         report.push("misses", counts.misses());
         report.push("miss_ratio", ratio(counts.misses(), counts.gets));
+        report.push("missed_bytes", counts.missed_bytes);
         report.push("sets", counts.sets);
         report.push("sets_refused", counts.sets_refused);
         report.push("wrong_values", counts.wrong_values);
