@@ -10,7 +10,8 @@
 //!
 //! A fingerprint is the hash's tag and five more bits. Stamps run from 1 to 4095 and wrap. A stamp
 //! lasts until the ghost holds 1/64 as many new marks as the cache has items, and a mark is valid
-//! for 64 stamps: the ghost remembers as many keys as there are items.
+//! for 64 stamps: the ghost remembers as many keys as there are items. A mark of a large item is
+//! dated back, so that it is valid for a shorter time.
 //!
 //! The ghost is a hint: a lost or a false mark only puts an item into the other pool.
 
@@ -30,6 +31,9 @@ const STAMP_BITS: u32 = 12;
 const STAMPS: u32 = (1 << STAMP_BITS) - 1;
 /// The number of stamps for which a mark is valid.
 const STAMPS_VALID: u32 = 64;
+/// The stamps of a mark, times the size of its item in mean sizes. A return after longer promises
+/// fewer reads than the bytes of the item are worth.
+const STAMPS_BY_SIZE: u64 = 96;
 /// The bits of a fingerprint besides those of the tag.
 const MORE_BITS: u32 = 5;
 /// The lowest of them. Tags end below; the bit that chooses a line is above.
@@ -40,6 +44,13 @@ const MORE_SHIFT: u32 = 42;
 struct Mark(u32);
 
 impl Mark {
+    /// Makes a mark that is valid until the number of stamps has passed. It is dated back.
+    fn valid_for(stamps: u32, fingerprint: u32, stamp: u32) -> Self {
+        let early = STAMPS_VALID.saturating_sub(stamps);
+        let dated = (stamp - 1 + STAMPS - early) % STAMPS + 1;
+        Self(fingerprint << STAMP_BITS | dated)
+    }
+
     fn fingerprint(self) -> u32 {
         self.0 >> STAMP_BITS
     }
@@ -51,6 +62,12 @@ impl Mark {
             made => (stamp + STAMPS - made) % STAMPS,
         }
     }
+}
+
+/// Returns the number of stamps for which the ghost remembers an item of this size.
+pub(crate) fn stamps_for(item_bytes: u64, mean_bytes: u64) -> u32 {
+    let stamps = STAMPS_BY_SIZE.saturating_mul(mean_bytes) / item_bytes.max(1);
+    stamps.min(u64::from(STAMPS_VALID)) as u32
 }
 
 impl Index {
@@ -97,9 +114,10 @@ impl Index {
             .any(|mark| mark.fingerprint() == fingerprint && mark.age(stamp) <= STAMPS_VALID)
     }
 
-    /// Remembers a key that leaves the small pool, in place of the oldest mark of its row.
-    pub(crate) fn remember(&self, locked: &Locked<'_>, hash: u64) {
-        let Some(row_at) = self.ghost_row_at(locked.group) else {
+    /// Remembers a key that leaves the small pool for a number of stamps, in place of the oldest
+    /// mark of its row.
+    pub(crate) fn remember(&self, locked: &Locked<'_>, hash: u64, stamps: u32) {
+        let Some(row_at) = self.ghost_row_at(locked.group).filter(|_| stamps > 0) else {
             return;
         };
         let (fingerprint, stamp) = (self.fingerprint(hash), self.ghost_stamp());
@@ -108,7 +126,7 @@ impl Index {
             (mark.age(stamp) < u32::MAX && mark.fingerprint() == fingerprint, mark.age(stamp))
         };
         if let Some(oldest) = self.marks(row_at).max_by_key(rank) {
-            oldest.store(fingerprint << STAMP_BITS | stamp, Relaxed);
+            oldest.store(Mark::valid_for(stamps, fingerprint, stamp).0, Relaxed);
         }
     }
 
@@ -204,5 +222,23 @@ mod tests {
         assert_eq!(made_at(5).age(9), 4);
         assert_eq!(made_at(STAMPS).age(1), 1);
         assert_eq!(Mark(0).age(1), u32::MAX);
+    }
+
+    #[test]
+    fn a_mark_is_valid_for_its_number_of_stamps() {
+        for stamp in [1, 10, 64, 65, STAMPS] {
+            for stamps in [1, 20, STAMPS_VALID] {
+                let mark = Mark::valid_for(stamps, 7, stamp);
+                let later = |passed: u32| (stamp - 1 + passed) % STAMPS + 1;
+                assert_eq!(mark.fingerprint(), 7);
+                assert_eq!(mark.age(later(stamps)), STAMPS_VALID, "{stamps} from stamp {stamp}");
+            }
+        }
+    }
+
+    #[test]
+    fn large_items_are_remembered_for_a_shorter_time() {
+        let stamps = [1, 100, 150, 300, 960, 9_600, 9_601].map(|bytes| stamps_for(bytes, 100));
+        assert_eq!(stamps, [64, 64, 64, 32, 10, 1, 0]);
     }
 }

@@ -22,6 +22,7 @@ use larder_stats::Counter;
 
 use crate::error::{StoreError, Stuck};
 use crate::index::find::Found;
+use crate::index::ghost::stamps_for;
 use crate::index::group::Locked;
 use crate::index::life::Miss;
 use crate::index::removal::Reason;
@@ -383,7 +384,8 @@ impl Reclaimer {
             pass.undischarged.add(Account::of(record.header));
         }
         if pass.remembers() {
-            self.index().remember(locked, record.hash);
+            let stamps = stamps_for(self.item_bytes(found), pass.mean_bytes);
+            self.index().remember(locked, record.hash, stamps);
             pass.remembered += 1;
             self.peers().bump(thread, Counter::EvictionsSmall, 1);
         }
