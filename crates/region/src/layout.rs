@@ -139,6 +139,10 @@ pub mod global {
     pub const GHOST_ADDED: usize = GHOST_STAMP + 8;
     /// Number of rows of the ghost, u64.
     pub const GHOST_ROWS: usize = GHOST_STAMP + 16;
+    /// The sum of freq over the items that evictions found read, u64; halved with the next one.
+    pub const READS_FOUND: usize = GHOST_STAMP + 24;
+    /// The sum of the sizes of these items, in bytes, u64.
+    pub const READ_BYTES_FOUND: usize = GHOST_STAMP + 32;
     /// The segment that the expiry sweep checks next, u64.
     pub const SWEEP_NEXT: usize = GHOST_STAMP + LINE_BYTES;
     /// Number of rows of the table of peers that were ever in use, u64.
@@ -495,7 +499,7 @@ mod tests {
         (global::OVERFLOW_NEXT, global::OVERFLOW_GROUPS + 8),
         (global::ITEMS, global::ITEMS + 8),
         (global::EVICTORS, global::EVICTORS + 8 * global::EVICTORS_MAX),
-        (global::GHOST_STAMP, global::GHOST_ROWS + 8),
+        (global::GHOST_STAMP, global::READ_BYTES_FOUND + 8),
         (global::SWEEP_NEXT, global::SWEEP_NEXT + 8),
         (global::PEERS_USED, global::SUSPECTS + 8),
         (global::AGE_QUEUES, global::AGE_QUEUES + 16),

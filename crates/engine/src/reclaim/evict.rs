@@ -10,8 +10,9 @@
 //!
 //! The policy is that of Yang et al., "FIFO queues are all you need for cache eviction" (SOSP
 //! 2023), with segments in place of items: eviction empties a whole segment at a time and copies
-//! the survivors to the tail of their pool. An item much larger than the mean must have been read
-//! more often, because it costs more misses of other items.
+//! the survivors to the tail of their pool. A larger item must have been read more often
+//! (`size_limits.rs`), and the ghost remembers it for a shorter time, because it costs more misses
+//! of other items.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -30,12 +31,10 @@ use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::{Emptied, Record};
+use crate::reclaim::size_limits::{ReadItems, SizeLimits};
 use crate::segment::appender::Reservation;
 use crate::segment::header::{Account, Use, begun};
 use crate::segment::stream::{Pool, Stream};
-
-/// Pairs of a multiple of the mean size and the number of reads that a larger item needs.
-const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];
 
 /// The number of records between which other threads get the appender for survivors. To claim it
 /// for each record takes a twentieth of an eviction.
@@ -115,8 +114,10 @@ struct EvictionPass<'a> {
     from: Pool,
     /// The mean size of an item in bytes.
     mean_bytes: u64,
-    /// The number of reads beyond the usual that an item needs to survive.
-    surplus_min: u64,
+    /// The largest items that survive.
+    limits: SizeLimits,
+    /// How far below its limit an item must be to survive.
+    margin_min: u64,
     /// The bytes that may still survive.
     bytes_left: usize,
     /// The bytes that have survived.
@@ -125,6 +126,8 @@ struct EvictionPass<'a> {
     age_secs: Second,
     /// The number of keys that the ghost remembered.
     remembered: u64,
+    /// The items found that were read.
+    found: ReadItems,
     /// The room of the last survivor: its appender serves the next ones, too.
     room: Option<Reservation<'a>>,
     /// The records that left the segment and are still in its account.
@@ -132,15 +135,9 @@ struct EvictionPass<'a> {
 }
 
 impl EvictionPass<'_> {
-    /// Returns how often an item of this size must have been read to survive.
-    fn need(&self, item_bytes: u64) -> u64 {
-        let larger = |(times, _): &&(u64, u64)| item_bytes > times.saturating_mul(self.mean_bytes);
-        NEEDS.iter().find(larger).map_or(1, |(_, need)| *need)
-    }
-
     fn keeps(&self, freq: u64, item_bytes: u64, record_bytes: usize) -> bool {
-        let is_wanted = freq >= self.need(item_bytes) + self.surplus_min;
-        !self.evicts || is_wanted && record_bytes <= self.bytes_left
+        let is_wanted = || self.limits.margin(freq, item_bytes) >= self.margin_min;
+        !self.evicts || record_bytes <= self.bytes_left && is_wanted()
     }
 
     /// True if the ghost remembers the keys of evicted items.
@@ -187,11 +184,13 @@ impl Reclaimer {
             evicts: true,
             from: stream.pool,
             mean_bytes: self.segments().mean_record_bytes(segment),
-            surplus_min: 0,
+            limits: self.size_limits(),
+            margin_min: SizeLimits::MARGIN_OF_LIMIT,
             bytes_left: self.region().segment_bytes(),
             moved_bytes: 0,
             age_secs: op.now.saturating_sub(begun(sequence)),
             remembered: 0,
+            found: ReadItems::default(),
             room: None,
             undischarged: Account::default(),
         };
@@ -207,6 +206,7 @@ impl Reclaimer {
         if pass.remembered > 0 {
             self.index().note_remembered(pass.remembered);
         }
+        self.note_read_items(pass.found);
         self.index().extend_ghost(op.thread);
         drop(evictor);
         match passed {
@@ -233,11 +233,13 @@ impl Reclaimer {
             evicts: false,
             from: stream.pool,
             mean_bytes: 0,
-            surplus_min: 0,
+            limits: SizeLimits::default(),
+            margin_min: 0,
             bytes_left: self.region().segment_bytes(),
             moved_bytes: 0,
             age_secs: 0,
             remembered: 0,
+            found: ReadItems::default(),
             room: None,
             undischarged: Account::default(),
         };
@@ -317,8 +319,12 @@ impl Reclaimer {
                 self.index().remove_dead(op.thread, &found, death);
                 return Ok(());
             }
+            let (freq, item_bytes) = (found.slot.freq(), self.item_bytes(&found));
+            if !record.header.is_piece() {
+                pass.found.add(freq, item_bytes);
+            }
             let bytes = record.header.record_bytes();
-            if !pass.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
+            if !pass.keeps(freq, item_bytes, bytes) {
                 self.evict_item(op.thread, &locked, record, &found, pass);
                 return Ok(());
             }
@@ -403,31 +409,26 @@ impl Reclaimer {
         }
     }
 
-    /// Raises the number of reads that survivors need, until about half of the segment's bytes
-    /// survive.
+    /// Raises the margin that survivors need, until about half of the segment's bytes survive.
     fn limit_to_half(&self, op: &Op<'_>, segment: u32, pass: &mut EvictionPass) {
-        const SURPLUS_MAX: usize = crate::segment::slot::FREQ_MAX as usize;
         let half = self.region().segment_bytes() / 2;
-        let mut bytes_of_surplus = [0; SURPLUS_MAX];
+        let mut bytes_of_margin = [0; SizeLimits::MARGIN_MAX as usize + 1];
         for record in self.records(segment) {
             let Ok(locked) = self.index().lock(op, record.hash) else {
                 break; // The eviction pass meets the same stopped process.
             };
             // A piece is as valuable as its item.
-            let Some(found) = self.find_item_of(&locked, &record) else {
-                continue;
-            };
-            let need = pass.need(self.item_bytes(&found));
-            if let Some(surplus) = found.slot.freq().checked_sub(need) {
-                bytes_of_surplus[surplus as usize] += record.header.record_bytes();
+            if let Some(found) = self.find_item_of(&locked, &record) {
+                let margin = pass.limits.margin(found.slot.freq(), self.item_bytes(&found));
+                bytes_of_margin[margin as usize] += record.header.record_bytes();
             }
         }
         let mut above = 0;
-        let least = (0..SURPLUS_MAX).rev().find(|surplus| {
-            above += bytes_of_surplus[*surplus];
+        let least = (SizeLimits::MARGIN_OF_LIMIT..=SizeLimits::MARGIN_MAX).rev().find(|margin| {
+            above += bytes_of_margin[*margin as usize];
             above > half
         });
-        pass.surplus_min = least.unwrap_or(0) as u64;
+        pass.margin_min = least.unwrap_or(SizeLimits::MARGIN_OF_LIMIT);
         pass.bytes_left = half;
     }
 }
@@ -444,11 +445,13 @@ mod tests {
             evicts: true,
             from,
             mean_bytes,
-            surplus_min: 0,
+            limits: SizeLimits::of(ReadItems { reads: 100, bytes: 3000 }),
+            margin_min: SizeLimits::MARGIN_OF_LIMIT,
             bytes_left,
             moved_bytes: 0,
             age_secs: 0,
             remembered: 0,
+            found: ReadItems::default(),
             room: None,
             undischarged: Account::default(),
         }
@@ -482,15 +485,102 @@ mod tests {
     #[test]
     fn larger_items_must_have_been_read_more_often() {
         let pass = pass(Pool::Small);
-        let needs = [100, 200, 201, 800, 801].map(|bytes| pass.need(bytes));
-        assert_eq!(needs, [1, 1, 2, 2, 3]);
-        assert!(pass.keeps(1, 100, 100) && !pass.keeps(1, 300, 300));
+        assert!(pass.keeps(1, 100, 100) && !pass.keeps(1, 200, 200) && pass.keeps(2, 200, 200));
+        assert!(!pass.keeps(0, 1, 1), "an item survived that was not read");
         assert!(!pass.keeps(3, 100, 1001), "an item survived without bytes left for it");
+    }
+
+    #[test]
+    fn a_margin_chooses_among_items_below_their_limits() {
+        let half = EvictionPass { margin_min: 2 * SizeLimits::MARGIN_OF_LIMIT, ..pass(Pool::Main) };
+        assert!(half.keeps(2, 100, 100) && !half.keeps(1, 100, 100) && half.keeps(1, 50, 50));
     }
 
     #[test]
     fn survivors_of_small_restart_at_zero_and_those_of_main_lose_one() {
         assert_eq!(pass(Pool::Small).freq_after(3), 0);
         assert_eq!(pass(Pool::Main).freq_after(3), 2);
+    }
+    #[cfg(not(any(feature = "interleavings", miri)))]
+    mod of_segments {
+        use larder_item::{Deadline, StoreMode};
+
+        use super::*;
+        use crate::engine::Engine;
+        use crate::fixtures::SMALL;
+        use crate::ops::request::StoreRequest;
+        use crate::reclaim::policy::Wish;
+
+        const NOW: Second = 10;
+
+        fn set(engine: &Engine, thread: &ThreadSlot, key: &[u8], value_bytes: usize) {
+            let request = StoreRequest::new(key, StoreMode::Set);
+            let request = StoreRequest { deadline: Deadline::NEVER, ..request };
+            engine.store(thread, &request, &vec![7; value_bytes], NOW).unwrap();
+        }
+
+        fn read(engine: &Engine, thread: &ThreadSlot, key: &[u8]) {
+            engine.read(thread, key, NOW, &mut Vec::new(), |_, _| ());
+        }
+
+        /// Evicts the segment that was written last.
+        fn evict_written(engine: &Engine, thread: &ThreadSlot) {
+            engine.segments().detach_idle(thread);
+            let victim = engine.reclaimer().victim(Wish::keeping(Keep::Needed)).unwrap();
+            let emptied =
+                engine.reclaimer().evict(&engine.op(thread, NOW), victim, Keep::Needed).unwrap();
+            assert!(matches!(emptied, Emptied::Yes(_)), "{emptied:?}");
+        }
+
+        fn is_found(engine: &Engine, key: &[u8]) -> bool {
+            engine.index().find(engine.index().hash(key), key).is_some()
+        }
+
+        #[test]
+        fn a_large_item_survives_with_more_reads_than_small_ones_need() {
+            let engine = Engine::create(&SMALL).unwrap();
+            let thread = engine.register().unwrap();
+            for key in 0..30_u32 {
+                set(&engine, &thread, &key.to_le_bytes(), 500);
+                read(&engine, &thread, &key.to_le_bytes());
+            }
+            evict_written(&engine, &thread);
+            let kept = (0..30_u32).filter(|key| is_found(&engine, &key.to_le_bytes()));
+            assert_eq!(kept.count(), 30, "before anything is known, what was read survives");
+            for (key, reads) in [(b"read once", 1), (b"read more", 3)] {
+                set(&engine, &thread, key, 3000);
+                (0..reads).for_each(|_| read(&engine, &thread, key));
+            }
+            set(&engine, &thread, b"small", 500);
+            read(&engine, &thread, b"small");
+            evict_written(&engine, &thread);
+            let found =
+                [&b"read once"[..], b"read more", b"small"].map(|key| is_found(&engine, key));
+            assert_eq!(found, [false, true, true], "of items read once, twice, and a small one");
+        }
+
+        #[test]
+        fn the_ghost_forgets_a_large_item_before_a_small_one() {
+            let engine = Engine::create(&SMALL).unwrap();
+            let thread = engine.register().unwrap();
+            engine.index().extend_ghost(&thread);
+            for key in 0..30_u32 {
+                set(&engine, &thread, &key.to_le_bytes(), 500);
+            }
+            set(&engine, &thread, b"large", 6000);
+            let stamp = engine.region().word(global::GHOST_STAMP);
+            let then = stamp.load(Relaxed);
+            evict_written(&engine, &thread);
+            let is_remembered = |key: &[u8]| {
+                let hash = engine.index().hash(key);
+                engine.index().ghost_holds(engine.index().group_of(hash), hash)
+            };
+            let keys = [&7_u32.to_le_bytes()[..], b"large"];
+            // In a cache of few items, these evictions are a large part of what it remembers.
+            stamp.store(then, Relaxed);
+            assert_eq!(keys.map(is_remembered), [true, true], "just evicted");
+            stamp.store(then + 40, Relaxed);
+            assert_eq!(keys.map(is_remembered), [true, false], "40 of 64 stamps later");
+        }
     }
 }

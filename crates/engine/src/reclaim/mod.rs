@@ -21,6 +21,7 @@ pub(crate) mod maintain;
 pub(crate) mod policy;
 pub(crate) mod relocate;
 pub(crate) mod repair;
+pub(crate) mod size_limits;
 
 /// Makes room in the segments and keeps the region valid.
 #[derive(Debug)]
