@@ -82,7 +82,8 @@ impl Reclaimer {
     /// Adds the read items of an eviction to those of earlier ones. When they are as many bytes as
     /// the memory in use, halves both sums: the limits follow what is stored now.
     pub(crate) fn note_read_items(&self, found: ReadItems) {
-        let used_bytes = self.segments().used_segments() * self.region().segment_bytes() as u64;
+        let segment_bytes = self.region().segment_bytes() as u64;
+        let used_bytes = self.segments().used_segments().saturating_mul(segment_bytes);
         let [reads, bytes] = self.read_sums();
         let reads_now = reads.fetch_add(found.reads, Relaxed).wrapping_add(found.reads);
         let bytes_now = bytes.fetch_add(found.bytes, Relaxed).wrapping_add(found.bytes);
