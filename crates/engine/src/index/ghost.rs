@@ -64,7 +64,8 @@ impl Mark {
     }
 }
 
-/// Returns the number of stamps for which the ghost remembers an item of this size.
+/// Returns the number of stamps for which the ghost remembers an item of this size, beyond the
+/// present one.
 pub(crate) fn stamps_for(item_bytes: u64, mean_bytes: u64) -> u32 {
     let stamps = STAMPS_BY_SIZE.saturating_mul(mean_bytes) / item_bytes.max(1);
     stamps.min(u64::from(STAMPS_VALID)) as u32
@@ -114,10 +115,10 @@ impl Index {
             .any(|mark| mark.fingerprint() == fingerprint && mark.age(stamp) <= STAMPS_VALID)
     }
 
-    /// Remembers a key that leaves the small pool for a number of stamps, in place of the oldest
-    /// mark of its row.
+    /// Remembers a key that leaves the small pool, in place of the oldest mark of its row, for a
+    /// number of stamps beyond the present one.
     pub(crate) fn remember(&self, locked: &Locked<'_>, hash: u64, stamps: u32) {
-        let Some(row_at) = self.ghost_row_at(locked.group).filter(|_| stamps > 0) else {
+        let Some(row_at) = self.ghost_row_at(locked.group) else {
             return;
         };
         let (fingerprint, stamp) = (self.fingerprint(hash), self.ghost_stamp());
@@ -227,7 +228,7 @@ mod tests {
     #[test]
     fn a_mark_is_valid_for_its_number_of_stamps() {
         for stamp in [1, 10, 64, 65, STAMPS] {
-            for stamps in [1, 20, STAMPS_VALID] {
+            for stamps in [0, 1, 20, STAMPS_VALID] {
                 let mark = Mark::valid_for(stamps, 7, stamp);
                 let later = |passed: u32| (stamp - 1 + passed) % STAMPS + 1;
                 assert_eq!(mark.fingerprint(), 7);
