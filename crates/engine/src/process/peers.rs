@@ -312,6 +312,9 @@ impl Peers {
     /// Drops all holds of a dead peer on some segments, and passes each held one to `was_held`. Its
     /// arriving pieces will never be named, so their segments are recounted. So are pinned ones: it
     /// may have been recounting them.
+    ///
+    /// Looks at the peer's whole row, 8 bytes a segment. The holders do not name the peer of a pin
+    /// that came too late, after the segment's next use had begun; see [`Self::become_holder`].
     pub(crate) fn release_holds(
         &self,
         row: u32,
@@ -320,10 +323,11 @@ impl Peers {
     ) {
         for segment in segments {
             let hold = self.hold(row, segment);
+            // Most are 0, and a load leaves their pages unchanged.
             if hold.load(Relaxed) != 0 {
                 was_held(segment);
+                hold.store(0, SeqCst);
             }
-            hold.store(0, SeqCst);
         }
         self.peer_word(row, PINNED).store(0, Relaxed);
     }

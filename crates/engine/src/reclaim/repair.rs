@@ -36,12 +36,13 @@ impl Reclaimer {
     /// Repairs what the process of a row left. Only for the holder of the row's lock.
     pub(crate) fn repair(&self, row: u32) {
         let thread_slots: Vec<ThreadSlot> = self.peers().thread_slots_of(row).collect();
+        // First what other threads wait for: the rest takes longer in a large memory.
         for thread in &thread_slots {
             self.unlock_for(thread);
             self.segments().release_appenders(thread);
-            self.release_segments(thread);
             self.release_places(thread);
         }
+        self.release_segments(&thread_slots);
         let segments = self.segments().used_segment_numbers();
         self.peers().release_holds(row, segments, |segment| self.segments().suspect(segment));
         for thread in &thread_slots {
@@ -171,28 +172,39 @@ impl Reclaimer {
         }
     }
 
-    /// Frees or seals the segments of a dead thread slot. Its appenders are released before.
-    fn release_segments(&self, thread: &ThreadSlot) {
+    /// Frees or seals the segments of dead thread slots. Their appenders are released before.
+    ///
+    /// Cost: one pass over all segments, however many thread slots there are.
+    fn release_segments(&self, thread_slots: &[ThreadSlot]) {
+        let mut slot_of_owner = vec![None; self.region().layout().thread_slots + 1];
+        for thread in thread_slots {
+            slot_of_owner[thread.owner() as usize] = Some(thread);
+        }
         for segment in self.segments().used_segment_numbers() {
-            if self.segments().segment_owner(segment) != thread.owner() {
-                continue;
+            let owner = self.segments().segment_owner(segment) as usize;
+            // The owner in a damaged region may be any number.
+            if let Some(thread) = slot_of_owner.get(owner).copied().flatten() {
+                self.release_segment(thread, segment);
             }
-            self.segments().suspect(segment);
-            match self.segments().state(segment) {
-                // Between two appenders: complete, and without an owner.
-                State::Active => self.segments().seal(segment),
-                State::Emptying if self.segments().sequence(segment).load(Acquire) != 0 => {
-                    self.segments().seal(segment);
-                }
-                state @ (State::Index | State::Overflow | State::Ghost)
-                    if self.is_in_directory(segment, state) =>
-                {
-                    self.segments().set_state(segment, state);
-                }
-                _ => {
-                    self.segments().sequence(segment).store(0, Release);
-                    self.segments().free(thread, segment);
-                }
+        }
+    }
+
+    fn release_segment(&self, thread: &ThreadSlot, segment: u32) {
+        self.segments().suspect(segment);
+        match self.segments().state(segment) {
+            // Between two appenders: complete, and without an owner.
+            State::Active => self.segments().seal(segment),
+            State::Emptying if self.segments().sequence(segment).load(Acquire) != 0 => {
+                self.segments().seal(segment);
+            }
+            state @ (State::Index | State::Overflow | State::Ghost)
+                if self.is_in_directory(segment, state) =>
+            {
+                self.segments().set_state(segment, state);
+            }
+            _ => {
+                self.segments().sequence(segment).store(0, Release);
+                self.segments().free(thread, segment);
             }
         }
     }
@@ -307,3 +319,7 @@ impl Reclaimer {
         self.peers().reap(|row| self.reap_peer(row))
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests;

@@ -16,8 +16,11 @@ use crate::segment::header::State;
 use crate::segment::stream::Pool;
 use crate::segment::suspect::SEGMENTS_IN_USE;
 
-/// The number of counts before the recount is left to the next call of `Engine::maintain`.
-const RECOUNTS_MAX: u32 = 1000;
+/// The number of counts before the recount is left to the next call of `Engine::maintain` …
+const RECOUNTS_MAX: usize = 1000;
+/// … or the number of segments that they may count together. A survivor of a killed process counts
+/// while others go on, and may not succeed in a large memory.
+const RECOUNTED_MAX: usize = 1 << 22;
 
 impl Segments {
     /// Returns the number of segments that may still be taken.
@@ -234,21 +237,12 @@ impl Segments {
     /// each pool. Segments that other threads begin or end to use meanwhile make the latter inexact
     /// by as much; they only decide which pool eviction takes from.
     pub(crate) fn recount_in_use(&self) {
-        for pool in [Pool::Small, Pool::Main] {
-            let before = self.pool_segments(pool).load(Relaxed);
-            let is_of_pool = |segment: &u32| {
-                self.sequence(*segment).load(Relaxed) != 0 && self.stream(*segment).pool == pool
-            };
-            let counted = self.used_segment_numbers().filter(is_of_pool).count() as u64;
-            self.pool_segments(pool).fetch_add(counted.wrapping_sub(before), Relaxed);
-        }
         let word = self.region().word(global::SEGMENTS_USED);
-        for _ in 0..RECOUNTS_MAX {
+        let segments = self.used_segment_numbers().len().max(1);
+        for _ in 0..(RECOUNTED_MAX / segments).clamp(1, RECOUNTS_MAX) {
             let before = word.load(Acquire);
             if !self.peers().is_anybody_taking() {
-                let segments = self.used_segment_numbers();
-                let is_used = |segment: &u32| self.state(*segment) != State::Free;
-                let counted = recounted(before, segments.filter(is_used).count() as u64);
+                let counted = recounted(before, self.count_all());
                 if !self.peers().is_anybody_taking()
                     && word.compare_exchange(before, counted, AcqRel, Relaxed).is_ok()
                 {
@@ -257,7 +251,27 @@ impl Segments {
             }
             let_others_run();
         }
+        // A thread that was stopped while it takes a segment keeps only the first count from being
+        // exact.
+        self.count_all();
         self.call_for_recount(SEGMENTS_IN_USE);
+    }
+
+    /// Recounts the segments of each pool, and returns the number of segments in use.
+    fn count_all(&self) -> u64 {
+        let pools = [Pool::Small, Pool::Main].map(|pool| self.pool_segments(pool));
+        let before = pools.map(|pool| pool.load(Relaxed));
+        let (mut in_use, mut in_pools) = (0, [0_u64; 2]);
+        for segment in self.used_segment_numbers() {
+            in_use += u64::from(self.state(segment) != State::Free);
+            if self.sequence(segment).load(Relaxed) != 0 {
+                in_pools[self.stream(segment).pool as usize] += 1;
+            }
+        }
+        for ((pool, before), counted) in pools.iter().zip(before).zip(in_pools) {
+            pool.fetch_add(counted.wrapping_sub(before), Relaxed);
+        }
+        in_use
     }
 }
 
