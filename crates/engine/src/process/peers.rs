@@ -376,3 +376,8 @@ impl Peers {
         pinned.store(change(pinned.load(Relaxed)), Relaxed);
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+#[cfg(target_os = "linux")]
+mod tests;
