@@ -17,6 +17,7 @@ use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::limit::LimitError;
+use crate::reclaim::sweep::SLICE_WORK;
 use crate::region::Region;
 use crate::segment::Segments;
 use crate::segment::record::HEADER_BYTES;
@@ -223,10 +224,17 @@ impl Engine {
 
     /// Frees the memory of expired, flushed, replaced and deleted items, and evicts while the cache
     /// exceeds its memory limit. Any thread may call it, about once a second; a call does a bounded
-    /// amount of work. Expired items that no client reads are gone after eight calls, or one call
-    /// for each 128 MiB of memory if that is more.
-    pub fn maintain(&self, thread: &ThreadSlot, now: Second) {
-        self.reclaimer.maintain(&self.op(thread, now));
+    /// amount of work, ten milliseconds or so. Expired items that no client reads are gone after
+    /// one call, or after one for each 40,000 of them if that is more. Returns true if more of them
+    /// wait; see [`Engine::sweep`].
+    pub fn maintain(&self, thread: &ThreadSlot, now: Second) -> bool {
+        self.reclaimer.maintain(&self.op(thread, now))
+    }
+
+    /// Does one more slice of the sweep that [`Engine::maintain`] does for expired items. Returns
+    /// true if more of them wait.
+    pub fn sweep(&self, thread: &ThreadSlot, now: Second) -> bool {
+        self.reclaimer.sweep(&self.op(thread, now), SLICE_WORK)
     }
 
     /// Evicts until enough segments are free for some time, so that writers find them and need not

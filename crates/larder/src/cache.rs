@@ -97,7 +97,7 @@ impl Cache {
     }
 
     /// Reclaims the memory of expired and cleared items. Calling it is optional; a server calls it
-    /// every second. A call does a bounded amount of work, a few milliseconds.
+    /// every second. A call does a bounded amount of work, ten milliseconds or so.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;

@@ -1,18 +1,15 @@
 //! Background work: the expiry sweep, and freeing segments before a writer needs them.
 
-use std::sync::atomic::Ordering::Relaxed;
+use larder_item::Meta;
 
-use larder_item::{KEY_BYTES_MAX, Meta};
-use larder_region::layout::global;
-use larder_stats::Counter;
-
+use crate::error::StoreError;
 use crate::index::cursor::Cursor;
 use crate::process::op::Op;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::Emptied;
 use crate::reclaim::evict::{Effort, Keep};
 use crate::reclaim::policy::Wish;
-use crate::segment::header::State;
+use crate::reclaim::sweep::{SLICE_WORK, STUCK_WORK, UNLINK_WORK};
 
 /// The number of segments that `Engine::maintain` frees in one call.
 const FREED_SEGMENTS_MAX: usize = 64;
@@ -23,27 +20,36 @@ const RECOUNTED_SEGMENTS_MAX: usize = 16;
 /// The number of segments that `Engine::maintain` files in one call.
 const LAP_SEGMENTS_MAX: u64 = 1 << 14;
 
-/// The number of calls of `Engine::maintain` that sweep all segments for expired items …
-const SWEEP_CALLS: usize = 8;
-/// … unless that exceeds this many bytes a call.
-const SWEEP_BYTES_MAX: usize = 128 << 20;
-
 /// The number of rounds after which a refill lets other threads run.
 const REFILL_ROUNDS_MAX: u32 = 128;
 
 impl Reclaimer {
     /// See `Engine::maintain`.
-    pub(crate) fn maintain(&self, op: &Op<'_>) {
+    pub(crate) fn maintain(&self, op: &Op<'_>) -> bool {
         self.segments().flush_if_due(op.now);
         self.reap_peers();
-        self.recount_suspects(op, RECOUNTED_SEGMENTS_MAX);
+        // What a stopped process holds waits for another call.
+        let hurried = &op.hurried();
+        self.recount_suspects(hurried, RECOUNTED_SEGMENTS_MAX);
         self.segments().detach_reclaimable(op);
         let used = self.segments().used_segments();
         self.segments().lap(used.min(LAP_SEGMENTS_MAX), op.now);
-        let mut keep = Keep::BestHalf;
+        let (mut keep, mut avoided, mut work) = (Keep::BestHalf, Vec::new(), 0);
         for _ in 0..FREED_SEGMENTS_MAX {
-            let freed = match self.reclaimable(op, Wish::keeping(keep)) {
-                Some(reclaimable) => self.reclaim(op, reclaimable),
+            let freed = match self.reclaimable(op, Wish { keep, avoided: &avoided }) {
+                // The sweep shares the work of unlinking what has expired.
+                Some(_) if work >= SLICE_WORK / 2 => break,
+                Some(reclaimable) => {
+                    let items = self.segments().account(reclaimable.segment).items as usize;
+                    work += items * UNLINK_WORK;
+                    let freed = self.reclaim(hurried, reclaimable);
+                    if matches!(freed, Err(StoreError::Stuck(_))) {
+                        work += STUCK_WORK;
+                        avoided.push(reclaimable);
+                        continue;
+                    }
+                    freed
+                }
                 None if self.segments().is_over_limit() => self.make_any_room(op, keep),
                 None => break,
             };
@@ -57,12 +63,9 @@ impl Reclaimer {
         // If no other thread does it: a process that shares the cache may have died meanwhile.
         self.shrink(op);
         // After the segments that expired as a whole are freed.
-        let sweep_max = (SWEEP_BYTES_MAX / self.region().segment_bytes()).max(1);
-        for _ in 0..(self.segments().used_segments() as usize).div_ceil(SWEEP_CALLS).min(sweep_max)
-        {
-            self.sweep_next(op);
-        }
+        let is_more_due = self.sweep(op, SLICE_WORK.saturating_sub(work).max(SLICE_WORK / 2));
         self.index().grow_on(op);
+        is_more_due
     }
 
     /// See `Engine::refill`.
@@ -110,58 +113,14 @@ impl Reclaimer {
         cursor.group += 1;
         true
     }
-
-    /// Sweeps the next segment in turn for expired items and unlinks them. The segment may then be
-    /// worth compacting.
-    pub(crate) fn sweep_next(&self, op: &Op<'_>) {
-        let turn = self.region().word(global::SWEEP_NEXT).fetch_add(1, Relaxed);
-        let segment = (turn % self.segments().used_segments().max(1)) as u32;
-        let sequence = self.segments().sequence(segment).load(Relaxed);
-        if self.segments().state(segment) != State::Sealed
-            || !self.segments().may_hold_expired(segment, op.now)
-            || !self.segments().pin(segment, sequence)
-        {
-            return;
-        }
-        // A concurrent touch may note a deadline that this forgets. The item then waits until its
-        // segment is emptied.
-        self.segments().forget_deadline_min(segment);
-        let (mut checked, mut key) = (0, Vec::with_capacity(KEY_BYTES_MAX));
-        for (slot, header) in self.headers(segment) {
-            if header.deadline_at().is_none() {
-                continue;
-            }
-            checked += 1;
-            let record_at = self.region().segment_at(segment) + slot.offset();
-            let deadline = self.index().swept_at(header, record_at);
-            if !deadline.is_past(op.now) {
-                self.segments().note_deadline(segment, deadline);
-                continue;
-            }
-            let hash = self.hash_of(record_at, header, &mut key);
-            let Ok(locked) = self.index().lock(op, hash) else {
-                // Other items of the segment may wait for the same process: another call sweeps
-                // them.
-                self.segments().note_deadline(segment, deadline);
-                break;
-            };
-            if let Some(found) = self.index().find_location(&locked, hash, slot)
-                && let Some(death) = self.index().death(&found, op.now)
-            {
-                self.index().sweep_up(op.thread, &found, death);
-            }
-        }
-        self.peers().bump(op.thread, Counter::CrawlerItemsChecked, checked);
-        self.peers().unpin(segment);
-    }
 }
 
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
 mod tests {
     use larder_item::{Deadline, Second, StoreMode};
+    use larder_stats::Counter;
 
-    use super::*;
     use crate::engine::Engine;
     use crate::fixtures::SMALL;
     use crate::open::Config;

@@ -22,6 +22,7 @@ pub(crate) mod policy;
 pub(crate) mod relocate;
 pub(crate) mod repair;
 pub(crate) mod size_limits;
+pub(crate) mod sweep;
 
 /// Makes room in the segments and keeps the region valid.
 #[derive(Debug)]

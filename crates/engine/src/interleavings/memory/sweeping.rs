@@ -9,6 +9,7 @@ use larder_stats::Counter;
 use super::*;
 use crate::interleavings::stage::scene::NOW;
 use crate::ops::update_meta::{MetaOutcome, MetaUpdate};
+use crate::reclaim::sweep::SLICE_WORK;
 
 const KEY: &[u8] = b"a key";
 
@@ -78,5 +79,18 @@ fn a_segment_that_is_swept_is_not_put_to_other_use_meanwhile() {
         // A thread that needed a segment may have taken this one meanwhile.
         let is_left = !evicted && scene.is_sealed(segment);
         assert!(!is_left || scene.stage.evict(segment), "no sweep holds it any more");
+    });
+}
+
+#[test]
+fn two_sweeps_of_all_segments_leave_nothing_that_expired_and_remove_it_once() {
+    explore(|| {
+        let (scene, _) = about_to_be_swept();
+        let sweep_all = |actor: &Actor| {
+            actor.engine.reclaimer().sweep(&actor.engine.op(&actor.thread, NOW), SLICE_WORK)
+        };
+        assert_eq!(scene.race(sweep_all, sweep_all), (false, false), "more work is due");
+        assert_eq!(scene.engine.segments().total().items, 0, "an expired item is left");
+        assert_eq!(scene.engine.counter(Counter::CrawlerReclaimed), 1);
     });
 }

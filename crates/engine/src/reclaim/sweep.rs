@@ -1,0 +1,154 @@
+//! The expiry sweep: unlinks expired items that no thread asks for.
+//!
+//! It goes round all segments. One whose earliest deadline has not come is skipped for one load,
+//! and does not count as work. In the others it looks at each record, and unlinks what has expired.
+//! A slice of the sweep is limited by its work, so it takes milliseconds in any memory, and a lap
+//! takes as long as there is something to sweep.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::{Deadline, KEY_BYTES_MAX};
+use larder_region::layout::global;
+use larder_stats::Counter;
+
+use crate::process::op::Op;
+use crate::reclaim::Reclaimer;
+use crate::segment::header::State;
+use crate::segment::slot::Slot;
+
+/// The work of a slice, in records looked at: some ten milliseconds, in which other work of the
+/// maintainer waits. A segment that is begun is swept to its end.
+pub(crate) const SLICE_WORK: usize = 1 << 18;
+
+/// The work of unlinking an item, which waits for its group, in records looked at.
+pub(crate) const UNLINK_WORK: usize = 6;
+
+/// The work of giving up on a group that another thread holds for long: a millisecond.
+pub(crate) const STUCK_WORK: usize = SLICE_WORK / 10;
+
+/// The number of segments that are skipped for the work of one record.
+const SKIPS_PER_WORK: u64 = 16;
+
+/// The number of segments that a sweep skips before it notes how far it has got.
+const SKIPPED_MAX: u64 = 1 << 10;
+
+/// The number of expired items whose groups are prefetched together.
+const ITEMS_AHEAD: usize = 16;
+
+/// An expired record that no thread has unlinked yet.
+struct Expired {
+    slot: Slot,
+    hash: u64,
+    deadline: Deadline,
+}
+
+impl Reclaimer {
+    /// Sweeps segments in turn for expired items and unlinks them, until each was looked at or the
+    /// work is done. The segments may then be worth compacting. Returns true if it stopped for the
+    /// work.
+    pub(crate) fn sweep(&self, op: &Op<'_>, work_max: usize) -> bool {
+        let used = self.segments().used_segments();
+        let (mut looked_at, mut work) = (0, 0);
+        while looked_at < used {
+            if work + (looked_at / SKIPS_PER_WORK) as usize >= work_max {
+                return true;
+            }
+            let (passed, due) = self.next_due(op, SKIPPED_MAX.min(used - looked_at));
+            looked_at += passed;
+            work += due.map_or(0, |segment| self.sweep_segment(op, segment));
+        }
+        false
+    }
+
+    /// Sweeps the next segment in turn, if it may hold expired items.
+    pub(crate) fn sweep_next(&self, op: &Op<'_>) {
+        let turn = self.region().word(global::SWEEP_NEXT).fetch_add(1, Relaxed);
+        let segment = (turn % self.segments().used_segments().max(1)) as u32;
+        if self.is_due(op, segment) {
+            self.sweep_segment(op, segment);
+        }
+    }
+
+    /// Passes segments in turn, up to one that may hold expired items or `count_max` of them.
+    /// Returns how many it passed, and that segment.
+    fn next_due(&self, op: &Op<'_>, count_max: u64) -> (u64, Option<u32>) {
+        let used = self.segments().used_segments().max(1);
+        let next = self.region().word(global::SWEEP_NEXT);
+        let turn = next.load(Relaxed);
+        let first = turn % used;
+        let segment_at =
+            |step| if first + step < used { first + step } else { first + step - used };
+        let found = (0..count_max).find(|step| self.is_due(op, segment_at(*step) as u32));
+        let passed = found.map_or(count_max, |step| step + 1);
+        // If it fails, another thread sweeps here.
+        let is_mine = next.compare_exchange(turn, turn.wrapping_add(passed), Relaxed, Relaxed);
+        let due = found.filter(|_| is_mine.is_ok()).map(|step| segment_at(step) as u32);
+        (passed, due)
+    }
+
+    fn is_due(&self, op: &Op<'_>, segment: u32) -> bool {
+        self.segments().may_hold_expired(segment, op.now)
+            && self.segments().state(segment) == State::Sealed
+    }
+
+    /// Sweeps a segment. Returns the work.
+    fn sweep_segment(&self, op: &Op<'_>, segment: u32) -> usize {
+        let sequence = self.segments().sequence(segment).load(Relaxed);
+        if !self.segments().pin(segment, sequence) {
+            return 1;
+        }
+        // A concurrent touch may note a deadline that this forgets. The item then waits until its
+        // segment is emptied.
+        self.segments().forget_deadline_min(segment);
+        let (mut looked_at, mut checked, mut work) = (0, 0, 0);
+        let (mut expired, mut key) =
+            (Vec::with_capacity(ITEMS_AHEAD), Vec::with_capacity(KEY_BYTES_MAX));
+        for (slot, header) in self.headers(segment) {
+            looked_at += 1;
+            if header.deadline_at().is_none() {
+                continue;
+            }
+            checked += 1;
+            let record_at = self.region().segment_at(segment) + slot.offset();
+            let deadline = self.index().swept_at(header, record_at);
+            if !deadline.is_past(op.now) {
+                self.segments().note_deadline(segment, deadline);
+                continue;
+            }
+            let hash = self.hash_of(record_at, header, &mut key);
+            self.index().prefetch_group(hash);
+            expired.push(Expired { slot, hash, deadline });
+            if expired.len() == ITEMS_AHEAD {
+                work += self.unlink_expired(op, &mut expired);
+            }
+        }
+        work += self.unlink_expired(op, &mut expired);
+        self.peers().bump(op.thread, Counter::CrawlerItemsChecked, checked);
+        self.peers().unpin(segment);
+        work + looked_at
+    }
+
+    /// Unlinks expired items of a pinned segment. Returns the work.
+    fn unlink_expired(&self, op: &Op<'_>, expired: &mut Vec<Expired>) -> usize {
+        let mut work = 0;
+        for Expired { slot, hash, deadline } in expired.drain(..) {
+            work += UNLINK_WORK;
+            let Ok(locked) = self.index().lock(&op.hurried(), hash) else {
+                // Its holder may be stopped: another lap sweeps the item.
+                self.segments().note_deadline(slot.segment(), deadline);
+                work += STUCK_WORK;
+                continue;
+            };
+            if let Some(found) = self.index().find_location(&locked, hash, slot)
+                && let Some(death) = self.index().death(&found, op.now)
+            {
+                self.index().sweep_up(op.thread, &found, death);
+            }
+        }
+        work
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests;
