@@ -1,7 +1,15 @@
-//! A child that runs one instruction at a time.
+//! A traced child: it runs one instruction at a time, or until it is about to store into the
+//! region.
+//!
+//! A child that runs finds the region write-protected, so that each store stops it. The tracer has
+//! the child itself call `mprotect`: it puts the arguments into the child's registers, at a system
+//! call instruction of the child's program.
 
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -13,12 +21,41 @@ use crate::victim;
 pub(crate) struct Tracee {
     child: Child,
     pid: Pid,
-    pub(crate) steps: u64,
+    path: PathBuf,
+    /// The address of an instruction that calls the system.
+    system_call_at: u64,
+    /// The addresses at which the region is mapped.
+    mapped: Vec<Range<u64>>,
 }
+
+/// Why a child has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It has executed an instruction.
+    Stepped,
+    /// It is about to store into protected memory.
+    Store,
+    /// It has called the system.
+    Called,
+    /// It has mapped memory.
+    Mapped,
+    /// The operation is over.
+    Over,
+}
+
+/// Who may store into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+const SYSTEM_CALL: u64 = 0x050F;
+const NOT_A_SYSTEM_CALL: u64 = u64::MAX;
 
 impl Tracee {
     /// Starts this program again as a victim, and waits until it is about to begin its operation.
-    pub(crate) fn start(name: &str, path: &std::path::Path, detail: &str) -> Self {
+    pub(crate) fn start(name: &str, path: &Path, detail: &str) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .env(victim::NAME, name)
             .env(victim::PATH, path)
@@ -27,33 +64,109 @@ impl Tracee {
             .spawn()
             .unwrap();
         let pid = Pid::from_raw(child.id().cast_signed());
-        let tracee = Self { child, pid, steps: 0 };
+        let path = path.canonicalize().unwrap();
+        let mut tracee = Self { child, pid, path, system_call_at: 0, mapped: Vec::new() };
         match waitpid(pid, None).unwrap() {
-            WaitStatus::Stopped(_, Signal::SIGSTOP) => tracee,
+            WaitStatus::Stopped(_, Signal::SIGSTOP) => {}
             other => panic!("the victim did not start: {other:?}"),
+        }
+        ptrace::setoptions(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
+        // It has called `raise`.
+        tracee.system_call_at = ptrace::getregs(pid).unwrap().rip - 2;
+        assert!(tracee.is_system_call(tracee.system_call_at), "no system call to repeat");
+        tracee.find_mappings();
+        tracee
+    }
+
+    /// Executes one more instruction.
+    pub(crate) fn step(&mut self) -> Stop {
+        ptrace::step(self.pid, None).unwrap();
+        self.wait()
+    }
+
+    /// Runs until the next store into protected memory or the next system call.
+    pub(crate) fn run(&mut self) -> Stop {
+        ptrace::syscall(self.pid, None).unwrap();
+        let stop = self.wait();
+        if stop != Stop::Called {
+            return stop;
+        }
+        ptrace::syscall(self.pid, None).unwrap();
+        let stop = self.wait();
+        let registers = ptrace::getregs(self.pid).unwrap();
+        // What the kernel stores for the child stops no one.
+        let refused = -(Errno::EFAULT as i64);
+        assert_ne!(registers.rax.cast_signed(), refused, "the kernel stores into the region");
+        if registers.orig_rax == libc::SYS_mmap as u64 {
+            self.find_mappings();
+            return Stop::Mapped;
+        }
+        stop
+    }
+
+    fn wait(&self) -> Stop {
+        match waitpid(self.pid, None).unwrap() {
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => Stop::Stepped,
+            WaitStatus::Stopped(_, Signal::SIGSEGV) => Stop::Store,
+            WaitStatus::Stopped(_, Signal::SIGSTOP) => Stop::Over,
+            WaitStatus::PtraceSyscall(_) => Stop::Called,
+            other => panic!("the victim ended early: {other:?}"),
         }
     }
 
-    /// Executes one more instruction. Returns false once the operation is over.
-    pub(crate) fn step(&mut self) -> bool {
-        ptrace::step(self.pid, None).unwrap();
-        self.steps += 1;
-        match waitpid(self.pid, None).unwrap() {
-            WaitStatus::Stopped(_, Signal::SIGTRAP) => true,
-            WaitStatus::Stopped(_, Signal::SIGSTOP) => false,
-            other => panic!("the victim ended early: {other:?}"),
+    /// True if the next instruction calls the system. Such an instruction must be run, not stepped.
+    pub(crate) fn is_about_to_call(&self) -> bool {
+        self.is_system_call(ptrace::getregs(self.pid).unwrap().rip)
+    }
+
+    fn is_system_call(&self, at: u64) -> bool {
+        let word = ptrace::read(self.pid, at as ptrace::AddressType);
+        word.is_ok_and(|word| word.cast_unsigned() & 0xFFFF == SYSTEM_CALL)
+    }
+
+    fn find_mappings(&mut self) {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap();
+        let of_region = maps.lines().filter(|line| line.ends_with(self.path.to_str().unwrap()));
+        let range = |line: &str| {
+            let (start, end) = line.split(' ').next()?.split_once('-')?;
+            Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
+        };
+        self.mapped = of_region.filter_map(range).collect();
+    }
+
+    /// Sets the child's access to a part of the region, in whole pages.
+    pub(crate) fn protect(&mut self, part: Range<usize>, access: Access) {
+        let rights = match access {
+            Access::Read => libc::PROT_READ,
+            Access::Write => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        for mapped in self.mapped.clone() {
+            let (at, bytes) = (mapped.start + part.start as u64, part.len() as u64);
+            self.call(libc::SYS_mprotect as u64, [at, bytes, rights as u64]);
         }
+    }
+
+    /// Has the child call the system.
+    fn call(&mut self, number: u64, arguments: [u64; 3]) {
+        let before = ptrace::getregs(self.pid).unwrap();
+        let mut registers = before;
+        registers.rip = self.system_call_at;
+        registers.rax = number;
+        registers.orig_rax = NOT_A_SYSTEM_CALL;
+        [registers.rdi, registers.rsi, registers.rdx] = arguments;
+        ptrace::setregs(self.pid, registers).unwrap();
+        assert_eq!(self.step(), Stop::Stepped, "a system call of the tracer's");
+        ptrace::setregs(self.pid, before).unwrap();
     }
 
     /// Returns the child's position as an address for `addr2line`.
     pub(crate) fn place(&self) -> String {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         let base = maps.split('-').next().and_then(|base| u64::from_str_radix(base, 16).ok());
-        #[cfg(target_arch = "x86_64")]
-        if let (Ok(registers), Some(base)) = (ptrace::getregs(self.pid), base) {
-            return format!("{:#x}", registers.rip.wrapping_sub(base));
+        match (ptrace::getregs(self.pid), base) {
+            (Ok(registers), Some(base)) => format!("{:#x}", registers.rip.wrapping_sub(base)),
+            _ => format!("{base:?}"),
         }
-        format!("{base:?}")
     }
 
     pub(crate) fn kill(mut self) {

@@ -1,0 +1,109 @@
+//! A child whose changes of the region are seen one by one.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::copy::{Copy, PAGE_BYTES};
+use crate::tracer::{Access, Stop, Tracee};
+
+/// Number of instructions without a change that are stepped before the child runs to its next
+/// store: about what two stops at a protected page cost.
+const STEPS_MAX: u32 = 40;
+
+/// Number of pages into which the child may store while it is stepped.
+const OPEN_MAX: usize = 4;
+
+/// A child, stopped after an instruction that changed the region.
+pub(crate) struct Watched {
+    pub(crate) tracee: Tracee,
+    pub(crate) copy: Copy,
+    /// The pages into which the child may store. It is stepped while there are any.
+    open: Vec<usize>,
+    /// Number of instructions stepped since the last change.
+    idle_steps: u32,
+    /// Number of changes seen.
+    pub(crate) changes: u64,
+}
+
+/// The parts of the region that an instruction changed.
+pub(crate) type Changed = Vec<Range<usize>>;
+
+impl Watched {
+    /// Starts a child that uses the region in a file.
+    pub(crate) fn start(name: &str, path: &Path, detail: &str) -> Self {
+        let copy = Copy::of(path);
+        let mut tracee = Tracee::start(name, path, detail);
+        tracee.protect(0..copy.bytes.len(), Access::Read);
+        let mut watched = Self { tracee, copy, open: Vec::new(), idle_steps: 0, changes: 0 };
+        // The child has changed the region before its operation.
+        watched.copy.update(watched.copy.pages());
+        watched
+    }
+
+    /// Executes instructions up to the next one that changes the region. Returns `None` when the
+    /// operation is over.
+    pub(crate) fn next_change(&mut self) -> Option<Changed> {
+        loop {
+            if !self.open.is_empty() && self.tracee.is_about_to_call() {
+                self.protect_all();
+            }
+            let is_stepped = !self.open.is_empty();
+            let stop = if is_stepped { self.tracee.step() } else { self.tracee.run() };
+            let changed = match stop {
+                Stop::Over => return None,
+                Stop::Called => continue,
+                Stop::Mapped => {
+                    self.protect_all();
+                    continue;
+                }
+                Stop::Store => self.store(),
+                Stop::Stepped => self.copy.update(self.open.iter().copied()),
+            };
+            if !changed.is_empty() {
+                self.idle_steps = 0;
+                self.changes += 1;
+                return Some(changed);
+            }
+            self.idle_steps += 1;
+            if self.idle_steps > STEPS_MAX {
+                self.protect_all();
+            }
+        }
+    }
+
+    /// Executes changes up to the one with this number. Returns false if the operation is over
+    /// before.
+    pub(crate) fn run_to(&mut self, change: u64) -> bool {
+        while self.changes < change {
+            if self.next_change().is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Lets the child execute the store at which it has stopped, and opens the pages that it
+    /// changes.
+    fn store(&mut self) -> Changed {
+        let region = 0..self.copy.bytes.len();
+        self.tracee.protect(region, Access::Write);
+        let stop = self.tracee.step();
+        assert_eq!(stop, Stop::Stepped, "the victim crashed at {}", self.tracee.place());
+        let changed = self.copy.update(self.copy.pages());
+        let mut open: Vec<usize> = changed.iter().map(|part| part.start / PAGE_BYTES).collect();
+        open.extend(&self.open);
+        open.truncate(OPEN_MAX);
+        self.protect_all();
+        self.open = open;
+        for page in &self.open {
+            self.tracee.protect(page * PAGE_BYTES..(page + 1) * PAGE_BYTES, Access::Write);
+        }
+        changed
+    }
+
+    fn protect_all(&mut self) {
+        self.tracee.protect(0..self.copy.bytes.len(), Access::Read);
+        self.open.clear();
+        self.idle_steps = 0;
+    }
+}
