@@ -37,13 +37,9 @@ check: ## Checks format, clippy and the tests of what changed since main: 60 s w
 test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
 	@.ci/stages setup lint+build unit models,miri,fuzz-all+clients,bindings,readme
 
-# Parts of names of the operations in tests/killed, all but `evict` and `evict_wanted`: a run of the
-# latter has never ended. `make test` checks a sample of `evict`.
-CRASH_SAMPLE := set add replace cas delete count append prepend touch get mark claim upload \
-	large clear maintain attach leave split overflow evict_for compact
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
-	@LARDER_INTERLEAVINGS=10 JUDGED=200 OPERATION="$(CRASH_SAMPLE)" FUZZ_SECS=300 MINUTES=10 \
+	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 \
 		MIRI_SEEDS=32 .ci/stages -k \
 		conformance models miri crash storm sanitize fuzz-all endurance readers bench-restart
 
@@ -103,9 +99,9 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
 
 # `make crash JUDGED=1000` checks about 1000 of the states that each operation leaves, `make crash
-# OPERATION=split` one operation.
+# OPERATION=split` the operations with that part in their name, OPERATION==split one operation.
 crash: JUDGED ?= all
-crash: ## Kills a process after every instruction of every operation: hours, or JUDGED=200
+crash: ## Kills a process after every instruction of every operation, 20 min
 	LARDER_KILLED=$(JUDGED) cargo test -p larder --locked --test killed -- $(OPERATION)
 
 storm: ## Kills, stops and continues processes on one cache at random for STORM_SECS (600)

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
 use std::path::Path;
 
-use larder_region::layout::{SEGMENT_HEADER_BYTES, global, superblock};
+use larder_region::layout::{GROUP_BYTES, SEGMENT_HEADER_BYTES, global, superblock};
 use larder_region::{Layout, Memory, Sharing};
 
 use crate::judge::Random;
@@ -22,6 +22,9 @@ const SEGMENT_SHIFT: u32 = 17;
 
 /// How far the kind of a slot word is shifted. It is 1 in each that names a record.
 const KIND_SHIFT: u32 = 45;
+
+/// How far the owner in a group's control word is shifted.
+const OWNER_SHIFT: u32 = 52;
 
 /// The bytes of a piece before its part of the value.
 const PIECE_HEAD_BYTES: usize = 16;
@@ -107,6 +110,34 @@ impl Copy {
         bytes
     }
 
+    /// Returns the offsets of the groups that have changes.
+    pub(crate) fn groups_in(&self, changed: &[Range<usize>]) -> Vec<usize> {
+        let within = |part: &Range<usize>| {
+            let first = part.start / GROUP_BYTES * GROUP_BYTES;
+            (first..part.end).step_by(GROUP_BYTES)
+        };
+        let in_segment = |at: usize| at.checked_sub(self.layout.pool_at);
+        let holds_groups = |at: &usize| {
+            let segment = in_segment(*at).map(|offset| offset / self.layout.segment_bytes);
+            segment.is_some_and(|segment| self.is_of_index(segment))
+        };
+        changed.iter().flat_map(within).filter(holds_groups).collect()
+    }
+
+    /// Returns the offsets of the locked groups.
+    pub(crate) fn locked_groups(&self) -> impl Iterator<Item = usize> {
+        let segments = (0..self.layout.segments).filter(|segment| self.is_of_index(*segment));
+        let groups = segments.flat_map(|segment| {
+            let at = self.layout.segment_at(segment as u32);
+            (at..at + self.layout.segment_bytes).step_by(GROUP_BYTES)
+        });
+        groups.filter(|at| self.word(*at) >> OWNER_SHIFT != 0)
+    }
+
+    fn is_of_index(&self, segment: usize) -> bool {
+        self.is_in(self.layout.groups_directory_at..self.layout.overflow_directory_at, segment)
+    }
+
     /// Returns a number that is the same for memory that is the same to every process.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -160,7 +191,10 @@ impl Copy {
 
     /// True if a directory names a segment, which then holds groups or the ghost.
     fn is_in_directory(&self, segment: usize) -> bool {
-        let directories = self.layout.groups_directory_at..self.layout.holds_at;
+        self.is_in(self.layout.groups_directory_at..self.layout.holds_at, segment)
+    }
+
+    fn is_in(&self, directories: Range<usize>, segment: usize) -> bool {
         let mut named = directories.step_by(4).map(|at| self.half(at));
         named.any(|named| named as usize == segment + 1)
     }

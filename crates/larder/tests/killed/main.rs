@@ -1,21 +1,27 @@
 //! A process is killed at any instruction of any operation: a valid cache remains, and no process
 //! waits for the dead one.
 //!
-//! A child performs one operation, one instruction at a time. After each instruction that changed
-//! the memory, a copy of the memory shows the state that a kill at this point would leave: its row
-//! is still attached, and no process holds its lock. Each copy is judged twice: by a process that
-//! opens it later, and by a process that was attached all the time. Some children are really
-//! killed, to show that the copies match the state after a kill.
+//! A child performs one operation. After each instruction that changed the memory, a copy of the
+//! memory shows the state that a kill at this point would leave: its row is still attached, and no
+//! process holds its lock. Each copy is judged twice: by a process that opens it later, and by a
+//! process that was attached all the time. Some children are really killed, to show that the copies
+//! match the state after a kill. Beside others, which are stopped, writers are timed.
+//!
+//! Two instructions in between leave the same memory, so the child runs to its next store: it finds
+//! the memory write-protected. Nor does it matter which bytes it has written where no process can
+//! find them, such as those of a record that is not filed yet: states that differ only there are
+//! judged once, and the process that opens the copy finds noise there.
 //!
 //! `LARDER_KILLED=all` judges every copy (`make crash`). `LARDER_KILLED=1000` judges about 1000
 //! copies of each operation, drawn anew each time. The default is a fixed sample.
-//! `LARDER_KILLED_SEED` selects another sample; an argument selects the operations with that part
-//! in their name.
+//! `LARDER_KILLED_SEED` selects another sample. An argument selects the operations with that part
+//! in their name, `=evict` the operation of that name.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod copy;
 mod judge;
 mod operations;
+mod stopped;
 mod tracer;
 mod trial;
 mod victim;
@@ -37,6 +43,8 @@ struct Plan {
     killed: u64,
     /// Number of long-stopped children of each operation beside which other processes continue.
     stopped: u64,
+    /// The same beside which writers are timed; see `stopped`.
+    stopped_beside_writers: u64,
     /// Number of copies of each operation that are repaired one instruction at a time.
     repaired: u64,
 }
@@ -62,17 +70,34 @@ fn main() {
                 number.expect("LARDER_KILLED is `all` or a number of copies, at least 1")
             };
             let judged_max = (copies != "all").then(number);
-            Plan { seed, judged_max, killed: 20, stopped: 12, repaired: 4 }
+            Plan {
+                seed,
+                judged_max,
+                killed: 20,
+                stopped: 12,
+                stopped_beside_writers: 40,
+                repaired: 4,
+            }
         }
         None => {
             let seed = seed.unwrap_or(1);
-            Plan { seed, judged_max: Some(40), killed: 1, stopped: 1, repaired: 1 }
+            Plan {
+                seed,
+                judged_max: Some(40),
+                killed: 1,
+                stopped: 1,
+                stopped_beside_writers: 3,
+                repaired: 1,
+            }
         }
     };
     println!("LARDER_KILLED_SEED={}", plan.seed);
     let is_wanted = |operation: &&Operation| match wanted.is_empty() {
         true => asked.is_some() || !operation.is_long,
-        false => wanted.iter().any(|part| operation.name.contains(part)),
+        false => wanted.iter().any(|part| match part.strip_prefix('=') {
+            Some(whole) => operation.name == whole,
+            None => operation.name.contains(part),
+        }),
     };
     let chosen: Vec<&Operation> = OPERATIONS.iter().filter(is_wanted).collect();
     assert!(!chosen.is_empty(), "no operation has one of these names: {wanted:?}");

@@ -17,7 +17,7 @@ pub(crate) struct Operation {
     pub(crate) act: fn(&Victim),
     /// True if the operation may evict unrelated items.
     pub(crate) evicts: bool,
-    /// True if the operation has too many instructions for a sample.
+    /// True if the operation takes too long for a sample.
     pub(crate) is_long: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::judge::{self, Allowed, Judge, Random, contents};
 use crate::operations::Operation;
 use crate::victim::{Victim, open};
 use crate::watch::Watched;
-use crate::{Plan, REPAIR};
+use crate::{Plan, REPAIR, stopped};
 
 /// One operation and its test data.
 pub(crate) struct Trial<'a> {
@@ -75,9 +75,13 @@ impl<'a> Trial<'a> {
             slowest = slowest.max(self.stop_at(at)?);
         }
         let repairs = self.repair(&repairs)?;
+        let beside = match stopped::OPERATIONS.contains(&self.name) {
+            true => format!("; {}", self.stop_beside_writers()?),
+            false => String::new(),
+        };
         let killed = kills.len();
         Ok(format!(
-            "{changes} changes, {reachable} of reachable memory, {judged} states judged; {killed} killed, {same} of them in the same state; {repairs}; beside a stopped process an operation took {slowest:.1?}"
+            "{changes} changes, {reachable} of reachable memory, {judged} states judged; {killed} killed, {same} of them in the same state; {repairs}; beside a stopped process an operation took {slowest:.1?}{beside}"
         ))
     }
 
@@ -182,6 +186,36 @@ impl Trial<'_> {
         let valid = witness.validate();
         valid.map_err(|broken| format!("{broken}\n  killed when stopped after {at}"))?;
         Ok(slowest)
+    }
+
+    /// Stops children beside writers that do not need the group that a child has locked.
+    fn stop_beside_writers(&mut self) -> Result<String, String> {
+        let path = self.folder.path().join("beside");
+        fs::write(&path, &self.base).unwrap();
+        let keys = stopped::Keys::of(&path);
+        let base = fs::read(&path).unwrap();
+        let (path, witness) = self.begin(&base);
+        let mut watched = Watched::start(self.name, &path, &self.allowed.detail);
+        let mut reachable = Vec::new();
+        while let Some(changed) = watched.next_change() {
+            if watched.copy.is_reachable(&changed) {
+                reachable.push(watched.changes);
+            }
+        }
+        drop((watched, witness));
+        let mut slowest = Vec::new();
+        for _ in 0..self.plan.stopped_beside_writers {
+            let at = reachable[self.random.below(reachable.len() as u64) as usize];
+            let (path, witness) = self.begin(&base);
+            let mut watched = Watched::start(self.name, &path, &self.allowed.detail);
+            watched.run_to(at);
+            let took = keys.store_beside(&watched.copy, &witness).map_err(|why| {
+                let place = watched.tracee.place();
+                format!("{why}\n  beside a process stopped after change {at}, at {place}")
+            })?;
+            slowest.push(took);
+        }
+        stopped::judge(slowest)
     }
 
     /// Kills processes that repair the state left after some changes.
