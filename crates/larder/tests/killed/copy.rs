@@ -86,15 +86,17 @@ impl Copy {
     /// True if a change concerns bytes that a process can reach. Otherwise the memory is as it was
     /// before, to every process that may find it.
     pub(crate) fn is_reachable(&mut self, changed: &[Range<usize>]) -> bool {
-        let is_within = |part: &Range<usize>, parts: &[Range<usize>]| {
-            let next = parts.partition_point(|other| other.end < part.end);
-            parts.get(next).is_some_and(|other| other.start <= part.start)
-        };
-        if changed.iter().all(|part| is_within(part, &self.unreachable)) {
+        if changed.iter().all(|part| self.is_unreachable(part)) {
             return false;
         }
         self.unreachable = self.find_unreachable();
         true
+    }
+
+    /// True if no process can reach any byte of a part.
+    pub(crate) fn is_unreachable(&self, part: &Range<usize>) -> bool {
+        let next = self.unreachable.partition_point(|other| other.end < part.end);
+        self.unreachable.get(next).is_some_and(|other| other.start <= part.start)
     }
 
     /// Returns a copy with noise in place of all bytes that no process can reach. If a process

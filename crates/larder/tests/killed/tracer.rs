@@ -43,6 +43,16 @@ pub(crate) enum Stop {
     Over,
 }
 
+/// What a child is about to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It calls the system. The instruction must be run, not stepped.
+    Call,
+    /// It copies bytes to this part of the region, by an instruction that repeats itself.
+    Copy(Range<usize>),
+    Other,
+}
+
 /// Who may store into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -51,6 +61,9 @@ pub(crate) enum Access {
 }
 
 const SYSTEM_CALL: u64 = 0x050F;
+/// `rep movsb`. A step executes it for one byte.
+const COPY: u64 = 0xA4F3;
+const BREAKPOINT: i64 = 0xCC;
 const NOT_A_SYSTEM_CALL: u64 = u64::MAX;
 
 impl Tracee {
@@ -73,7 +86,8 @@ impl Tracee {
         ptrace::setoptions(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
         // It has called `raise`.
         tracee.system_call_at = ptrace::getregs(pid).unwrap().rip - 2;
-        assert!(tracee.is_system_call(tracee.system_call_at), "no system call to repeat");
+        let instruction = tracee.instruction(tracee.system_call_at);
+        assert_eq!(instruction, SYSTEM_CALL, "no system call to repeat");
         tracee.find_mappings();
         tracee
     }
@@ -114,14 +128,38 @@ impl Tracee {
         }
     }
 
-    /// True if the next instruction calls the system. Such an instruction must be run, not stepped.
-    pub(crate) fn is_about_to_call(&self) -> bool {
-        self.is_system_call(ptrace::getregs(self.pid).unwrap().rip)
+    pub(crate) fn next(&self) -> Next {
+        let registers = ptrace::getregs(self.pid).unwrap();
+        match self.instruction(registers.rip) {
+            SYSTEM_CALL => Next::Call,
+            COPY => {
+                let region = self.mapped.iter().find(|mapped| mapped.contains(&registers.rdi));
+                let to = region.map(|mapped| (registers.rdi - mapped.start) as usize);
+                to.map_or(Next::Other, |to| Next::Copy(to..to + registers.rcx as usize))
+            }
+            _ => Next::Other,
+        }
     }
 
-    fn is_system_call(&self, at: u64) -> bool {
-        let word = ptrace::read(self.pid, at as ptrace::AddressType);
-        word.is_ok_and(|word| word.cast_unsigned() & 0xFFFF == SYSTEM_CALL)
+    /// Executes an instruction that repeats itself to its end.
+    pub(crate) fn finish_copy(&mut self) -> Stop {
+        let end = ptrace::getregs(self.pid).unwrap().rip + 2;
+        let at = end as ptrace::AddressType;
+        let word = ptrace::read(self.pid, at).unwrap();
+        ptrace::write(self.pid, at, word & !0xFF | BREAKPOINT).unwrap();
+        ptrace::cont(self.pid, None).unwrap();
+        let stop = self.wait();
+        ptrace::write(self.pid, at, word).unwrap();
+        let mut registers = ptrace::getregs(self.pid).unwrap();
+        assert_eq!(registers.rip, end + 1, "the breakpoint was not reached: {stop:?}");
+        registers.rip = end;
+        ptrace::setregs(self.pid, registers).unwrap();
+        stop
+    }
+
+    /// Returns the first two bytes of an instruction.
+    fn instruction(&self, at: u64) -> u64 {
+        ptrace::read(self.pid, at as ptrace::AddressType).unwrap().cast_unsigned() & 0xFFFF
     }
 
     fn find_mappings(&mut self) {

@@ -99,8 +99,8 @@ impl Extent {
     /// Lets a child finish.
     fn of(watched: &mut Watched) -> Self {
         let mut extent = Self::default();
-        while let Some(changed) = watched.next_change() {
-            extent.reachable += u64::from(watched.copy.is_reachable(&changed));
+        while let Some(change) = watched.next_change() {
+            extent.reachable += u64::from(change.is_reachable);
         }
         Self { changes: watched.changes, ..extent }
     }
@@ -119,12 +119,12 @@ impl Trial<'_> {
         let mut judge = Judge::new(self.folder.path(), self.plan.seed);
         let mut known = HashSet::new();
         let mut extent = Extent::default();
-        while let Some(changed) = watched.next_change() {
+        while let Some(change) = watched.next_change() {
             extent.changes += 1;
             if keep.contains(&watched.changes) {
                 self.kept.push((watched.changes, watched.copy.bytes.clone()));
             }
-            if !watched.copy.is_reachable(&changed) {
+            if !change.is_reachable {
                 continue;
             }
             extent.reachable += 1;
@@ -197,8 +197,8 @@ impl Trial<'_> {
         let (path, witness) = self.begin(&base);
         let mut watched = Watched::start(self.name, &path, &self.allowed.detail);
         let mut reachable = Vec::new();
-        while let Some(changed) = watched.next_change() {
-            if watched.copy.is_reachable(&changed) {
+        while let Some(change) = watched.next_change() {
+            if change.is_reachable {
                 reachable.push(watched.changes);
             }
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::copy::{Copy, PAGE_BYTES};
-use crate::tracer::{Access, Stop, Tracee};
+use crate::tracer::{Access, Next, Stop, Tracee};
 
 /// Number of instructions without a change that are stepped before the child runs to its next
 /// store: about what two stops at a protected page cost.
@@ -25,8 +25,13 @@ pub(crate) struct Watched {
     pub(crate) changes: u64,
 }
 
-/// The parts of the region that an instruction changed.
-pub(crate) type Changed = Vec<Range<usize>>;
+/// A change of the region by an instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    /// True if other processes can find the changed bytes. An instruction that copies many bytes to
+    /// where they cannot makes one change.
+    pub(crate) is_reachable: bool,
+}
 
 impl Watched {
     /// Starts a child that uses the region in a file.
@@ -42,13 +47,19 @@ impl Watched {
 
     /// Executes instructions up to the next one that changes the region. Returns `None` when the
     /// operation is over.
-    pub(crate) fn next_change(&mut self) -> Option<Changed> {
+    pub(crate) fn next_change(&mut self) -> Option<Change> {
         loop {
-            if !self.open.is_empty() && self.tracee.is_about_to_call() {
-                self.protect_all();
-            }
-            let is_stepped = !self.open.is_empty();
-            let stop = if is_stepped { self.tracee.step() } else { self.tracee.run() };
+            let stop = match self.open.is_empty() {
+                true => self.tracee.run(),
+                false => match self.tracee.next() {
+                    Next::Call => {
+                        self.protect_all();
+                        continue;
+                    }
+                    Next::Copy(_) => Stop::Store,
+                    Next::Other => self.tracee.step(),
+                },
+            };
             let changed = match stop {
                 Stop::Over => return None,
                 Stop::Called => continue,
@@ -62,7 +73,7 @@ impl Watched {
             if !changed.is_empty() {
                 self.idle_steps = 0;
                 self.changes += 1;
-                return Some(changed);
+                return Some(Change { is_reachable: self.copy.is_reachable(&changed) });
             }
             self.idle_steps += 1;
             if self.idle_steps > STEPS_MAX {
@@ -82,12 +93,15 @@ impl Watched {
         true
     }
 
-    /// Lets the child execute the store at which it has stopped, and opens the pages that it
+    /// Lets the child execute the store that it is about to execute, and opens the pages that it
     /// changes.
-    fn store(&mut self) -> Changed {
+    fn store(&mut self) -> Vec<Range<usize>> {
         let region = 0..self.copy.bytes.len();
         self.tracee.protect(region, Access::Write);
-        let stop = self.tracee.step();
+        let stop = match self.tracee.next() {
+            Next::Copy(target) if self.copy.is_unreachable(&target) => self.tracee.finish_copy(),
+            _ => self.tracee.step(),
+        };
         assert_eq!(stop, Stop::Stepped, "the victim crashed at {}", self.tracee.place());
         let changed = self.copy.update(self.copy.pages());
         let mut open: Vec<usize> = changed.iter().map(|part| part.start / PAGE_BYTES).collect();
