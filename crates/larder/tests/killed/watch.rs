@@ -19,6 +19,9 @@ pub(crate) struct Watched {
     pub(crate) copy: Copy,
     /// The pages into which the child may store. It is stepped while there are any.
     open: Vec<usize>,
+    /// Pages into which the child may store unseen: no process can reach any byte of them. That
+    /// changes at a change that is seen.
+    hidden: Vec<usize>,
     /// Number of instructions stepped since the last change.
     idle_steps: u32,
     /// Number of changes seen.
@@ -39,7 +42,8 @@ impl Watched {
         let copy = Copy::of(path);
         let mut tracee = Tracee::start(name, path, detail);
         tracee.protect(0..copy.bytes.len(), Access::Read);
-        let mut watched = Self { tracee, copy, open: Vec::new(), idle_steps: 0, changes: 0 };
+        let mut watched =
+            Self { tracee, copy, open: Vec::new(), hidden: Vec::new(), idle_steps: 0, changes: 0 };
         // The child has changed the region before its operation.
         watched.copy.update(watched.copy.pages());
         watched
@@ -53,7 +57,7 @@ impl Watched {
                 true => self.tracee.run(),
                 false => match self.tracee.next() {
                     Next::Call => {
-                        self.protect_all();
+                        self.protect_all_but(Vec::new());
                         continue;
                     }
                     Next::Copy(_) => Stop::Store,
@@ -64,7 +68,7 @@ impl Watched {
                 Stop::Over => return None,
                 Stop::Called => continue,
                 Stop::Mapped => {
-                    self.protect_all();
+                    self.protect_all_but(Vec::new());
                     continue;
                 }
                 Stop::Store => self.store(),
@@ -73,11 +77,11 @@ impl Watched {
             if !changed.is_empty() {
                 self.idle_steps = 0;
                 self.changes += 1;
-                return Some(Change { is_reachable: self.copy.is_reachable(&changed) });
+                return Some(Change { is_reachable: self.note(changed) });
             }
             self.idle_steps += 1;
             if self.idle_steps > STEPS_MAX {
-                self.protect_all();
+                self.protect_all_but(Vec::new());
             }
         }
     }
@@ -104,20 +108,42 @@ impl Watched {
         };
         assert_eq!(stop, Stop::Stepped, "the victim crashed at {}", self.tracee.place());
         let changed = self.copy.update(self.copy.pages());
-        let mut open: Vec<usize> = changed.iter().map(|part| part.start / PAGE_BYTES).collect();
+        let pages = changed.iter().map(|part| part.start / PAGE_BYTES);
+        let (hidden, mut open): (Vec<usize>, Vec<usize>) =
+            pages.partition(|page| self.copy.is_unreachable(&bytes_of(*page)));
+        self.hidden.extend(hidden);
+        self.hidden.sort_unstable();
+        self.hidden.dedup();
         open.extend(&self.open);
         open.truncate(OPEN_MAX);
-        self.protect_all();
-        self.open = open;
-        for page in &self.open {
-            self.tracee.protect(page * PAGE_BYTES..(page + 1) * PAGE_BYTES, Access::Write);
-        }
+        self.protect_all_but(open);
         changed
     }
 
-    fn protect_all(&mut self) {
+    /// Takes note of a change. Returns true if other processes can find it.
+    fn note(&mut self, mut changed: Vec<Range<usize>>) -> bool {
+        if !self.hidden.is_empty() {
+            changed.extend(self.copy.update(self.copy.pages()));
+        }
+        let is_reachable = self.copy.is_reachable(&changed);
+        if is_reachable && !self.hidden.is_empty() {
+            self.hidden.clear();
+            let open = std::mem::take(&mut self.open);
+            self.protect_all_but(open);
+        }
+        is_reachable
+    }
+
+    fn protect_all_but(&mut self, open: Vec<usize>) {
         self.tracee.protect(0..self.copy.bytes.len(), Access::Read);
-        self.open.clear();
+        for page in open.iter().chain(&self.hidden) {
+            self.tracee.protect(bytes_of(*page), Access::Write);
+        }
+        self.open = open;
         self.idle_steps = 0;
     }
+}
+
+fn bytes_of(page: usize) -> Range<usize> {
+    page * PAGE_BYTES..(page + 1) * PAGE_BYTES
 }
