@@ -39,8 +39,7 @@ test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
-	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 \
-		MIRI_SEEDS=32 .ci/stages -k \
+	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		conformance models miri crash storm sanitize fuzz-all endurance readers bench-restart
 
 ## Stages of `make test`
@@ -101,7 +100,7 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 # `make crash JUDGED=1000` checks about 1000 of the states that each operation leaves, `make crash
 # OPERATION=split` the operations with that part in their name, OPERATION==split one operation.
 crash: JUDGED ?= all
-crash: ## Kills a process after every instruction of every operation, 20 min
+crash: ## Kills a process after every instruction of every operation, 10 min
 	LARDER_KILLED=$(JUDGED) cargo test -p larder --locked --test killed -- $(OPERATION)
 
 storm: ## Kills, stops and continues processes on one cache at random for STORM_SECS (600)

@@ -209,7 +209,7 @@ impl Copy {
             let header = RecordHeader(self.word(segment_at + offset));
             let end = offset + header.record_bytes();
             if header.has(PIECE) && end <= filled {
-                let name = (segment << SEGMENT_SHIFT | offset / 8) as u64;
+                let name = ((segment << SEGMENT_SHIFT) | (offset / 8)) as u64;
                 pieces.insert(name, segment_at + offset + PIECE_HEAD_BYTES..segment_at + end);
             }
             offset = end;

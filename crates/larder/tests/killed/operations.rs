@@ -17,16 +17,14 @@ pub(crate) struct Operation {
     pub(crate) act: fn(&Victim),
     /// True if the operation may evict unrelated items.
     pub(crate) evicts: bool,
-    /// True if the operation takes too long for a sample.
-    pub(crate) is_long: bool,
 }
 
 const fn op(name: &'static str, prepare: fn(&Path) -> String, act: fn(&Victim)) -> Operation {
-    Operation { name, prepare, act, evicts: false, is_long: false }
+    Operation { name, prepare, act, evicts: false }
 }
 
 const fn evicting(name: &'static str, prepare: fn(&Path) -> String, act: fn(&Victim)) -> Operation {
-    Operation { name, prepare, act, evicts: true, is_long: false }
+    Operation { name, prepare, act, evicts: true }
 }
 
 pub(crate) const OPERATIONS: &[Operation] = &[
@@ -126,10 +124,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op("overflow", |path| before_an_overflow(path, 1), |v| set(v, &v.detail, 8)),
     evicting("evict", full, |v| set(v, "new", 3000)),
     evicting("evict_for_large", full, |v| set(v, "large", 20_000)),
-    Operation {
-        is_long: true,
-        ..evicting("evict_wanted", full_and_wanted, |v| set(v, "new", 3000))
-    },
+    evicting("evict_wanted", full_and_wanted, |v| set(v, "new", 3000)),
     evicting("compact", full_of_holes, |v| set(v, "new", 3000)),
     evicting("upload_into_full", full, |v| {
         let (cache, value) = (v.cache(), value(7, 30_000));

@@ -10,9 +10,10 @@ use larder_testkit::memory_folder;
 
 use crate::judge::{self, Allowed, Judge, Random, contents};
 use crate::operations::Operation;
+use crate::plan::{Plan, REPAIR};
+use crate::stopped;
 use crate::victim::{Victim, open};
 use crate::watch::Watched;
-use crate::{Plan, REPAIR, stopped};
 
 /// One operation and its test data.
 pub(crate) struct Trial<'a> {
