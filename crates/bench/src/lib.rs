@@ -30,3 +30,18 @@ pub fn is_asked_for(part: &str) -> bool {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
     named.peek().is_none() || named.any(|name| name == part)
 }
+
+/// Returns the number that an environment variable holds, or else `usual`. It makes a measurement
+/// smaller or longer.
+///
+/// # Panics
+/// The variable holds something else.
+pub fn setting(variable: &str, usual: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => match text.parse() {
+            Ok(number) => number,
+            Err(_) => panic!("{variable} is {text:?}: set it to a number, or not at all"),
+        },
+        Err(_) => usual,
+    }
+}

@@ -7,7 +7,7 @@
 use nix::time::{ClockId, clock_gettime};
 
 use crate::contender::{self, Moka, NAMES, QuickCache};
-use crate::workload::Measured;
+use crate::workload::{Measured, VALUE_BYTES};
 
 /// The percentages of sets that take at most the printed time.
 const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
@@ -47,7 +47,7 @@ fn empty(name: &str, items: u64) -> Box<dyn Measured> {
 /// Stores all items and returns the processor time in nanoseconds.
 fn load(cache: &dyn Measured, items: u64) -> u64 {
     let begun = thread_ns();
-    cache.fill(items);
+    cache.fill(items, VALUE_BYTES);
     thread_ns() - begun
 }
 
@@ -57,7 +57,7 @@ fn clocked_load(cache: &dyn Measured, items: u64) -> Vec<u32> {
     let mut times = vec![1; items as usize];
     let mut before = thread_ns();
     for (number, time) in times.iter_mut().enumerate() {
-        cache.fill_one(number as u64);
+        cache.fill_one(number as u64, &[0; VALUE_BYTES]);
         let after = thread_ns();
         *time = (after - before) as u32;
         before = after;

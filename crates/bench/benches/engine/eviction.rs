@@ -1,42 +1,87 @@
 //! Sets with memory for a quarter of the stored items.
+//!
+//! Larder holds bytes, the others hold entries. Two bounds make them comparable: as many entries as
+//! Larder held when it was filled, or as many as take its memory. For the second one a process of
+//! its own fills each cache far beyond its capacity and measures the memory of an entry.
 
 use crate::contender::{self, Moka, NAMES, QuickCache};
+use crate::footprint::{self, Load};
 use crate::rows::{Contenders, compare, print_head};
-use crate::workload::{Operation, Popularity, Workload};
+use crate::workload::{KEY_BYTES, Measured, Operation, Popularity, VALUE_BYTES, Workload};
 
 /// Stored items divided by the items that the caches hold.
 const PRESSURE: u64 = 4;
+/// The bytes of a large value: a record spans several pages, but the value is not kept in pieces.
+const LARGE_VALUE_BYTES: usize = 10 << 10;
+
+/// The bound that all caches of a table share.
+#[derive(Clone, Copy)]
+enum Equal {
+    Entries,
+    Bytes,
+}
 
 /// Prints the rows of sets that evict, and the hit ratio afterwards: speed is no merit if the wrong
-/// items are evicted. All caches hold as many items as Larder does in `memory_bytes`.
+/// items are evicted.
 pub(crate) fn compare_evicting(memory_bytes: u64, workload: Workload) {
+    compare_full(memory_bytes, VALUE_BYTES, Equal::Entries, workload);
+    compare_full(memory_bytes, VALUE_BYTES, Equal::Bytes, workload);
+    // A slice stays a few milliseconds long.
+    let large = Workload { operations: workload.operations / 5, ..workload };
+    compare_full(memory_bytes * 4, LARGE_VALUE_BYTES, Equal::Bytes, large);
+}
+
+fn compare_full(memory_bytes: u64, value_bytes: usize, equal: Equal, workload: Workload) {
     let larder = contender::larder(memory_bytes);
-    let larder_held = {
-        use crate::workload::Measured;
-        let stored = PRESSURE * memory_bytes / 128;
-        larder.fill(stored);
-        larder.held(stored)
+    let stored = PRESSURE * memory_bytes / (KEY_BYTES + value_bytes) as u64;
+    larder.fill(stored, value_bytes);
+    let larder_held = larder.held(stored, value_bytes);
+    let entries = |name| match equal {
+        Equal::Entries => larder_held,
+        Equal::Bytes => {
+            let load = Load::Overflowing(PRESSURE);
+            let bytes = footprint::bytes_per_item(name, larder_held, value_bytes, load);
+            (memory_bytes as f64 / bytes) as u64
+        }
     };
-    let quick_cache = QuickCache::new(larder_held as usize);
-    let moka = Moka::new(larder_held);
-    let foyer = contender::foyer(larder_held);
+    let [of_quick_cache, of_moka, of_foyer] = ["quick_cache", "moka", "foyer"].map(entries);
+    let quick_cache = QuickCache::new(of_quick_cache as usize);
+    let moka = Moka::new(of_moka);
+    let foyer = contender::foyer(of_foyer);
     let contenders: Contenders<'_> = [&larder, &quick_cache, &moka, &foyer];
 
     let items = PRESSURE * larder_held;
     let workload = Workload { items, popularity: Popularity::Zipf, ..workload };
     println!();
     println!(
-        "{items} items by Zipf's law, {larder_held} held at once; as before, and what is held then"
+        "{items} items by Zipf's law, values of {value_bytes}; as before, and what is held then"
     );
+    match equal {
+        Equal::Entries => println!("equal entries: each cache has room for {larder_held}"),
+        Equal::Bytes => println!(
+            "equal bytes: {} MiB are {larder_held} entries of larder, {of_quick_cache} of \
+             quick_cache, {of_moka} of moka, {of_foyer} of foyer",
+            memory_bytes >> 20
+        ),
+    }
     print_head();
-    contenders.iter().for_each(|cache| cache.fill(items));
-    compare("set, evicting", Operation::Set, &contenders, workload);
-    let asked = Workload { operations: items / 4, ..workload };
+    contenders.iter().for_each(|cache| cache.fill(items, value_bytes));
+    compare("set, evicting", Operation::Set(value_bytes), &contenders, workload);
+    print_held("evicting", &contenders, value_bytes, workload);
+    if let Equal::Bytes = equal {
+        compare("get or set", Operation::GetOrSet(value_bytes), &contenders, workload);
+        print_held("get or set", &contenders, value_bytes, workload);
+    }
+}
+
+/// Prints how many items each cache holds, and the share of gets that would hit.
+fn print_held(after: &str, contenders: &Contenders<'_>, value_bytes: usize, workload: Workload) {
+    let asked = Workload { operations: workload.items / 4, ..workload };
     for (name, cache) in NAMES.iter().zip(contenders) {
         let hit_ratio = cache.hit_ratio(asked, workload.rounds);
         println!(
-            "held, evicting          {name:<12} {} items, {hit_ratio:.4} of gets hit",
-            cache.held(items)
+            "held, {after:<17} {name:<12} {} items, {hit_ratio:.4} of gets hit",
+            cache.held(workload.items, value_bytes)
         );
     }
 }

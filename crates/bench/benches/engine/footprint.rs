@@ -10,8 +10,17 @@ use larder_bench::resident_bytes;
 use crate::contender::{self, Moka, NAMES, QuickCache};
 use crate::workload::{KEY_BYTES, Measured, VALUE_BYTES};
 
-/// The first argument of a child process; the second one names the cache to measure.
+/// The first argument of a child process; the others say what it measures.
 const FLAG: &str = "--footprint";
+
+/// How many items a measured cache is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Fewer than it has room for, so that nothing is evicted.
+    Fitting,
+    /// This many times as many as it has room for.
+    Overflowing(u64),
+}
 
 /// Prints a line for each cache: resident memory / items, everything included, and the part beyond
 /// key and value.
@@ -20,43 +29,62 @@ pub(crate) fn print_footprints(items: u64) {
     println!("resident bytes an item takes, all in, and beyond its key and value");
     println!("memory       cache          bytes  beyond");
     for name in NAMES {
-        let program = std::env::current_exe().expect("a process knows its program");
-        let output = Command::new(program).args([FLAG, name, &items.to_string()]).output();
-        let output = output.expect("a process can be started");
-        let text = String::from_utf8_lossy(&output.stdout);
-        let Ok(bytes) = text.trim().parse::<f64>() else {
-            panic!("{name} cannot be measured: {text}{}", String::from_utf8_lossy(&output.stderr));
-        };
+        let bytes = bytes_per_item(name, items, VALUE_BYTES, Load::Fitting);
         let beyond = bytes - (KEY_BYTES + VALUE_BYTES) as f64;
         println!("memory/item  {name:<12} {bytes:>7.1} {beyond:>7.1}");
     }
 }
 
+/// Returns the resident memory / items of a cache, measured in a process of its own.
+pub(crate) fn bytes_per_item(name: &str, items: u64, value_bytes: usize, load: Load) -> f64 {
+    let program = std::env::current_exe().expect("a process knows its program");
+    let times = if let Load::Overflowing(times) = load { times } else { 0 };
+    let numbers = [items, value_bytes as u64, times].map(|number| number.to_string());
+    let output = Command::new(program).args([FLAG, name]).args(numbers).output();
+    let output = output.expect("a process can be started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let Ok(bytes) = text.trim().parse::<f64>() else {
+        panic!("{name} cannot be measured: {text}{}", String::from_utf8_lossy(&output.stderr));
+    };
+    bytes
+}
+
 /// True if this process is such a child; it has printed its measurement then.
 pub(crate) fn has_printed_one() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [flag, name, items] = &arguments[..] else { return false };
+    let [flag, name, numbers @ ..] = &arguments[..] else { return false };
     if flag != FLAG {
         return false;
     }
-    let items = items.parse().expect("the parent gives a number");
-    println!("{}", bytes_per_item(name, items));
+    let numbers: Vec<u64> =
+        numbers.iter().map(|number| number.parse().expect("the parent gives numbers")).collect();
+    let [items, value_bytes, times] = numbers[..] else { panic!("the parent gives three numbers") };
+    let load = if times == 0 { Load::Fitting } else { Load::Overflowing(times) };
+    println!("{}", measured_bytes_per_item(name, items, value_bytes as usize, load));
     true
 }
 
-fn bytes_per_item(name: &str, items: u64) -> f64 {
+fn measured_bytes_per_item(name: &str, items: u64, value_bytes: usize, load: Load) -> f64 {
     let before = resident_bytes();
-    // A quarter more than the items, for shards with more than their share. Nothing is evicted.
-    let capacity = items * 5 / 4;
+    let (capacity, stored) = match load {
+        // A quarter more than the items, for shards with more than their share.
+        Load::Fitting => (items * 5 / 4, items),
+        Load::Overflowing(times) => (items, items * times),
+    };
     let cache: Box<dyn Measured> = match name {
-        "larder" => Box::new(contender::larder(capacity * 160 + (1 << 20))),
+        "larder" => {
+            let item_bytes = (KEY_BYTES + value_bytes + 40) as u64;
+            Box::new(contender::larder(capacity * item_bytes + (1 << 20)))
+        }
         "quick_cache" => Box::new(QuickCache::new(capacity as usize)),
         "moka" => Box::new(Moka::new(capacity)),
         "foyer" => Box::new(contender::foyer(capacity)),
         other => panic!("unknown cache {other}"),
     };
-    cache.fill(items);
+    cache.fill(stored, value_bytes);
     let taken = resident_bytes() - before;
-    assert_eq!(cache.held(items), items, "{name} has evicted items");
+    if load == Load::Fitting {
+        assert_eq!(cache.held(items, value_bytes), items, "{name} has evicted items");
+    }
     taken as f64 / items as f64
 }

@@ -1,16 +1,22 @@
 //! Gets and sets of `larder::Cache` beside quick_cache, moka and foyer (its cache in memory).
 //!
 //! A million items with keys of 20 bytes and values of 100, keys drawn uniformly; one thread, then
-//! two. A get copies the value into a buffer of the caller; a set overwrites. Further parts: sets
-//! that evict, with keys drawn by Zipf's law; the cost of sharing a cache between threads; the
-//! throughput of many threads; the memory of an item; a bulk load of ten million items.
+//! two. A get copies the value into a buffer of the caller; a set overwrites. That is the part
+//! `memory`. Further parts:
 //!
-//! `cargo bench -p larder-bench --bench engine -- sharing` prints one part only: memory, eviction,
-//! sharing, threads, footprint or bulk. Without `--bench`, which cargo bench adds, a smaller run
-//! only shows that everything works.
+//! - `eviction`: sets that evict, with keys drawn by Zipf's law, at equal entries and equal bytes;
+//! - `sharing`: the cost of sharing a cache between threads;
+//! - `threads`: the throughput of many threads;
+//! - `footprint`: the memory of an item;
+//! - `bulk`: a bulk load of ten million items.
 //!
-//! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`], [`sharing`],
-//! [`threads`], [`footprint`], [`bulk`].
+//! `cargo bench -p larder-bench --bench engine -- sharing threads` prints these parts only.
+//! `LARDER_ROUNDS` (1,000) is the number of slices of time, of which parts with dear operations take
+//! a fourth, `LARDER_ITEMS` (1,000,000) that of items. Without `--bench`, which cargo bench adds, a
+//! smaller run only shows that everything works.
+//!
+//! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`],
+//! [`sharing`], [`threads`], [`footprint`], [`bulk`].
 #![forbid(unsafe_code)]
 
 mod bulk;
@@ -22,7 +28,7 @@ mod sharing;
 mod threads;
 mod workload;
 
-use larder_bench::is_asked_for;
+use larder_bench::{is_asked_for, setting};
 
 use contender::{Moka, NAMES, QuickCache};
 use rows::{Contenders, compare, compare_batched, print_head};
@@ -33,13 +39,16 @@ fn main() {
         return;
     }
     let is_measuring = larder_bench::is_measuring();
-    let [items, rounds] = if is_measuring { [1_000_000, 1000] } else { [10_000, 10] };
+    let items = setting("LARDER_ITEMS", if is_measuring { 1_000_000 } else { 10_000 });
+    let rounds = setting("LARDER_ROUNDS", if is_measuring { 1000 } else { 10 });
     let workload = Workload { items, operations: 5000, rounds, popularity: Popularity::Even };
+    // Of operations that take a microsecond or more, on six or eight caches.
+    let fewer = Workload { rounds: rounds.div_ceil(4), ..workload };
     if is_asked_for("memory") {
         compare_in_memory(workload);
     }
     if is_asked_for("eviction") {
-        eviction::compare_evicting(if is_measuring { 64 << 20 } else { 2 << 20 }, workload);
+        eviction::compare_evicting(if is_measuring { 64 << 20 } else { 2 << 20 }, fewer);
     }
     if is_asked_for("sharing") {
         sharing::print_sharing();
@@ -64,16 +73,17 @@ fn compare_in_memory(workload: Workload) {
     let foyer = contender::foyer(2 * items);
     let contenders: Contenders<'_> = [&larder, &quick_cache, &moka, &foyer];
     for (name, cache) in NAMES.iter().zip(contenders) {
-        cache.fill(items);
-        assert_eq!(cache.held(items), items, "{name} has evicted items");
+        cache.fill(items, VALUE_BYTES);
+        assert_eq!(cache.held(items, VALUE_BYTES), items, "{name} has evicted items");
     }
 
     println!("{items} items, keys of 20 bytes, values of {VALUE_BYTES}");
     print_head();
     compare("get", Operation::Get, &contenders, workload);
     compare_batched(&larder, workload);
-    compare("set", Operation::Set, &contenders, workload);
-    println!("items held after the sets: larder {} of {items}", larder.held(items));
+    compare("set", Operation::Set(VALUE_BYTES), &contenders, workload);
+    let held = larder.held(items, VALUE_BYTES);
+    println!("items held after the sets: larder {held} of {items}");
 }
 
 /// About twice the bytes of the items, so that sets find free memory.

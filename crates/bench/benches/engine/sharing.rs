@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use crate::contender;
-use crate::workload::{Measured, Operation, Popularity, Workload, measure, median};
+use crate::workload::{Measured, Operation, Popularity, VALUE_BYTES, Workload, measure, median};
 
 /// Items of each thread.
 const ITEMS: u64 = 100;
@@ -27,13 +27,15 @@ pub(crate) fn print_sharing() {
     let [shared, own, another] = &caches;
     let kinds =
         [[shared, shared], [own, another]].map(|caches| caches.map(|cache| cache as &dyn Measured));
-    caches.iter().for_each(|cache| cache.fill(2 * ITEMS));
+    caches.iter().for_each(|cache| cache.fill(2 * ITEMS, VALUE_BYTES));
     println!();
     println!("two threads, {ITEMS} items each, ns/op; sharing: on one cache / on a cache each");
     println!("operation         on one  a cache each  sharing  slices");
-    for (name, operation) in
-        [("get", Operation::Get), ("set 1 B", Operation::SmallSet), ("set 100 B", Operation::Set)]
-    {
+    for (name, operation) in [
+        ("get", Operation::Get),
+        ("set 1 B", Operation::Set(1)),
+        ("set 100 B", Operation::Set(VALUE_BYTES)),
+    ] {
         let [on_one, on_own] = measure_in_turn(kinds, operation);
         let slices = on_one.len().min(on_own.len());
         if slices < SLICES / 10 {

@@ -45,9 +45,20 @@ pub(crate) enum Operation {
     Get,
     /// Gets of [`BATCH`] keys that are prefetched together.
     BatchedGet,
-    Set,
-    /// A set of a value of one byte.
-    SmallSet,
+    /// A set of a value of this many bytes.
+    Set(usize),
+    /// A get, followed on a miss by a set of a value of this many bytes.
+    GetOrSet(usize),
+}
+
+impl Operation {
+    /// Returns the bytes of the values that it stores.
+    fn value_bytes(self) -> usize {
+        match self {
+            Self::Get | Self::BatchedGet => 0,
+            Self::Set(value_bytes) | Self::GetOrSet(value_bytes) => value_bytes,
+        }
+    }
 }
 
 impl Workload {
@@ -124,14 +135,14 @@ const CLEAN_MIN: f64 = 0.02;
 
 /// The operations of every contender, compiled for each so that they are inlined.
 pub(crate) trait Measured: Sync {
-    /// Stores all items.
-    fn fill(&self, items: u64);
+    /// Stores all items, with values of this many bytes.
+    fn fill(&self, items: u64, value_bytes: usize);
 
     /// Stores the item with this number.
-    fn fill_one(&self, number: u64);
+    fn fill_one(&self, number: u64, value: &[u8]);
 
-    /// Returns how many of the items the cache holds.
-    fn held(&self, items: u64) -> u64;
+    /// Returns how many of the items the cache holds with a whole value of this many bytes.
+    fn held(&self, items: u64, value_bytes: usize) -> u64;
 
     /// Returns the share of a round's gets that hit.
     fn hit_ratio(&self, workload: Workload, round: u64) -> f64;
@@ -141,18 +152,20 @@ pub(crate) trait Measured: Sync {
 }
 
 impl<C: Contender> Measured for C {
-    fn fill(&self, items: u64) {
-        (0..items).for_each(|number| self.fill_one(number));
+    fn fill(&self, items: u64, value_bytes: usize) {
+        let value = vec![0; value_bytes];
+        (0..items).for_each(|number| self.set(&key(number), &value));
         self.settle();
     }
 
-    fn fill_one(&self, number: u64) {
-        self.set(&key(number), &[0; VALUE_BYTES]);
+    fn fill_one(&self, number: u64, value: &[u8]) {
+        self.set(&key(number), value);
     }
 
-    fn held(&self, items: u64) -> u64 {
+    fn held(&self, items: u64, value_bytes: usize) -> u64 {
         let mut value = Vec::new();
-        let is_held = |number: &u64| self.get(&key(*number), &mut value) && is_whole(&value);
+        let is_held =
+            |number: &u64| self.get(&key(*number), &mut value) && is_whole(&value, value_bytes);
         (0..items).filter(is_held).count() as u64
     }
 
@@ -165,7 +178,7 @@ impl<C: Contender> Measured for C {
 
     fn operate(&self, operation: Operation, numbers: &[u32]) -> Took {
         let mut value = Vec::with_capacity(VALUE_BYTES);
-        let stored = [numbers[0] as u8; VALUE_BYTES];
+        let stored = vec![numbers[0] as u8; operation.value_bytes()];
         let (waited, began) = (waited_for_processor(), Instant::now());
         match operation {
             Operation::Get => {
@@ -184,11 +197,17 @@ impl<C: Contender> Measured for C {
                     }
                 }
             }
-            Operation::Set => {
+            Operation::Set(_) => {
                 numbers.iter().for_each(|number| self.set(&key(u64::from(*number)), &stored));
             }
-            Operation::SmallSet => {
-                numbers.iter().for_each(|number| self.set(&key(u64::from(*number)), &stored[..1]));
+            Operation::GetOrSet(_) => {
+                for number in numbers {
+                    let key = key(u64::from(*number));
+                    if !self.get(&key, &mut value) {
+                        self.set(&key, &stored);
+                    }
+                    black_box(&value);
+                }
             }
         }
         let ended = Instant::now();
@@ -232,8 +251,8 @@ pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
 }
 
 /// True if a whole value was copied. Every set stores one byte, repeated.
-fn is_whole(value: &[u8]) -> bool {
-    value.len() == VALUE_BYTES && value.iter().all(|byte| *byte == value[0])
+fn is_whole(value: &[u8], value_bytes: usize) -> bool {
+    value.len() == value_bytes && value.iter().all(|byte| *byte == value[0])
 }
 
 pub(crate) fn median(numbers: impl Iterator<Item = f64>) -> f64 {
