@@ -3,8 +3,8 @@
 //! Each number of threads has a cache of its own. Its threads live as long as the bench, as the
 //! threads of Go's runtime do, and keep what they have registered there. Idle threads make one call
 //! and none after it. The numbers take turns, slice by slice, so that drift of the machine's speed
-//! affects all of them. quick_cache, which knows no threads, shows what the threads cost by
-//! themselves.
+//! affects all of them. The caches are measured one after another: each is compared with itself.
+//! The other caches, which know no threads, show what the threads cost by themselves.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use larder_bench::Draws;
 
-use crate::contender::{self, Contender, QuickCache};
+use crate::contender::{self, Contender, Moka, NAMES, QuickCache};
 use crate::workload::{VALUE_BYTES, key, median};
 
 const ITEMS: u64 = 10_000;
@@ -110,7 +110,10 @@ impl Scene {
     fn new(name: &'static str, counts: (usize, usize)) -> Self {
         let cache: Box<dyn Batches> = match name {
             "larder" => Box::new(contender::larder(MEMORY_BYTES)),
-            _ => Box::new(QuickCache::new(2 * ITEMS as usize)),
+            "quick_cache" => Box::new(QuickCache::new(2 * ITEMS as usize)),
+            "moka" => Box::new(Moka::new(2 * ITEMS)),
+            "foyer" => Box::new(contender::foyer(2 * ITEMS)),
+            other => panic!("unknown cache {other}"),
         };
         cache.fill();
         let (busy, idle) = counts;
@@ -190,24 +193,36 @@ impl Scene {
     }
 }
 
-/// Prints the throughput for each number of threads.
+/// Prints the throughput of each cache for each number of threads.
 pub(crate) fn print_threads(is_measuring: bool) {
     let (rounds, slice, counts) = match is_measuring {
         true => (5, Duration::from_millis(60), &COUNTS[..]),
         false => (1, Duration::from_millis(1), &COUNTS[..3]),
     };
-    let names = ["larder", "quick_cache"];
-    let scenes: Vec<Scene> =
-        counts.iter().flat_map(|counts| names.map(|name| Scene::new(name, *counts))).collect();
+    println!();
+    println!("many threads, {ITEMS} items, {} MiB: million operations/s, and", MEMORY_BYTES >> 20);
+    println!("of best: throughput / that of the best number of threads");
+    print!("cache         busy  idle");
+    LOADS.iter().for_each(|(name, _)| print!("  {name:>8}  of best"));
+    println!();
+    for name in NAMES {
+        let scenes: Vec<Scene> = counts.iter().map(|counts| Scene::new(name, *counts)).collect();
+        run(&scenes, rounds, slice);
+        print_rows(&scenes);
+    }
+}
+
+/// Measures each scene under each load, in turn.
+fn run(scenes: &[Scene], rounds: usize, slice: Duration) {
     thread::scope(|scope| {
-        for scene in &scenes {
+        for scene in scenes {
             for thread in 0..scene.counts.0 + scene.counts.1 {
                 scope.spawn(move || scene.work(thread));
             }
         }
         for _ in 0..rounds {
             for (at, (_, load)) in LOADS.iter().enumerate() {
-                for scene in &scenes {
+                for scene in scenes {
                     let rate = scene.measure(*load, slice);
                     scene.rates.lock().unwrap_or_else(PoisonError::into_inner)[at].push(rate);
                 }
@@ -215,30 +230,20 @@ pub(crate) fn print_threads(is_measuring: bool) {
         }
         scenes.iter().for_each(|scene| scene.start(None));
     });
-    print_table(&scenes, &names);
 }
 
-/// Prints a line for each cache and number of threads: millions of operations per second, and their
-/// ratio to the best of the cache.
-fn print_table(scenes: &[Scene], names: &[&str]) {
-    println!();
-    println!("many threads, {ITEMS} items, {} MiB: million operations/s, and", MEMORY_BYTES >> 20);
-    println!("of best: throughput / that of the best number of threads");
-    print!("cache         busy  idle");
-    LOADS.iter().for_each(|(name, _)| print!("  {name:>8}  of best"));
-    println!();
-    for name in names {
-        let of_name = || scenes.iter().filter(|scene| scene.name == *name);
-        let best = |load| of_name().map(|scene| scene.rate(load)).fold(f64::MIN_POSITIVE, f64::max);
-        let bests: Vec<f64> = (0..LOADS.len()).map(best).collect();
-        for scene in of_name() {
-            let (busy, idle) = scene.counts;
-            print!("{name:<12} {busy:>5} {idle:>5}");
-            for (load, best) in bests.iter().enumerate() {
-                let rate = scene.rate(load);
-                print!("  {:>8.2}  {:>7.2}", rate / 1e6, rate / best);
-            }
-            println!();
+/// Prints a line for each number of threads of a cache: millions of operations per second, and
+/// their ratio to the best.
+fn print_rows(scenes: &[Scene]) {
+    let best = |load| scenes.iter().map(|scene| scene.rate(load)).fold(f64::MIN_POSITIVE, f64::max);
+    let bests: Vec<f64> = (0..LOADS.len()).map(best).collect();
+    for scene in scenes {
+        let (busy, idle) = scene.counts;
+        print!("{:<12} {busy:>5} {idle:>5}", scene.name);
+        for (load, best) in bests.iter().enumerate() {
+            let rate = scene.rate(load);
+            print!("  {:>8.2}  {:>7.2}", rate / 1e6, rate / best);
         }
+        println!();
     }
 }
