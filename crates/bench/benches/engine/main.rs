@@ -4,6 +4,7 @@
 //! two. A get copies the value into a buffer of the caller; a set overwrites. That is the part
 //! `memory`. Further parts:
 //!
+//! - `overwriting`: sets of a few hot items;
 //! - `eviction`: sets that evict, with keys drawn by Zipf's law, at equal entries and equal bytes;
 //! - `sharing`: the cost of sharing a cache between threads;
 //! - `threads`: the throughput of many threads;
@@ -15,7 +16,7 @@
 //! a fourth, `LARDER_ITEMS` (1,000,000) that of items. Without `--bench`, which cargo bench adds, a
 //! smaller run only shows that everything works.
 //!
-//! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`],
+//! Files in reading order: [`contender`], [`workload`], [`rows`], [`overwriting`], [`eviction`],
 //! [`sharing`], [`threads`], [`footprint`], [`bulk`].
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod bulk;
 mod contender;
 mod eviction;
 mod footprint;
+mod overwriting;
 mod rows;
 mod sharing;
 mod threads;
@@ -46,6 +48,9 @@ fn main() {
     let fewer = Workload { rounds: rounds.div_ceil(4), ..workload };
     if is_asked_for("memory") {
         compare_in_memory(workload);
+    }
+    if is_asked_for("overwriting") {
+        overwriting::compare_overwriting(workload);
     }
     if is_asked_for("eviction") {
         eviction::compare_evicting(if is_measuring { 64 << 20 } else { 2 << 20 }, fewer);
