@@ -6,6 +6,7 @@
 //!
 //! - `overwriting`: sets of a few hot items;
 //! - `eviction`: sets that evict, with keys drawn by Zipf's law, at equal entries and equal bytes;
+//! - `hotkey`: one hot key, and writers of other keys beside its writers;
 //! - `sharing`: the cost of sharing a cache between threads;
 //! - `threads`: the throughput of many threads;
 //! - `footprint`: the memory of an item;
@@ -17,18 +18,21 @@
 //! smaller run only shows that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`overwriting`], [`eviction`],
-//! [`sharing`], [`threads`], [`footprint`], [`bulk`].
+//! [`hotkey`], [`sharing`], [`threads`], [`footprint`], [`bulk`].
 #![forbid(unsafe_code)]
 
 mod bulk;
 mod contender;
 mod eviction;
 mod footprint;
+mod hotkey;
 mod overwriting;
 mod rows;
 mod sharing;
 mod threads;
 mod workload;
+
+use std::time::Duration;
 
 use larder_bench::{is_asked_for, setting};
 
@@ -54,6 +58,9 @@ fn main() {
     }
     if is_asked_for("eviction") {
         eviction::compare_evicting(if is_measuring { 64 << 20 } else { 2 << 20 }, fewer);
+    }
+    if is_asked_for("hotkey") {
+        hotkey::print_hot_key(fewer, Duration::from_millis(if is_measuring { 30 } else { 1 }));
     }
     if is_asked_for("sharing") {
         sharing::print_sharing();
