@@ -9,6 +9,7 @@
 //! - `hotkey`: one hot key, and writers of other keys beside its writers;
 //! - `sharing`: the cost of sharing a cache between threads;
 //! - `threads`: the throughput of many threads;
+//! - `peers`: a file that many processes share;
 //! - `footprint`: the memory of an item;
 //! - `bulk`: a bulk load of ten million items.
 //!
@@ -18,7 +19,7 @@
 //! smaller run only shows that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`overwriting`], [`eviction`],
-//! [`hotkey`], [`sharing`], [`threads`], [`footprint`], [`bulk`].
+//! [`hotkey`], [`sharing`], [`threads`], [`peers`], [`footprint`], [`bulk`].
 #![forbid(unsafe_code)]
 
 mod bulk;
@@ -27,6 +28,7 @@ mod eviction;
 mod footprint;
 mod hotkey;
 mod overwriting;
+mod peers;
 mod rows;
 mod sharing;
 mod threads;
@@ -41,7 +43,7 @@ use rows::{Contenders, compare, compare_batched, print_head};
 use workload::{Measured, Operation, Popularity, VALUE_BYTES, Workload};
 
 fn main() {
-    if footprint::has_printed_one() {
+    if footprint::has_printed_one() || peers::has_been_one() {
         return;
     }
     let is_measuring = larder_bench::is_measuring();
@@ -67,6 +69,9 @@ fn main() {
     }
     if is_asked_for("threads") {
         threads::print_threads(is_measuring);
+    }
+    if is_asked_for("peers") {
+        peers::print_peers(fewer, is_measuring);
     }
     if is_asked_for("footprint") {
         footprint::print_footprints(items);
