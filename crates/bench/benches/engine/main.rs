@@ -10,16 +10,18 @@
 //! - `sharing`: the cost of sharing a cache between threads;
 //! - `threads`: the throughput of many threads;
 //! - `peers`: a file that many processes share;
+//! - `segments`: a cache of many segments;
 //! - `footprint`: the memory of an item;
 //! - `bulk`: a bulk load of ten million items.
 //!
 //! `cargo bench -p larder-bench --bench engine -- sharing threads` prints these parts only.
 //! `LARDER_ROUNDS` (1,000) is the number of slices of time, of which parts with dear operations take
-//! a fourth, `LARDER_ITEMS` (1,000,000) that of items. Without `--bench`, which cargo bench adds, a
-//! smaller run only shows that everything works.
+//! a fourth, `LARDER_ITEMS` (1,000,000) that of items, `LARDER_MEMORY_MIB` (2,048) the memory of the
+//! largest cache of `segments`. Without `--bench`, which cargo bench adds, a smaller run only shows
+//! that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`overwriting`], [`eviction`],
-//! [`hotkey`], [`sharing`], [`threads`], [`peers`], [`footprint`], [`bulk`].
+//! [`hotkey`], [`sharing`], [`threads`], [`peers`], [`segments`], [`footprint`], [`bulk`].
 #![forbid(unsafe_code)]
 
 mod bulk;
@@ -30,6 +32,7 @@ mod hotkey;
 mod overwriting;
 mod peers;
 mod rows;
+mod segments;
 mod sharing;
 mod threads;
 mod workload;
@@ -72,6 +75,10 @@ fn main() {
     }
     if is_asked_for("peers") {
         peers::print_peers(fewer, is_measuring);
+    }
+    if is_asked_for("segments") {
+        let mib = setting("LARDER_MEMORY_MIB", if is_measuring { 2048 } else { 32 });
+        segments::print_segments(mib << 20, fewer);
     }
     if is_asked_for("footprint") {
         footprint::print_footprints(items);
