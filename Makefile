@@ -160,8 +160,12 @@ bench-rate: build ## Latency at 50,000 requests per second, 1 min
 bench-dialects: ## A get and a set of a session in each dialect, 1 min
 	cargo bench -p larder-bench --bench dialects
 
-bench-engine: ## Gets and sets of the library beside other caches in Rust, 2 to 4 min
-	cargo bench -p larder-bench --bench engine
+ENGINE = cargo bench -p larder-bench --bench engine --
+bench-engine: ## Gets and sets of the library beside other caches in Rust; LARDER_ROUNDS=1000, 8 min
+	$(ENGINE) memory overwriting eviction sharing footprint bulk
+
+bench-scale: ## Many threads, one hot key, many peers, many segments; LARDER_ROUNDS=1000, 5 min
+	$(ENGINE) threads hotkey peers segments
 
 bench-local: build ## A get in a server's memory beside one through its socket, 1 min
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench local

@@ -15,10 +15,10 @@
 //! - `bulk`: a bulk load of ten million items.
 //!
 //! `cargo bench -p larder-bench --bench engine -- sharing threads` prints these parts only.
-//! `LARDER_ROUNDS` (1,000) is the number of slices of time, of which parts with dear operations take
-//! a fourth, `LARDER_ITEMS` (1,000,000) that of items, `LARDER_MEMORY_MIB` (2,048) the memory of the
-//! largest cache of `segments`. Without `--bench`, which cargo bench adds, a smaller run only shows
-//! that everything works.
+//! `LARDER_ROUNDS` (1,000) is the number of slices of time, of which parts with dear operations
+//! take a fourth, `LARDER_ITEMS` (1,000,000) that of items, and `LARDER_MEMORY_MIB` (2,048) the
+//! memory of the largest cache of `segments`. Without `--bench`, which cargo bench adds, a smaller
+//! run only shows that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`overwriting`], [`eviction`],
 //! [`hotkey`], [`sharing`], [`threads`], [`peers`], [`segments`], [`footprint`], [`bulk`].
