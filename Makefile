@@ -161,7 +161,7 @@ bench-dialects: ## A get and a set of a session in each dialect, 1 min
 	cargo bench -p larder-bench --bench dialects
 
 ENGINE = cargo bench -p larder-bench --bench engine --
-bench-engine: ## Gets and sets of the library beside other caches in Rust; LARDER_ROUNDS=1000, 8 min
+bench-engine: ## Gets and sets of the library beside other caches in Rust; LARDER_ROUNDS=1000, 10 min
 	$(ENGINE) memory overwriting eviction sharing footprint bulk
 
 bench-scale: ## Many threads, one hot key, many peers, many segments; LARDER_ROUNDS=1000, 5 min

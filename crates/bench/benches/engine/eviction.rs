@@ -32,10 +32,7 @@ pub(crate) fn compare_evicting(memory_bytes: u64, workload: Workload) {
 }
 
 fn compare_full(memory_bytes: u64, value_bytes: usize, equal: Equal, workload: Workload) {
-    let larder = contender::larder(memory_bytes);
-    let stored = PRESSURE * memory_bytes / (KEY_BYTES + value_bytes) as u64;
-    larder.fill(stored, value_bytes);
-    let larder_held = larder.held(stored, value_bytes);
+    let larder_held = held_by_larder(memory_bytes, value_bytes);
     let entries = |name| match equal {
         Equal::Entries => larder_held,
         Equal::Bytes => {
@@ -45,6 +42,7 @@ fn compare_full(memory_bytes: u64, value_bytes: usize, equal: Equal, workload: W
         }
     };
     let [of_quick_cache, of_moka, of_foyer] = ["quick_cache", "moka", "foyer"].map(entries);
+    let larder = contender::larder(memory_bytes);
     let quick_cache = QuickCache::new(of_quick_cache as usize);
     let moka = Moka::new(of_moka);
     let foyer = contender::foyer(of_foyer);
@@ -72,6 +70,15 @@ fn compare_full(memory_bytes: u64, value_bytes: usize, equal: Equal, workload: W
         compare("get or set", Operation::GetOrSet(value_bytes), &contenders, workload);
         print_held("get or set", &contenders, value_bytes, workload);
     }
+}
+
+/// Returns how many of many items a full cache holds. The cache is measured no further: it would
+/// keep these items, which are read here, for some time after others have taken their place.
+fn held_by_larder(memory_bytes: u64, value_bytes: usize) -> u64 {
+    let larder = contender::larder(memory_bytes);
+    let stored = PRESSURE * memory_bytes / (KEY_BYTES + value_bytes) as u64;
+    larder.fill(stored, value_bytes);
+    larder.held(stored, value_bytes)
 }
 
 /// Prints how many items each cache holds, and the share of gets that would hit.
