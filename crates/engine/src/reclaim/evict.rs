@@ -279,7 +279,7 @@ impl Reclaimer {
             false => self.records(segment).enumerate().try_for_each(&mut pass_on),
         };
         pass.room = None;
-        // At once: nobody asks for the account of a segment that is being emptied.
+        // At once: no thread needs the account of a segment that is being emptied.
         self.segments().discharge(segment, pass.undischarged);
         match passed {
             Ok(()) => self.finish_emptying(op.thread, segment),

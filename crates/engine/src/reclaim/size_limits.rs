@@ -38,7 +38,7 @@ impl ReadItems {
 pub(crate) struct SizeLimits([u64; FREQ_MAX as usize + 1]);
 
 impl SizeLimits {
-    /// The largest margin that is told from larger ones.
+    /// The largest margin: larger ones count as this one.
     pub(crate) const MARGIN_MAX: u64 = 127;
     /// The margin of an item as large as its limit.
     pub(crate) const MARGIN_OF_LIMIT: u64 = 8;
