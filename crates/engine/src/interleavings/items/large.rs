@@ -28,7 +28,11 @@ fn a_large_value_read_without_pins_is_whole_or_not_there_while_its_segment_is_pu
         let seen = reader.join().unwrap();
         scene.others_unpin();
         scene.end();
-        assert_eq!(scene.segment_of(Crowd::LAST), old_segment, "the segment is in use again");
+        // A read before the eviction keeps the value: its pieces take the free segment.
+        let is_kept = scene.engine.counter(Counter::MovesToCold) > 0;
+        let is_reused = scene.segment_of(Crowd::LAST) == old_segment;
+        assert!(is_kept || is_reused, "the segment is not in use again");
+        assert!(!is_kept || seen == Some(1), "the value is lost though it was kept");
         assert!([Some(1), None].contains(&seen), "{seen:?}");
     });
 }
