@@ -86,3 +86,16 @@ fn a_first_deadline_is_given_while_another_writer_holds_the_appender_for_some_ti
         assert_eq!(scene.stage.fill_of(KEY), None);
     });
 }
+
+#[test]
+fn an_item_flushed_while_it_gets_its_first_deadline_does_not_come_back() {
+    explore(|| {
+        let scene = scene_of_two_groups();
+        scene.free_some_segments();
+        scene.stage.set(KEY, 1);
+        // The longer record begins a segment, which is younger than a flush before that.
+        scene.seal(KEY);
+        scene.race(|actor| actor.engine.flush(), |actor| actor.touch(KEY, 90));
+        assert_eq!(scene.stage.fill_of(KEY), None);
+    });
+}
