@@ -1,5 +1,7 @@
 //! The context of one operation.
 
+use std::time::Duration;
+
 use larder_item::Second;
 
 use crate::error::{StoreError, Stuck};
@@ -13,8 +15,8 @@ pub(crate) struct Op<'a> {
     pub(crate) thread: &'a ThreadSlot,
     pub(crate) now: Second,
     above: &'a dyn Above,
-    /// True if it gives up early on what another thread holds.
-    is_hurried: bool,
+    /// How long it waits for another thread before it gives up, if that is less than usual.
+    patience: Option<Duration>,
 }
 
 /// What a room needs from the rooms above it. Only two needs run upwards: a store or a split that
@@ -31,19 +33,27 @@ pub(crate) trait Above {
 
 impl<'a> Op<'a> {
     pub(crate) fn new(thread: &'a ThreadSlot, now: Second, above: &'a dyn Above) -> Self {
-        Self { thread, now, above, is_hurried: false }
+        Self { thread, now, above, patience: None }
     }
 
     /// Returns the same context for work that can as well be done elsewhere: it gives up on what
     /// another thread holds for longer than a thread with a processor would.
     pub(crate) fn hurried(&self) -> Self {
-        Self { is_hurried: true, ..*self }
+        self.with_patience(Duration::from_millis(1))
+    }
+
+    /// As [`Self::hurried`], for another time than a millisecond.
+    pub(crate) fn with_patience(&self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..*self }
     }
 
     /// Waits for another thread, as [`Peers::wait_for_peers`].
     pub(crate) fn wait(&self, peers: &Peers, wait: &mut Wait) -> Result<(), Stuck> {
         peers.wait_for_peers(wait, || self.reap_peers())?;
-        if self.is_hurried && wait.is_long() { Err(Stuck) } else { Ok(()) }
+        match self.patience {
+            Some(patience) if wait.is_longer_than(patience) => Err(Stuck),
+            _ => Ok(()),
+        }
     }
 
     /// As [`Above::take_segment`].

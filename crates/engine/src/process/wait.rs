@@ -59,7 +59,12 @@ impl Wait {
 
     /// True if the holder does not just lack a processor, or lacks it for long.
     pub(crate) fn is_long(&self) -> bool {
-        self.waited >= Self::LONG
+        self.is_longer_than(Self::LONG)
+    }
+
+    /// True if the wait has taken this time, or more.
+    pub(crate) fn is_longer_than(&self, time: Duration) -> bool {
+        self.waited >= time
     }
 }
 

@@ -7,6 +7,7 @@
 //! Cost: a choice looks at a few segments, whatever their number; see `segment::filing`.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use larder_stats::Counter;
 
@@ -39,8 +40,18 @@ const UNEVICTED_PERCENT_MAX: usize = 94;
 const FRUITLESS_MAX: u32 = 1000;
 
 /// The number of segments that a thread that makes room leaves to others, because another thread
-/// holds a group of a record there, before it waits for that thread.
-const LEFT_MAX: usize = 8;
+/// holds a group of a record there, before it waits for that thread. The group may have records in
+/// many segments.
+const LEFT_MAX: usize = 64;
+
+/// How long a thread waits for another one before it leaves a segment: as long as a thread without
+/// a processor may need to get one, for the first few.
+fn patience(left: usize) -> Duration {
+    match left {
+        0..4 => Duration::from_millis(1),
+        _ => Duration::from_micros(100),
+    }
+}
 
 /// The number of waits for resources of a stopped process, a second or two each, before a thread
 /// that makes room gives up.
@@ -100,7 +111,8 @@ impl Reclaimer {
             }
             self.segments().lap(LAP_SEGMENTS, op.now);
             let wish = Wish { keep: effort.keep(), avoided: &avoided };
-            let op = if avoided.len() < LEFT_MAX { &op.hurried() } else { op };
+            let hurried = op.with_patience(patience(avoided.len()));
+            let op = if avoided.len() < LEFT_MAX { &hurried } else { op };
             let mut plan = self.cheap_plan(op, wish);
             let spare = self.segments().spare_segments();
             if plan.is_none()
@@ -298,7 +310,7 @@ const _: () = assert!(Pool::Small as usize == 0 && Pool::Main as usize == 1);
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use larder_item::{Deadline, Second, StoreMode};
 
