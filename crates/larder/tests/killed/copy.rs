@@ -126,6 +126,12 @@ impl Copy {
         changed.iter().flat_map(within).filter(holds_groups).collect()
     }
 
+    /// True if a group lies at this offset: its control word has a level.
+    pub(crate) fn has_group(&self, at: usize) -> bool {
+        let segment = (at - self.layout.pool_at) / self.layout.segment_bytes;
+        self.is_of_index(segment) && self.word(at) != 0
+    }
+
     /// Returns the offsets of the locked groups.
     pub(crate) fn locked_groups(&self) -> impl Iterator<Item = usize> {
         let segments = (0..self.layout.segments).filter(|segment| self.is_of_index(*segment));

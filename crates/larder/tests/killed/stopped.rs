@@ -74,12 +74,14 @@ impl Keys {
     }
 }
 
-/// Finds the groups of new keys in a copy of a cache: that of a key is what storing it changes.
+/// Finds the groups of new keys in a copy of a cache: that of a key is what storing it changes. A
+/// store may also split a group. Keys of a group that was not there before are left out: if the
+/// stopped process splits it off, they need the group that it has locked.
 fn groups_of_keys(path: &Path) -> HashMap<String, usize> {
     let copied = path.with_extension("groups");
     fs::copy(path, &copied).unwrap();
     let cache = open(&copied);
-    let mut copy = Copy::of(&copied);
+    let (prepared, mut copy) = (Copy::of(path), Copy::of(&copied));
     let mut groups = HashMap::new();
     for number in 0.. {
         let key = format!("beside{number}");
@@ -87,7 +89,9 @@ fn groups_of_keys(path: &Path) -> HashMap<String, usize> {
         cache.set(&key, "12345678", None).unwrap();
         let changed = copy.update(copy.pages());
         // An eviction changes groups of other keys.
-        if let [group] = copy.groups_in(&changed)[..] {
+        if let [group] = copy.groups_in(&changed)[..]
+            && prepared.has_group(group)
+        {
             groups.insert(key.clone(), group);
         }
         cache.delete(&key).unwrap();
