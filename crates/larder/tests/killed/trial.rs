@@ -91,7 +91,7 @@ impl<'a> Trial<'a> {
         let path = self.folder.path().join("stepped");
         fs::write(&path, region).unwrap();
         let witness = open(&path);
-        witness.get("nobody's");
+        witness.get("no such key");
         (path, witness)
     }
 }
