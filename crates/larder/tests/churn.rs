@@ -11,22 +11,7 @@ use larder::{
     Builder, Cache, Clock, Deadline, Direction, LoadOptions, Read, StoreError, StoreMode,
     StoreRequest,
 };
-
-/// A small generator; each thread has its own sequence.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-}
+use larder_testkit::Random;
 
 /// Number of keys that are counters; all bytes of other values identify their key.
 const COUNTERS: u64 = 8;
@@ -188,14 +173,14 @@ fn churn(builder: Builder, threads: u64, keys: u64, item_bytes_max: u64, limit_m
         for thread in 0..threads {
             scope.spawn(move || {
                 let value_bytes_max = item_bytes_max as usize - 400;
-                let (random, out) = (Random(thread + 1), Vec::new());
+                let (random, out) = (Random::with_seed(thread + 1), Vec::new());
                 let mut player = Player { cache, random, keys, value_bytes_max, out };
                 while Instant::now() < end {
                     (0..20).for_each(|_| player.play());
                 }
             });
         }
-        let mut random = Random(77);
+        let mut random = Random::with_seed(77);
         while Instant::now() < end {
             cache.tick(cache.now() + random.below(3) as u32);
             cache.tick(cache.now().saturating_sub(5));
@@ -254,7 +239,7 @@ fn counts_and_parts_are_kept_while_their_records_are_moved() {
         let done = &AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(move || {
-                let mut random = Random(1);
+                let mut random = Random::with_seed(1);
                 while !done.load(Ordering::Relaxed) {
                     let key = random.below(400).to_le_bytes();
                     // The store may be refused: nothing is evicted.

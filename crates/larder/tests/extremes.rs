@@ -13,18 +13,7 @@ use std::time::{Duration, Instant};
 
 use children::{Child, Word, fork};
 use larder::{Cache, Clock, Deadline};
-
-/// A small generator; each user has its own sequence.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
+use larder_testkit::Random;
 
 /// Returns a value that identifies its key.
 fn value_of(key: u64, bytes: u64) -> Vec<u8> {
@@ -33,7 +22,7 @@ fn value_of(key: u64, bytes: u64) -> Vec<u8> {
 
 /// Stores, reads and deletes. The values read are those of their keys.
 fn play(cache: &Cache, seed: u64, operations: u64) {
-    let mut random = Random(seed * 2 + 1);
+    let mut random = Random::with_seed(seed * 2 + 1);
     for _ in 0..operations {
         let key = random.below(2000);
         let name = key.to_le_bytes();
@@ -166,7 +155,7 @@ fn a_memory_limit_that_rises_and_falls_under_load_is_reached_and_every_account_i
         thread::scope(|scope| {
             for thread in 0..3 {
                 scope.spawn(move || {
-                    let mut random = Random(thread + 1);
+                    let mut random = Random::with_seed(thread + 1);
                     while !is_over.load(Relaxed) {
                         let key = random.below(60_000);
                         cache.set(key.to_le_bytes(), value_of(key, 900), None).unwrap();
@@ -190,7 +179,7 @@ fn a_memory_limit_that_rises_and_falls_under_load_is_reached_and_every_account_i
 
 /// One thread of the test of the clock. Only it uses these keys, and nothing is evicted.
 fn use_until(cache: &Cache, thread: u64, is_over: &AtomicBool) {
-    let mut random = Random(thread + 1);
+    let mut random = Random::with_seed(thread + 1);
     let mut deadlines: HashMap<u64, Deadline> = HashMap::new();
     while !is_over.load(Relaxed) {
         let key = random.below(500);
@@ -228,7 +217,7 @@ fn no_step_of_the_clock_lets_an_item_expire_early_or_live_for_ever() {
         for thread in 0..3 {
             scope.spawn(move || use_until(cache, thread, is_over));
         }
-        let mut random = Random(77);
+        let mut random = Random::with_seed(77);
         for _ in 0..150 {
             let now = cache.now();
             match random.below(4) {

@@ -8,22 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder::{Arithmetic, Cache, Clock, Deadline, Direction, StoreMode, StoreRequest, Stored};
-
-/// A small generator; each thread has its own sequence.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
+use larder_testkit::Random;
 
 /// Returns a value that contains its key and version, followed by bytes derived from both.
 fn self_describing(key: u64, version: u64, bytes: usize) -> Vec<u8> {
@@ -40,7 +25,7 @@ fn assert_is_of(key: u64, value: &[u8]) {
 }
 
 fn churn(cache: &Cache, thread: u64, keys: u64, operations: u64, bytes_max: u64) {
-    let mut random = Random(thread + 1);
+    let mut random = Random::with_seed(thread + 1);
     let mut out = Vec::new();
     for version in 0..operations {
         let key = random.below(keys);
@@ -118,7 +103,7 @@ fn survivors_of_compaction_are_never_lost_or_mixed() {
         for thread in 0..4u64 {
             let cache = cache.clone();
             scope.spawn(move || {
-                let mut random = Random(thread + 1);
+                let mut random = Random::with_seed(thread + 1);
                 let mut versions = [None; 300];
                 for version in 0..30_000u64 {
                     let key = random.below(300);
@@ -214,7 +199,7 @@ fn the_index_grows_under_readers_without_hiding_a_key() {
         for reader in 0..2u64 {
             let (cache, writing) = (cache.clone(), &writing);
             scope.spawn(move || {
-                let mut random = Random(reader + 77);
+                let mut random = Random::with_seed(reader + 77);
                 while writing.load(Ordering::Relaxed) > 0 {
                     let key = random.below(stable);
                     let value = cache.get(key.to_le_bytes());

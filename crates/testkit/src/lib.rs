@@ -8,12 +8,14 @@ pub mod api;
 pub mod fixture;
 pub mod mcrouter;
 pub mod model;
+pub mod random;
 pub mod server;
 pub mod stream;
 pub mod traces;
 pub mod transcript;
 
 pub use fixture::{cache_file, memory_folder, value_of};
+pub use random::Random;
 pub use server::{Address, ServerUnderTest, Subject, Transport};
 pub use stream::{Stream, uninterrupted};
 pub use traces::traces;
