@@ -45,6 +45,7 @@ impl Reclaimer {
         freq_after: impl Fn(u64) -> u64,
     ) {
         let bytes = found.header.record_bytes();
+        room.prefetch_ahead();
         self.region().memory().copy(found.record_at, room.at(), bytes);
         let counted = self.index().slot(found.slot_at).freq();
         let freq = freq_after(counted);
