@@ -7,7 +7,7 @@ import (
 )
 
 // Format is the version of the layout that this package reads; docs/region-format.md describes it.
-const Format = 6
+const Format = 7
 
 const (
 	lineBytes   = 128
@@ -155,7 +155,7 @@ func sizesOf(memoryBytes, regionBytes, threadSlotBytes uint64) sizes {
 	if segmentsAbout >= 256 {
 		s.ttlClasses = 4
 	}
-	s.stripes = min(max(segmentsAbout/16/2/s.ttlClasses, 2), s.threadSlots)
+	s.stripes = min(max(segmentsAbout/8/2/s.ttlClasses, 2), s.threadSlots)
 	s.sequencesAt = atPeersTable + s.peers*peerBytes + s.threadSlots*threadSlotBytes + 2*s.ttlClasses*s.stripes*lineBytes
 	perSegment := s.segmentBytes + 8 + headerBytes + 3*4 + s.peers*8 + (s.peers+63)/64*8 + filingBytes
 	regionBytes = min(regionBytes, segmentsMax*s.segmentBytes)

@@ -6,7 +6,7 @@
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Incremented with every change of the layout that an older reader would misread.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// A pair of cache lines: the unit that the hardware prefetches and that two writers must not
 /// share.
@@ -289,10 +289,12 @@ impl Layout {
         };
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
-        // All appenders together take at most a sixteenth of the segments, but at least one is
-        // needed, and two where a process that holds one may be stopped.
+        // All appenders together take at most an eighth of the segments. A thread that loses its
+        // processor keeps its appender for some milliseconds: with two for each stream, eight
+        // threads on two processors wait for them a third of the time. One is needed, and two where
+        // a process that holds one may be stopped.
         let least = if sharing == Sharing::Alone { 1 } else { 2 };
-        let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(least, thread_slots);
+        let stripes = (segments_about / 8 / POOLS / ttl_classes).clamp(least, thread_slots);
 
         let peers_at = global::END;
         let thread_slots_at = peers_at + peers * PEER_BYTES;
