@@ -224,8 +224,9 @@ impl Engine {
     ) -> Life {
         let header = draft.header();
         let freq = live.map_or(0, |live| self.index().slot(live.slot_at).freq());
-        // The replacement of a live item is as popular as that one was.
-        let anew = freq.min(INITIAL_FREQ_MAX);
+        // The replacement of a live item is as popular as that one was, and a store over an item is
+        // a use of it, as a read is: decision 0025.
+        let anew = live.map_or(0, |_| (freq + 1).min(INITIAL_FREQ_MAX));
         match (condition, live) {
             (Condition::Replace(over), Some(live)) => {
                 let deadline = over.deadline.or_else(|| Some(self.index().deadline(live)));

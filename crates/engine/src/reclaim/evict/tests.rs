@@ -118,6 +118,20 @@ fn a_large_item_survives_with_more_reads_than_small_ones_need() {
 }
 
 #[test]
+fn an_item_that_was_stored_again_survives_as_one_that_was_read_does() {
+    let engine = Engine::create(&SMALL).unwrap();
+    let thread = engine.register().unwrap();
+    for key in [&b"read"[..], b"stored again", b"stored once"] {
+        set(&engine, &thread, key, 500);
+    }
+    read(&engine, &thread, b"read");
+    set(&engine, &thread, b"stored again", 500);
+    evict_written(&engine, &thread);
+    let found = [&b"read"[..], b"stored again", b"stored once"].map(|key| is_found(&engine, key));
+    assert_eq!(found, [true, true, false], "of items read, stored again, stored once");
+}
+
+#[test]
 fn the_ghost_forgets_a_large_item_before_a_small_one() {
     let engine = Engine::create(&SMALL).unwrap();
     let thread = engine.register().unwrap();
