@@ -8,8 +8,8 @@ use std::path::Path;
 
 use larder_region::layout::{GROUP_BYTES, SEGMENT_HEADER_BYTES, global, superblock};
 use larder_region::{Layout, Memory, Sharing};
+use larder_testkit::Random;
 
-use crate::judge::Random;
 use crate::victim::MEMORY_BYTES;
 
 /// Size of a page of memory, in bytes.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Read, ReadOptions, StoreError, StoreMode, StoreRequest};
+use larder_testkit::Random;
 
 use crate::operations::{keys, value};
 use crate::victim::open;
@@ -102,7 +103,7 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn new(folder: &Path, seed: u64) -> Self {
-        Self { path: folder.join("judged"), random: Random(seed | 1), survivor: None }
+        Self { path: folder.join("judged"), random: Random::with_seed(seed | 1), survivor: None }
     }
 
     /// Judges a region by opening it later.
@@ -306,17 +307,5 @@ impl Model {
     fn check_all(&mut self, cache: &Cache) -> Result<(), String> {
         let names: Vec<String> = self.values.keys().cloned().collect();
         names.iter().try_for_each(|key| self.look(cache, key))
-    }
-}
-
-/// A small generator.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
     }
 }

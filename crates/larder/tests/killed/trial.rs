@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use larder::Cache;
-use larder_testkit::memory_folder;
+use larder_testkit::{Random, memory_folder};
 
-use crate::judge::{self, Allowed, Judge, Random, contents};
+use crate::judge::{self, Allowed, Judge, contents};
 use crate::operations::Operation;
 use crate::plan::{Plan, REPAIR};
 use crate::stopped;
@@ -48,7 +48,7 @@ impl<'a> Trial<'a> {
         (operation.act)(&undisturbed);
         let after = contents(&open(&path), &detail);
         let allowed = Allowed { before, after, evicts: operation.evicts, detail };
-        let random = Random(plan.seed | 1);
+        let random = Random::with_seed(plan.seed | 1);
         Self { name: operation.name, plan, folder, base, allowed, random, kept: Vec::new() }
     }
 
