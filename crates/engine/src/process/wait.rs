@@ -23,7 +23,7 @@ pub(crate) struct Wait {
 
 impl Wait {
     /// A model tries all orders of threads that spin, so it spins as little as it can.
-    const SPINS_MAX: u32 = if cfg!(feature = "interleavings") { 1 } else { 64 };
+    const SPINS_MAX: u32 = if cfg!(feature = "interleavings") { 1 } else { 8 };
     /// The time of yields, after which naps begin.
     const YIELDS: Duration = Duration::from_millis(1);
     const NAP: Duration = Duration::from_millis(1);
