@@ -278,8 +278,8 @@ impl Layout {
             prev_power_of_two(memory_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let region_bytes = region_bytes.clamp(memory_bytes, SEGMENTS_MAX * segment_bytes);
         let thread_slot_bytes = thread_slot_bytes.next_multiple_of(LINE_BYTES);
-        // A process needs one thread slot per thread, and one more. Threads beyond them borrow one for
-        // each operation.
+        // A process needs one thread slot per thread, and one more. Threads beyond them borrow one
+        // for each operation.
         let (thread_slots, peers) = match (sharing, memory_bytes >> 20) {
             (Sharing::Alone, 0..16) => (16, 1),
             (Sharing::Alone, 16..64) => (64, 1),
