@@ -3,6 +3,7 @@ use larder_item::{Deadline, StoreMode};
 use super::*;
 use crate::engine::Engine;
 use crate::fixtures::SMALL;
+use crate::open::Config;
 use crate::ops::request::StoreRequest;
 use crate::reclaim::policy::Wish;
 
@@ -91,6 +92,10 @@ fn evict_written(engine: &Engine, thread: &ThreadSlot) {
     assert!(matches!(emptied, Emptied::Yes(_)), "{emptied:?}");
 }
 
+fn segment_of(engine: &Engine, key: &[u8]) -> u32 {
+    engine.index().find(engine.index().hash(key), key).unwrap().slot.segment()
+}
+
 fn is_found(engine: &Engine, key: &[u8]) -> bool {
     engine.index().find(engine.index().hash(key), key).is_some()
 }
@@ -129,6 +134,21 @@ fn an_item_that_was_stored_again_survives_as_one_that_was_read_does() {
     evict_written(&engine, &thread);
     let found = [&b"read"[..], b"stored again", b"stored once"].map(|key| is_found(&engine, key));
     assert_eq!(found, [true, true, false], "of items read, stored again, stored once");
+}
+
+#[test]
+fn survivors_lie_apart_from_new_records() {
+    let config = Config { memory_bytes: 64 << 20, memory_bytes_max: 64 << 20, ..SMALL };
+    let engine = Engine::create(&config).unwrap();
+    let thread = engine.register().unwrap();
+    set(&engine, &thread, b"survivor", 500);
+    engine.segments().detach_idle(&thread);
+    let sealed = engine.segments().present_use(segment_of(&engine, b"survivor"));
+    engine.reclaimer().compact(&engine.op(&thread, NOW), sealed).unwrap();
+    set(&engine, &thread, b"new", 500);
+    let [survivor, new] = [&b"survivor"[..], b"new"].map(|key| segment_of(&engine, key));
+    assert_ne!(survivor, sealed.segment, "the survivor was not moved");
+    assert_ne!(survivor, new, "a new record follows the survivor in its segment");
 }
 
 #[test]
