@@ -61,11 +61,11 @@ fn as_text(value: &DeValue<'_>, kind: Kind) -> Option<String> {
             i64::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n.to_string())
         }
         DeValue::Float(number) => Some(number.as_str().to_owned()),
-        DeValue::Array(members) if kind == Kind::Listen => members
+        DeValue::Array(members) if [Kind::Listen, Kind::AdminListen].contains(&kind) => members
             .iter()
             .map(|member| member.get_ref().as_str())
             .collect::<Option<Vec<_>>>()
-            .map(|members| members.join(",")),
+            .map(|members| members.join(";")),
         DeValue::Array(_) | DeValue::Table(_) | DeValue::Datetime(_) => None,
     }
 }
@@ -83,7 +83,8 @@ mod tests {
         let values = read(
             "port = 0x10\nmemory_limit = \"1g\"\nconn_limit = 10_000\ndisable_cas = true\n\
              unix_mask = 0o770\nlisten = [\"127.0.0.1\", \"[::1]:3\"]\nhot_max_factor = 1\n\
-             warm_max_factor = 2.5\nverbose = 2\nmaxconns_fast = \"no\"\n",
+             warm_max_factor = 2.5\nverbose = 2\nmaxconns_fast = \"no\"\n\
+             admin_listen = [\"127.0.0.1:9150,role=probe\", \"/run/s,mode=660\"]\n",
         )
         .unwrap();
         assert_eq!(values.number(Id::Port), Some(16));
@@ -92,6 +93,8 @@ mod tests {
         assert!(values.switch(Id::DisableCas));
         assert_eq!(values.mask(Id::UnixMask), 0o770);
         assert_eq!(crate::typed::listen::text(&values.listen(Id::Listen)), "127.0.0.1,[::1]:3");
+        let admin = crate::typed::admin::text(&values.admin_listen(Id::AdminListen));
+        assert_eq!(admin, "127.0.0.1:9150,role=probe;/run/s,mode=660");
         assert!(values.real(Id::WarmMaxFactor) > values.real(Id::HotMaxFactor));
         assert_eq!(values.number(Id::Verbose), Some(2));
         assert!(!values.switch(Id::MaxconnsFast));

@@ -6,6 +6,7 @@ use crate::error::OptionError;
 use crate::table::Id;
 use crate::table::kind::Value;
 use crate::table::row::{Group, Row};
+use crate::typed::admin::AdminListen;
 use crate::typed::listen::Listen;
 
 /// The origin of a value. Later variants override earlier ones.
@@ -183,6 +184,13 @@ impl Values {
     pub(crate) fn listen(&self, id: Id) -> Vec<Listen> {
         match self.value(id) {
             Some(Value::Listen(list)) => list.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn admin_listen(&self, id: Id) -> Vec<AdminListen> {
+        match self.value(id) {
+            Some(Value::AdminListen(list)) => list.clone(),
             _ => Vec::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::typed::admin::{self, AdminListen};
 use crate::typed::listen::{self, Listen};
 use crate::typed::readers::LocalReaders;
 
@@ -33,6 +34,8 @@ pub(crate) enum Kind {
     Path,
     /// Addresses to listen on.
     Listen,
+    /// Admin listeners.
+    AdminListen,
     /// The processes that may read the memory: see [`crate::LocalReaders`].
     Readers,
 }
@@ -48,6 +51,7 @@ pub(crate) enum Value {
     Text(String),
     Sizes(Vec<u32>),
     Listen(Vec<Listen>),
+    AdminListen(Vec<AdminListen>),
 }
 
 impl Kind {
@@ -77,6 +81,7 @@ impl Kind {
             }
             Self::Readers => LocalReaders::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Listen => return listen::parse(trimmed).map(Value::Listen),
+            Self::AdminListen => return admin::parse(trimmed).map(Value::AdminListen),
         };
         value.ok_or_else(|| self.expected())
     }
@@ -106,6 +111,7 @@ impl Kind {
             Self::Text => "a text".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Listen => listen::EXPECTED.to_owned(),
+            Self::AdminListen => admin::EXPECTED.to_owned(),
             Self::Readers => LocalReaders::EXPECTED.to_owned(),
         }
     }
@@ -121,7 +127,7 @@ impl Kind {
             Self::Choice(_) => "<name>",
             Self::Text => "<text>",
             Self::Path => "<file>",
-            Self::Listen => "<addr>",
+            Self::Listen | Self::AdminListen => "<addr>",
             Self::Readers => "<mode>",
         }
     }
@@ -141,6 +147,10 @@ impl Kind {
                 list.extend(later);
                 Value::Listen(list)
             }
+            (Self::AdminListen, Value::AdminListen(mut list), Value::AdminListen(later)) => {
+                list.extend(later);
+                Value::AdminListen(list)
+            }
             (_, _, later) => later,
         }
     }
@@ -159,6 +169,7 @@ impl Kind {
             Value::Text(text) => quoted(text),
             Value::Sizes(sizes) => quoted(&sizes_text(sizes)),
             Value::Listen(list) => quoted(&listen::text(list)),
+            Value::AdminListen(list) => quoted(&admin::text(list)),
         }
     }
 }

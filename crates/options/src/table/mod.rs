@@ -284,6 +284,18 @@ LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("of
           connected to the unix socket: none, those of the server's user, those of a group, or \
           all; the server then allocates all memory at the start, and its limit cannot be raised; \
           no effect with -e");
+AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen).exit(EXIT_USAGE)
+    .doc("addresses of the admin listener, which speaks HTTP: host:port, [IPv6]:port, *:port or \
+          the path of a unix socket that begins with / or a dot, several separated by semicolons; \
+          may be repeated (default: none); ,role=probe, ,role=read or ,role=full after an address \
+          is the most that a request may do there (default: full), ,mode=OCTAL after a path its \
+          permissions (default: 600)");
+AdminTokenFile = Row::new(Place::Long, "admin_token_file", Path).exit(EXIT_USAGE)
+    .doc("file with the tokens that admin requests may carry: a line for each, a role and a token \
+          of at least 32 characters; others must not be able to read it; SIGHUP reads it again");
+AdminHost = Row::new(Place::Long, "admin_host", Text).exit(EXIT_USAGE)
+    .doc("names under which browsers and tools reach the admin listener, besides its addresses and \
+          localhost, separated by commas");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)

@@ -150,6 +150,12 @@ fn warnings(values: &Values) -> Vec<String> {
         let what = "it has no effect with -e: truncating the file would crash its readers";
         warnings.push(format!("option --local-readers: {what}"));
     }
+    for id in [Id::AdminTokenFile, Id::AdminHost] {
+        if values.given(id).is_some() && values.given(Id::AdminListen).is_none() {
+            let spelling = id.row().spelling();
+            warnings.push(format!("option {spelling}: it has no effect without --admin-listen"));
+        }
+    }
     let is_off = |id| values.number(id) == Some(0);
     if is_off(Id::Port) && is_off(Id::UdpPort) && values.given(Id::UnixSocket).is_none() {
         warnings.push("option -p: with 0 and without -s, clients cannot connect".to_owned());

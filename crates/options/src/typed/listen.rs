@@ -126,7 +126,8 @@ fn bracketed<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     text.strip_prefix(word)?.strip_prefix('[')?.split_once("]:")
 }
 
-fn host_and_port(text: &str) -> Result<(&str, Option<&str>), String> {
+/// Splits `host:port`; the port may be missing.
+pub(crate) fn host_and_port(text: &str) -> Result<(&str, Option<&str>), String> {
     let (host, port) = if let Some(after) = text.strip_prefix('[') {
         let (host, rest) = after.split_once(']').ok_or(BRACKETS)?;
         if !is_ipv6(host) {

@@ -1,5 +1,6 @@
 //! The options in effect, checked against each other.
 
+pub(crate) mod admin;
 pub(crate) mod check;
 pub(crate) mod listen;
 pub(crate) mod options;

@@ -7,6 +7,7 @@ use crate::error::{EXIT_USAGE, OptionError};
 use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::KIBIBYTE;
+use crate::typed::admin::AdminListen;
 use crate::typed::check::check;
 use crate::typed::listen::{self, Listen, Security};
 use crate::typed::readers::LocalReaders;
@@ -109,6 +110,12 @@ pub struct Options {
     pub upgrade_drain_secs: u32,
     /// `--local-readers`: the processes that may read the cache's memory directly.
     pub local_readers: LocalReaders,
+    /// `--admin-listen`: addresses of the admin listener; empty: none.
+    pub admin_listen: Vec<AdminListen>,
+    /// `--admin-token-file`: the tokens of admin requests.
+    pub admin_token_file: Option<PathBuf>,
+    /// `--admin-host`: further names of the admin listener.
+    pub admin_hosts: Vec<String>,
     /// `-o answers_as`: the memcached version to follow where two versions contradict each other.
     pub answers_as: AnswersAs,
     /// `-o debugtime`: clients may move the clock.
@@ -306,6 +313,9 @@ impl Options {
                 .text(Id::LocalReaders)
                 .and_then(LocalReaders::parse)
                 .unwrap_or_default(),
+            admin_listen: values.admin_listen(Id::AdminListen),
+            admin_token_file: values.text(Id::AdminTokenFile).map(PathBuf::from),
+            admin_hosts: names(values.text(Id::AdminHost)),
             answers_as: match values.text(Id::AnswersAs) {
                 Some("1.6.18") => AnswersAs::V1_6_18,
                 _ => AnswersAs::V1_6_45,
@@ -334,6 +344,12 @@ fn protocol(values: &Values) -> Protocol {
 fn port(values: &Values, id: Id) -> Option<u16> {
     let port = values.number(id).expect("the row has a default");
     (port != 0).then(|| u16::try_from(port).unwrap_or(0))
+}
+
+/// Returns the members of a list of names.
+fn names(list: Option<&str>) -> Vec<String> {
+    let names = list.unwrap_or_default().split(',').map(str::trim_ascii);
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Returns `inter` of `stats settings`: the list of `-l`, if given.

@@ -58,6 +58,7 @@ fn samples(row: &Row) -> Option<[String; 2]> {
         Kind::Choice(words) => [*words.last()?, words[0]],
         Kind::Text | Kind::Path => ["a\"b", "/c d"],
         Kind::Listen => ["[::1]:3,*", "localhost"],
+        Kind::AdminListen => ["[::1]:3,role=read;*:0", "/s,mode=660"],
         Kind::Readers => ["same-uid", "group:www"],
     };
     // The largest item may not exceed half of the memory.
