@@ -35,6 +35,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `process` | start and stop, privileges, limits, signals, the service manager, the upgrade |
+//! | `http` | the admin listener: health, readiness and metrics over HTTP |
 //! | `net` | the listener, the workers and their loops (`ring`: io_uring, `poller`: epoll), connections, UDP |
 //! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |
 //! | `stats` | the responses of `stats` |
@@ -51,6 +52,7 @@ mod admin;
 mod buffers;
 mod clock;
 mod failure;
+mod http;
 mod log;
 mod net;
 mod process;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::http::Http;
 use crate::net::listener::Listener;
 use crate::process::signals::{Asked, Signals};
 use crate::process::supervisor::Supervisor;
@@ -15,24 +16,15 @@ use crate::stop::Manner;
 /// The state of the main thread.
 #[derive(Debug)]
 pub(crate) struct MainLoop<'a> {
-    server: &'a Arc<Server>,
-    supervisor: &'a Supervisor,
-    listener: Listener,
-    signals: Signals,
-    upgrade: Upgrade,
+    pub(crate) server: &'a Arc<Server>,
+    pub(crate) supervisor: &'a Supervisor,
+    pub(crate) listener: Listener,
+    pub(crate) http: Http,
+    pub(crate) signals: Signals,
+    pub(crate) upgrade: Upgrade,
 }
 
-impl<'a> MainLoop<'a> {
-    pub(crate) fn new(
-        server: &'a Arc<Server>,
-        supervisor: &'a Supervisor,
-        listener: Listener,
-        signals: Signals,
-        upgrade: Upgrade,
-    ) -> Self {
-        Self { server, supervisor, listener, signals, upgrade }
-    }
-
+impl MainLoop<'_> {
     /// Runs until the server stops.
     pub(crate) fn run(&mut self) {
         while self.server.stop.requested().is_none() {
@@ -42,6 +34,7 @@ impl<'a> MainLoop<'a> {
             self.listener.accept_from(readable);
             if self.upgrade.turn(self.server, self.supervisor) {
                 self.listener.retire();
+                self.http.stop();
             }
             if self.upgrade.is_drained(self.server) {
                 self.server.stop.request(Manner::Graceful);
@@ -75,10 +68,12 @@ impl<'a> MainLoop<'a> {
             // Without TLS there are no certificates, and a file error has been logged already.
             let _ = self.server.refresh_certificates(false);
             self.server.reload_users();
+            self.http.reload_tokens(self.server);
             self.supervisor.notify_ready();
         }
         if asked.upgrade {
-            self.upgrade.begin(self.server, self.supervisor, self.listener.sockets());
+            let sockets = self.listener.sockets();
+            self.upgrade.begin(self.server, self.supervisor, sockets, &self.http.descriptors());
         }
     }
 }

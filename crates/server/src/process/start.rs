@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{self, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use larder_options::Options;
 
 use crate::admin::conn_table::Ends;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
+use crate::http::tokens::Tokens;
+use crate::http::{self, Http};
 use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Inbox;
@@ -43,7 +45,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
     }
-    let Inherited { predecessor, sockets, memory } = inherit()?;
+    let Inherited { predecessor, sockets, memory, admin } = inherit()?;
     let supervisor = Supervisor::find();
     for warning in warnings {
         log::say(format_args!("larderd: {warning}"));
@@ -52,6 +54,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     // changes, since the paths may be relative.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?;
+    let tokens = admin_tokens(&options)?;
     options.memory_file = options.memory_file.map(absolute).transpose()?;
     let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
     let connection_count_max = limits::raise(&options)?;
@@ -62,6 +65,9 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         None => (sockets::open(&options)?, sockets::open_udp(&options)?),
     };
     let datagrams: Arc<[Datagrams]> = datagrams.into();
+    let mut http = Http::new(http::sockets::open(&options, admin)?, tokens);
+    http.warn();
+    let wire_is_open = http::sockets::wire_is_open(&options, &sockets);
     if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
         // Used by tests only; the server can continue without it.
         log::say(format_args!("larderd: {failure}"));
@@ -72,6 +78,10 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     }
     // Before the threads start: otherwise the signals' default action could reach them.
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
+    if predecessor.is_none() {
+        // Before the cache is opened, which may take long. A predecessor answers meanwhile.
+        start_http(&mut http, &options, wire_is_open)?;
+    }
     let takeover = predecessor.is_some().then_some(open::Takeover { memory });
     let mut server =
         Server::replacing(options, takeover).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
@@ -84,6 +94,8 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     }
     enroll(&server, &sockets, &datagrams);
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
+    http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
+    start_http(&mut http, options, wire_is_open)?;
     if let Some(path) = &options.pidfile {
         pidfile::write(path, predecessor.as_ref().and_then(|predecessor| predecessor.pid));
     }
@@ -92,7 +104,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     }
     match detached {
         Some(detached) => detached.notify_ready(options)?,
-        None => announce(options, &sockets, &datagrams),
+        None => announce(options, &sockets, &datagrams, &http),
     }
     match predecessor {
         // The service manager listens to the predecessor, which reports the successor.
@@ -104,7 +116,8 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
-    let mut main_loop = MainLoop::new(&server, &supervisor, listener, signals, upgrade);
+    let supervisor = &supervisor;
+    let mut main_loop = MainLoop { server: &server, supervisor, listener, http, signals, upgrade };
     main_loop.run();
     if main_loop.has_successor() {
         stop(&server, &inboxes, workers);
@@ -112,6 +125,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     }
     supervisor.notify_stopping();
     stop(&server, &inboxes, workers);
+    main_loop.http.stop();
     if let (Some(path), true) = (&options.pidfile, options.daemon) {
         pidfile::remove(path);
     }
@@ -125,15 +139,38 @@ struct Inherited {
     /// The listening sockets; `None` if this process opens its own.
     sockets: Option<Vec<InheritedSocket>>,
     memory: Option<InheritedMemory>,
+    /// The sockets of the predecessor's admin listener.
+    admin: Vec<OwnedFd>,
 }
 
 /// Takes what the predecessor hands over, or the sockets of the service manager.
 fn inherit() -> Result<Inherited, Failure> {
-    if let Some((predecessor, Handover { sockets, memory })) = Predecessor::find()? {
-        return Ok(Inherited { predecessor: Some(predecessor), sockets: Some(sockets), memory });
+    if let Some((predecessor, handover)) = Predecessor::find()? {
+        let Handover { sockets, memory, admin } = handover;
+        let (predecessor, sockets) = (Some(predecessor), Some(sockets));
+        return Ok(Inherited { predecessor, sockets, memory, admin });
     }
     let sockets = Some(activation::take()?).filter(|sockets| !sockets.is_empty());
-    Ok(Inherited { predecessor: None, sockets, memory: None })
+    Ok(Inherited { predecessor: None, sockets, memory: None, admin: Vec::new() })
+}
+
+/// Reads the tokens of the admin listener, if there is one and a file for them: before root is
+/// dropped and the directory changes, as the certificates.
+fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
+    let Some(path) = options.admin_token_file.clone().filter(|_| !options.admin_listen.is_empty())
+    else {
+        return Ok(None);
+    };
+    let failure = |error: &dyn std::error::Error| {
+        Failure::new(EXIT_USAGE, format_args!("option --admin-token-file: {error}"))
+    };
+    let path = path::absolute(path).map_err(|error| failure(&error))?;
+    Tokens::open(path).map(Some).map_err(|error| failure(&error))
+}
+
+fn start_http(http: &mut Http, options: &Options, wire_is_open: bool) -> Result<(), Failure> {
+    let started = http.start(options, wire_is_open);
+    started.map_err(|error| os_failure("start the admin listener", &error))
 }
 
 /// Makes a path absolute, so that it stays valid when the directory changes.
@@ -203,7 +240,7 @@ impl Drop for AbortOnPanic {
 }
 
 /// Prints where the server listens, and how to try it.
-fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams]) {
+fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http: &Http) {
     let mut words = String::new();
     for socket in sockets {
         let mebibytes = options.memory_bytes >> 20;
@@ -216,6 +253,10 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams]) {
     }
     for socket in datagrams {
         words += &format!("larderd: listening on {} (UDP)\n", socket.address);
+    }
+    for socket in http.sockets() {
+        let role = socket.role.name();
+        words += &format!("larderd: listening on {} (admin, {role})\n", socket.address);
     }
     let plain = sockets.iter().find(|socket| socket.client_certificates.is_none());
     if let Some(Address::Tcp(address)) = plain.map(|socket| &socket.address) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod credentials;
 mod error;
+pub(crate) mod heartbeats;
 pub(crate) mod leases;
 pub(crate) mod memory_file;
 pub(crate) mod open;
@@ -25,6 +26,7 @@ use crate::buffers::budget::{BUDGET_BYTES, Budget};
 use crate::clock::Warp;
 use crate::log::{self, Log};
 use crate::server::credentials::Credentials;
+use crate::server::heartbeats::Heartbeats;
 use crate::server::leases::Leases;
 use crate::server::open::Takeover;
 use crate::stop::Stop;
@@ -57,6 +59,8 @@ pub struct Server {
     pub(crate) stop: Arc<Stop>,
     /// True once another process accepts connections and datagrams in place of this one.
     pub(crate) handed_over: AtomicBool,
+    /// Whether the workers turn their loops, for the admin listener.
+    pub(crate) heartbeats: Heartbeats,
     pub(crate) leases: Leases,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) prefixes: Prefixes,
@@ -154,6 +158,7 @@ impl Server {
             conn_table: ConnTable::default(),
             stop,
             handed_over: AtomicBool::new(false),
+            heartbeats: Heartbeats::new(options.worker_count),
             leases: Leases::default(),
             watchers,
             prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),
@@ -190,6 +195,17 @@ impl Server {
             at_reset[*counter as usize] = self.sum(*counter);
         }
         self.class_tally.reset();
+    }
+
+    /// Returns the options in effect, with what clients have changed.
+    pub(crate) fn current_options(&self) -> Options {
+        let mut options = self.options.clone();
+        options.verbosity = self.log.verbosity();
+        options.memory_bytes = self.cache.memory_limit();
+        options.tuning = self.tuning().clone();
+        options.tuning.detail = self.log.counts_prefixes();
+        options.lru_crawler = self.crawler.is_enabled();
+        options
     }
 
     /// Locks the settings that clients have changed.
@@ -273,12 +289,23 @@ fn counted_before(cache: &Cache) -> [u64; Counter::COUNT] {
 
 /// Returns the number of descriptors besides those of the connections: three for standard input,
 /// output and error, three for the signals and the stop, three for each worker, the listening
-/// sockets, and one to refuse a connection with.
+/// sockets, one to refuse a connection with, and those of the admin listener.
 pub(crate) fn descriptors_reserved(options: &Options) -> usize {
     let addresses = options.tcp_addresses().len() + options.udp_addresses().len();
     let listening = 1 + 2 * addresses;
-    3 + 3 + 3 * options.worker_count + listening + 1 + DESCRIPTORS_SPARE
+    let admin = match options.admin_listen.len() {
+        0 => 0,
+        // An address may stand for two sockets; each is held twice, once for a successor.
+        addresses => ADMIN_CONNECTIONS_MAX + ADMIN_RUNTIME + 4 * addresses,
+    };
+    3 + 3 + 3 * options.worker_count + listening + 1 + admin + DESCRIPTORS_SPARE
 }
+
+/// Connections of the admin listener at once.
+pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 128;
+
+/// Descriptors of the admin listener's runtime, and the files that a request reads.
+const ADMIN_RUNTIME: usize = 8;
 
 /// For files that libraries and the runtime open occasionally.
 const DESCRIPTORS_SPARE: usize = 16;

@@ -65,13 +65,7 @@ fn at_once(
         StatsSection::Connections => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::Settings => {
-            let mut options = server.options.clone();
-            options.verbosity = server.log.verbosity();
-            options.memory_bytes = server.cache.memory_limit();
-            options.tuning = server.tuning().clone();
-            options.tuning.detail = server.log.counts_prefixes();
-            options.lru_crawler = server.crawler.is_enabled();
-            for (name, text) in larder_options::settings(&options) {
+            for (name, text) in larder_options::settings(&server.current_options()) {
                 render::stat(out, name, text, frame);
             }
         }

@@ -36,6 +36,8 @@ use crate::tls::Records;
 /// The state of a worker's thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
+    /// Its number, counted from 0.
+    number: usize,
     executor: Executor,
     inbox: Arc<Inbox>,
     poller: Poller,
@@ -111,6 +113,7 @@ impl Worker {
         poller.watch(inbox.waker(), INBOX)?;
         let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
+            number,
             executor: Executor::new(Arc::clone(server), number).waking(inbox.waker()),
             inbox,
             poller,
@@ -234,6 +237,7 @@ impl Worker {
                 Event::Ready(INBOX, ..) => {
                     self.poller.watch_on(self.inbox.waker(), INBOX);
                     self.welcome();
+                    self.executor.server().heartbeats.answer(self.number);
                     if self.executor.server().handed_over.load(Relaxed) {
                         self.leave_datagrams();
                     }

@@ -4,8 +4,8 @@
 //! already. They carry descriptors, so the processes need not agree on descriptor numbers. The new
 //! process answers with one word when it serves.
 //!
-//! The cache's memory follows the message that ends the sockets, where a version that does not know
-//! it stops reading.
+//! The cache's memory and the sockets of the admin listener follow the message that ends the
+//! sockets, where a version that does not know them stops reading.
 
 use std::env;
 use std::fs::File;
@@ -33,6 +33,8 @@ use crate::server::open::InheritedMemory;
 pub(crate) struct Handover {
     pub(crate) sockets: Vec<InheritedSocket>,
     pub(crate) memory: Option<InheritedMemory>,
+    /// The sockets of the admin listener.
+    pub(crate) admin: Vec<OwnedFd>,
 }
 
 /// The old server's end of the channel.
@@ -51,14 +53,15 @@ pub(crate) enum Answer {
 }
 
 impl Channel {
-    /// Creates a channel that contains these sockets, and the cache's memory if it can be handed
-    /// over. Returns both ends; the second is for the new process.
+    /// Creates a channel that contains these sockets, the cache's memory if it can be handed over,
+    /// and the sockets of the admin listener. Returns both ends; the second is for the new process.
     ///
     /// # Errors
     /// The system's.
     pub(crate) fn open(
         sockets: &[BorrowedFd<'_>],
         memory: Option<&InheritedMemory>,
+        admin: &[BorrowedFd<'_>],
     ) -> io::Result<(Self, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -69,6 +72,10 @@ impl Channel {
         if let Some(InheritedMemory { inheritance, readers }) = memory {
             let words = [MEMORY, readers.as_bytes()].concat();
             send_message(&ours, &words, &[inheritance.region.as_fd(), inheritance.locks.as_fd()])?;
+        }
+        // Behind the memory, which a version that does not know this message reads before it.
+        for sockets in admin.chunks(MESSAGE_SOCKETS_MAX) {
+            send_message(&ours, ADMIN, sockets)?;
         }
         Ok((Self(ours), theirs))
     }
@@ -147,25 +154,31 @@ pub(crate) fn is_successor() -> bool {
 }
 
 fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
-    Ok(Handover { sockets: receive_sockets(channel)?, memory: receive_memory(channel)? })
+    let sockets = receive_sockets(channel)?;
+    let (mut memory, mut admin) = (None, Vec::new());
+    loop {
+        let mut words = [0; MEMORY_WORDS_MAX];
+        let (bytes, descriptors) = match receive_message(channel, &mut words) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            received => received?,
+        };
+        if &words[..bytes] == ADMIN {
+            admin.extend(descriptors);
+        } else if let Some(readers) = words[..bytes].strip_prefix(MEMORY) {
+            memory = inherited_memory(readers, descriptors);
+        } else if bytes == 0 {
+            // The old server has ended.
+            break;
+        }
+        // A newer version may hand over more, which this version ignores.
+    }
+    Ok(Handover { sockets, memory, admin })
 }
 
-/// Receives the memory that follows the sockets, if any.
-fn receive_memory(channel: BorrowedFd<'_>) -> io::Result<Option<InheritedMemory>> {
-    let mut words = [0; MEMORY_WORDS_MAX];
-    let (bytes, descriptors) = match receive_message(channel, &mut words) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-        received => received?,
-    };
-    // A newer version may hand over more, which this version ignores.
-    let Some(readers) = words[..bytes].strip_prefix(MEMORY) else { return Ok(None) };
+fn inherited_memory(readers: &[u8], descriptors: Vec<OwnedFd>) -> Option<InheritedMemory> {
     let readers = String::from_utf8_lossy(readers).into_owned();
-    Ok(match <[OwnedFd; 2]>::try_from(descriptors) {
-        Ok([region, locks]) => {
-            Some(InheritedMemory { inheritance: Inheritance { region, locks }, readers })
-        }
-        Err(_) => None,
-    })
+    let [region, locks] = <[OwnedFd; 2]>::try_from(descriptors).ok()?;
+    Some(InheritedMemory { inheritance: Inheritance { region, locks }, readers })
 }
 
 fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<InheritedSocket>> {
@@ -215,6 +228,9 @@ const LAST: &[u8] = b"larderd 1 all";
 
 /// The prefix of the old server's `--local-readers` in the message with the cache's memory.
 const MEMORY: &[u8] = b"larderd 1 memory ";
+/// The text of a message with sockets of the admin listener.
+const ADMIN: &[u8] = b"larderd 1 admin";
+
 /// Group names from files have at most 32 bytes; longer ones are cut, and then do not match.
 const MEMORY_WORDS_MAX: usize = 512;
 
@@ -234,11 +250,12 @@ mod tests {
     fn any_number_of_sockets_is_handed_over_and_answered() {
         for count in [0, 1, 64, 65, 150] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let (channel, theirs) = Channel::open(&vec![listener.as_fd(); count], None).unwrap();
+            let fds = vec![listener.as_fd(); count];
+            let (channel, theirs) = Channel::open(&fds, None, &fds).unwrap();
             assert_eq!(channel.answer(), Answer::None);
-            let Handover { sockets, memory } = receive(theirs.as_fd()).unwrap();
+            let Handover { sockets, memory, admin } = receive(theirs.as_fd()).unwrap();
             assert!(memory.is_none());
-            assert_eq!(sockets.len(), count);
+            assert_eq!((sockets.len(), admin.len()), (count, count));
             for socket in sockets {
                 let socket = TcpListener::from(socket.descriptor);
                 assert_eq!(socket.local_addr().unwrap(), listener.local_addr().unwrap());
@@ -256,25 +273,30 @@ mod tests {
         cache.set("k", "v", None).unwrap();
         let inheritance = cache.inheritance().unwrap().unwrap();
         let memory = InheritedMemory { inheritance, readers: "group:www".to_owned() };
-        let (_channel, theirs) = Channel::open(&[], Some(&memory)).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let admin = [listener.as_fd()];
+        let (_channel, theirs) = Channel::open(&[], Some(&memory), &admin).unwrap();
         assert_eq!(receive_sockets(theirs.as_fd()).unwrap().len(), 0, "as older versions do");
-        let received = receive_memory(theirs.as_fd()).unwrap().unwrap();
+        let mut words = [0; MEMORY_WORDS_MAX];
+        let (bytes, descriptors) = receive_message(theirs.as_fd(), &mut words).unwrap();
+        let readers = words[..bytes].strip_prefix(MEMORY).expect("as older versions do");
+        let received = inherited_memory(readers, descriptors).unwrap();
         assert_eq!(received.readers, "group:www");
         let builder = larder::Cache::builder().memory_bytes(1 << 20);
         let other = builder.open_inherited(received.inheritance).unwrap();
         assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
         // Additions of a newer version are ignored.
-        let (channel, theirs) = Channel::open(&[], None).unwrap();
+        let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
         send_message(&channel.0, b"larderd 1 more", &[]).unwrap();
         assert!(receive(theirs.as_fd()).unwrap().memory.is_none());
     }
 
     #[test]
     fn a_channel_with_other_messages_is_refused() {
-        let (channel, theirs) = Channel::open(&[], None).unwrap();
+        let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
         send(&theirs, b"read", SendFlags::NOSIGNAL).unwrap();
         assert_eq!(channel.answer(), Answer::Gone);
-        let (_channel, theirs) = Channel::open(&[], None).unwrap();
+        let (_channel, theirs) = Channel::open(&[], None, &[]).unwrap();
         receive(theirs.as_fd()).unwrap();
         assert!(receive(theirs.as_fd()).is_err(), "nothing more waits");
         let flags = SocketFlags::CLOEXEC;

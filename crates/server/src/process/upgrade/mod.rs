@@ -10,7 +10,7 @@ pub(crate) mod inherited;
 pub(crate) mod program;
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{self, Child};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -65,7 +65,13 @@ impl Upgrade {
     }
 
     /// Begins an upgrade, unless one is in progress or there is an obstacle. Logs the result.
-    pub(crate) fn begin(&mut self, server: &Server, supervisor: &Supervisor, sockets: &[Socket]) {
+    pub(crate) fn begin(
+        &mut self,
+        server: &Server,
+        supervisor: &Supervisor,
+        sockets: &[Socket],
+        admin: &[BorrowedFd<'_>],
+    ) {
         let refused = match &self.stage {
             Stage::None => None,
             Stage::Starting(_) => Some("one is in progress"),
@@ -82,7 +88,7 @@ impl Upgrade {
             Err(why) => return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
         };
         supervisor.notify_reloading();
-        match self.start(sockets, memory.as_ref()) {
+        match self.start(sockets, memory.as_ref(), admin) {
             Ok(successor) => {
                 log::say(format_args!(
                     "larderd: SIGUSR2: process {} is starting to take over; {fate}",
@@ -97,11 +103,16 @@ impl Upgrade {
         }
     }
 
-    fn start(&self, sockets: &[Socket], memory: Option<&InheritedMemory>) -> io::Result<Successor> {
+    fn start(
+        &self,
+        sockets: &[Socket],
+        memory: Option<&InheritedMemory>,
+        admin: &[BorrowedFd<'_>],
+    ) -> io::Result<Successor> {
         let descriptors = sockets.iter().map(|socket| socket.descriptor.as_fd());
         let datagrams = self.datagrams.iter().map(AsFd::as_fd);
         let (channel, theirs) =
-            Channel::open(&descriptors.chain(datagrams).collect::<Vec<_>>(), memory)?;
+            Channel::open(&descriptors.chain(datagrams).collect::<Vec<_>>(), memory, admin)?;
         let mut command = self.program.command()?;
         for variable in activation::VARIABLES {
             command.env_remove(variable);

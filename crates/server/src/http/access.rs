@@ -1,0 +1,260 @@
+//! Who may do what: roles, tokens, and the checks against foreign web pages.
+
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use larder_options::Role;
+
+use crate::http::tokens::Tokens;
+use crate::net::sockets::Address;
+
+/// The rules of a listener.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// The most that any request may do.
+    pub(crate) role: Role,
+    /// True if requests without a token may do that too.
+    pub(crate) is_trusted: bool,
+    /// The host names of the listener, in lower case, without a port.
+    pub(crate) hosts: Vec<String>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It needs a token that it does not carry.
+    NoToken,
+    /// It carries what is no token of the file.
+    BadToken,
+    /// Its role is too low.
+    LowRole,
+    /// It names a host that is not the listener's.
+    ForeignHost,
+    /// A page of another site sends it.
+    ForeignOrigin,
+}
+
+impl Rules {
+    /// Creates the rules of a listener with this address.
+    pub(crate) fn new(role: Role, is_trusted: bool, address: &Address, names: &[String]) -> Self {
+        let mut hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
+        match address {
+            Address::Tcp(address) if address.is_ipv6() => hosts.push(format!("[{}]", address.ip())),
+            Address::Tcp(address) => hosts.push(address.ip().to_string()),
+            Address::Unix(_) => {}
+        }
+        hosts.extend(names.iter().map(|name| name.to_ascii_lowercase()));
+        Self { role, is_trusted, hosts }
+    }
+
+    /// Returns the role of a request that may do what `needed` may.
+    ///
+    /// # Errors
+    /// A token that does not exist, a role that is too low, or a request that a foreign page may
+    /// have caused.
+    pub(crate) fn admit(
+        &self,
+        headers: &HeaderMap,
+        uri: &Uri,
+        tokens: Option<&Tokens>,
+        needed: Role,
+    ) -> Result<Role, Refused> {
+        if !self.origin_is_own(headers) {
+            return Err(Refused::ForeignOrigin);
+        }
+        if let Some(token) = token(headers) {
+            let role = token.ok().and_then(|token| tokens?.role_of(token));
+            let role = role.ok_or(Refused::BadToken)?.min(self.role);
+            return if role >= needed { Ok(role) } else { Err(Refused::LowRole) };
+        }
+        let role = if self.is_trusted { self.role } else { Role::Probe };
+        if role < needed {
+            let refused = if self.role < needed { Refused::LowRole } else { Refused::NoToken };
+            return Err(refused);
+        }
+        // A name that leads to this machine but is not the listener's is a page's that has rebound
+        // its own.
+        if self.host_is_own(headers, uri) { Ok(role) } else { Err(Refused::ForeignHost) }
+    }
+
+    /// A request without this header comes from no page, or from one that the browser takes for our
+    /// own and that only reads.
+    fn origin_is_own(&self, headers: &HeaderMap) -> bool {
+        headers.get_all(ORIGIN).iter().all(|origin| {
+            let origin = origin.to_str().unwrap_or_default();
+            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            host.is_some_and(|host| self.names(host))
+        })
+    }
+
+    fn host_is_own(&self, headers: &HeaderMap, uri: &Uri) -> bool {
+        let mut given = headers.get_all(HOST).iter();
+        let host = given.next().and_then(|host| host.to_str().ok());
+        let of_uri = uri.authority().is_none_or(|authority| self.names(authority.as_str()));
+        of_uri && given.next().is_none() && host.is_some_and(|host| self.names(host))
+    }
+
+    /// True if `host`, with or without a port, is one of the listener's.
+    fn names(&self, host: &str) -> bool {
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+            _ => host,
+        };
+        self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Returns the token of a request: `None` without one, `Err` if there are several or it is
+/// malformed.
+fn token(headers: &HeaderMap) -> Option<Result<&[u8], ()>> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let first = given.next()?.as_bytes();
+    let token = match first.split_at_checked(BEARER.len()) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(BEARER) => Ok(token.trim_ascii()),
+        _ => Err(()),
+    };
+    Some(if given.next().is_some() { Err(()) } else { token })
+}
+
+impl Refused {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::NoToken | Self::BadToken => StatusCode::UNAUTHORIZED,
+            Self::LowRole | Self::ForeignHost | Self::ForeignOrigin => StatusCode::FORBIDDEN,
+        }
+    }
+
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::NoToken => "this needs a token: Authorization: Bearer TOKEN",
+            Self::BadToken => "no such token",
+            Self::LowRole => "the role of this request is too low here",
+            Self::ForeignHost => "the Host header names another server; see --admin-host",
+            Self::ForeignOrigin => "the Origin header names another site; see --admin-host",
+        }
+    }
+}
+
+const BEARER: &[u8] = b"Bearer ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "0123456789-0123456789-0123456789";
+
+    fn tokens() -> (tempfile::NamedTempFile, Tokens) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = format!("read {SECRET}\nfull {SECRET}{SECRET}\n");
+        std::fs::write(file.path(), text).unwrap();
+        let tokens = Tokens::open(file.path().to_owned()).unwrap();
+        (file, tokens)
+    }
+
+    fn rules(role: Role, is_trusted: bool) -> Rules {
+        let address = Address::Tcp("10.0.0.7:9150".parse().unwrap());
+        Rules::new(role, is_trusted, &address, &["Cache.example".to_owned()])
+    }
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn tokens_give_their_role_up_to_that_of_the_listener() {
+        let (_file, tokens) = tokens();
+        let with = |token: &str| headers(&[("authorization", token), ("host", "elsewhere")]);
+        let (read, full) = (format!("Bearer {SECRET}"), format!("bearer  {SECRET}{SECRET}"));
+        for (role, trusted, token, expected) in [
+            (Role::Full, false, &full, Ok(Role::Full)),
+            (Role::Full, true, &read, Ok(Role::Read)),
+            (Role::Read, false, &full, Ok(Role::Read)),
+            (Role::Probe, false, &full, Ok(Role::Probe)),
+            (Role::Full, true, &format!("Bearer {SECRET}x"), Err(Refused::BadToken)),
+            (Role::Full, true, &format!("Basic {SECRET}"), Err(Refused::BadToken)),
+            (Role::Full, true, &SECRET.to_owned(), Err(Refused::BadToken)),
+        ] {
+            let uri = Uri::from_static("/");
+            let given = rules(role, trusted).admit(&with(token), &uri, Some(&tokens), Role::Probe);
+            assert_eq!(given, expected, "{role:?} {trusted} {token}");
+        }
+        let twice = headers(&[("authorization", &read), ("authorization", &read)]);
+        let uri = Uri::from_static("/");
+        let given = rules(Role::Full, true).admit(&twice, &uri, Some(&tokens), Role::Probe);
+        assert_eq!(given, Err(Refused::BadToken));
+        let given = rules(Role::Full, true).admit(&with(&read), &uri, None, Role::Probe);
+        assert_eq!(given, Err(Refused::BadToken), "without a file there are no tokens");
+    }
+
+    #[test]
+    fn without_a_token_only_a_trusted_listener_gives_its_role() {
+        let given = headers(&[("host", "localhost:9150")]);
+        let uri = Uri::from_static("/");
+        for (role, trusted, needed, expected) in [
+            (Role::Full, true, Role::Full, Ok(Role::Full)),
+            (Role::Read, true, Role::Read, Ok(Role::Read)),
+            (Role::Read, true, Role::Full, Err(Refused::LowRole)),
+            (Role::Full, false, Role::Read, Err(Refused::NoToken)),
+            (Role::Full, false, Role::Probe, Ok(Role::Probe)),
+            (Role::Probe, false, Role::Read, Err(Refused::LowRole)),
+        ] {
+            let admitted = rules(role, trusted).admit(&given, &uri, None, needed);
+            assert_eq!(admitted, expected, "{role:?} {trusted} {needed:?}");
+        }
+    }
+
+    #[test]
+    fn host_and_origin_have_to_be_the_listeners_own() {
+        let uri = Uri::from_static("/");
+        let rules = rules(Role::Full, true);
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1:9150",
+            "[::1]",
+            "[::1]:9150",
+            "10.0.0.7:9150",
+            "cache.EXAMPLE:80",
+        ] {
+            assert!(
+                rules.admit(&headers(&[("host", host)]), &uri, None, Role::Probe).is_ok(),
+                "{host}"
+            );
+            for scheme in ["http", "https"] {
+                let origin = format!("{scheme}://{host}");
+                let given = headers(&[("host", host), ("origin", &origin)]);
+                assert!(rules.admit(&given, &uri, None, Role::Probe).is_ok(), "{origin}");
+            }
+        }
+        for host in ["", "evil.example", "localhost.evil.example", "10.0.0.8", "[::2]", "::1"] {
+            let given = rules.admit(&headers(&[("host", host)]), &uri, None, Role::Probe);
+            assert_eq!(given, Err(Refused::ForeignHost), "{host}");
+        }
+        for origin in ["null", "", "http://evil.example", "file://localhost", "localhost"] {
+            let given = headers(&[("host", "localhost"), ("origin", origin)]);
+            let given = rules.admit(&given, &uri, None, Role::Probe);
+            assert_eq!(given, Err(Refused::ForeignOrigin), "{origin}");
+        }
+        let none = rules.admit(&headers(&[]), &uri, None, Role::Probe);
+        assert_eq!(none, Err(Refused::ForeignHost), "HTTP/1.0 without a host");
+        let uri = Uri::from_static("http://evil.example/");
+        let absolute = rules.admit(&headers(&[("host", "localhost")]), &uri, None, Role::Probe);
+        assert_eq!(absolute, Err(Refused::ForeignHost), "the absolute form of a request");
+    }
+
+    #[test]
+    fn a_token_replaces_the_check_of_the_host_but_not_of_the_origin() {
+        let (_file, tokens) = tokens();
+        let token = format!("Bearer {SECRET}");
+        let uri = Uri::from_static("/");
+        let rules = rules(Role::Full, true);
+        let given = [("authorization", token.as_str()), ("host", "evil.example")];
+        assert_eq!(rules.admit(&headers(&given), &uri, Some(&tokens), Role::Probe), Ok(Role::Read));
+        let given = [given[0], ("host", "localhost"), ("origin", "http://evil.example")];
+        let refused = rules.admit(&headers(&given), &uri, Some(&tokens), Role::Probe);
+        assert_eq!(refused, Err(Refused::ForeignOrigin));
+    }
+}

@@ -1,0 +1,190 @@
+//! Accepts connections, bounds them, and serves HTTP on them.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::server::ADMIN_CONNECTIONS_MAX;
+
+/// The open connections. When there are too many, the one whose last request is the longest ago is
+/// closed: connections that only wait cannot keep a probe out.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    /// Numbers connections and requests in the order of their begin.
+    clock: AtomicU64,
+    members: Mutex<HashMap<u64, Member>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    /// Closes the connection.
+    task: AbortHandle,
+    /// The number of its last request, or of the connection.
+    last: Arc<AtomicU64>,
+}
+
+/// Removes a connection from the crowd when it is dropped.
+struct Membership {
+    crowd: Arc<Crowd>,
+    number: u64,
+}
+
+impl Crowd {
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed)
+    }
+
+    fn members(&self) -> MutexGuard<'_, HashMap<u64, Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes room for another connection.
+    fn make_room(&self) {
+        let mut members = self.members();
+        while members.len() >= ADMIN_CONNECTIONS_MAX {
+            let last = |member: &Member| member.last.load(Relaxed);
+            let oldest = members.iter().min_by_key(|(_, member)| last(member));
+            let Some(number) = oldest.map(|(number, _)| *number) else { return };
+            if let Some(member) = members.remove(&number) {
+                member.task.abort();
+            }
+        }
+    }
+
+    /// Waits until all connections have ended, which have been asked to, and not for long.
+    pub(super) async fn end(&self) {
+        let all_gone = async {
+            while !self.members().is_empty() {
+                sleep(END_PAUSE).await;
+            }
+        };
+        // Those that are left are closed with the runtime.
+        let _ = timeout(END_SECS_MAX, all_gone).await;
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.crowd.members().remove(&self.number);
+    }
+}
+
+/// Accepts connections from a socket. They are asked to end when it is over.
+pub(super) async fn accept(
+    descriptor: OwnedFd,
+    is_unix: bool,
+    router: Router,
+    crowd: Arc<Crowd>,
+    is_over: watch::Receiver<bool>,
+) {
+    if is_unix {
+        let Ok(listener) = UnixListener::from_std(descriptor.into()) else { return };
+        let next = || async { listener.accept().await.map(|(stream, _)| stream) };
+        accept_each(next, &router, &crowd, is_over).await;
+    } else {
+        let Ok(listener) = TcpListener::from_std(descriptor.into()) else { return };
+        let next = || async { listener.accept().await.map(|(stream, _)| stream) };
+        accept_each(next, &router, &crowd, is_over).await;
+    }
+}
+
+async fn accept_each<S, F>(
+    mut next: impl FnMut() -> F,
+    router: &Router,
+    crowd: &Arc<Crowd>,
+    is_over: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = io::Result<S>>,
+{
+    loop {
+        match next().await {
+            Ok(stream) => admit(stream, router.clone(), crowd, is_over.clone()),
+            // Without descriptors, connections wait in the kernel.
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+fn admit<S>(stream: S, router: Router, crowd: &Arc<Crowd>, is_over: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    crowd.make_room();
+    let number = crowd.tick();
+    let last = Arc::new(AtomicU64::new(number));
+    let membership = Membership { crowd: Arc::clone(crowd), number };
+    let mut members = crowd.members();
+    let task = tokio::spawn(serve(stream, router, membership, Arc::clone(&last), is_over));
+    members.insert(number, Member { task: task.abort_handle(), last });
+}
+
+async fn serve<S>(
+    stream: S,
+    router: Router,
+    membership: Membership,
+    last: Arc<AtomicU64>,
+    mut is_over: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let crowd = Arc::clone(&membership.crowd);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request: Request<Incoming>| {
+        last.store(crowd.tick(), Relaxed);
+        router.call(request)
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .max_headers(HEADERS_MAX);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut time_is_up = pin!(timeout(LIFE_MAX, is_over.wait_for(|is_over| *is_over)));
+    // An error is the peer's: it has gone, or what it sends is not HTTP.
+    let has_ended = poll_fn(|context| {
+        if connection.as_mut().poll(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        time_is_up.as_mut().poll(context).map(|_| false)
+    });
+    if !has_ended.await {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(HEADER_TIME_MAX, connection).await;
+    }
+    drop(membership);
+}
+
+const HEADER_BYTES_MAX: usize = 16 * 1024;
+const HEADERS_MAX: usize = 64;
+
+/// How long a request's header, and the wait for it, may take.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// After this time a connection is closed between two requests: a peer that does not take its
+/// response holds it no longer.
+const LIFE_MAX: Duration = Duration::from_secs(300);
+
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const END_PAUSE: Duration = Duration::from_millis(5);
+const END_SECS_MAX: Duration = Duration::from_secs(1);

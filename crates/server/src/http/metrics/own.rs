@@ -1,0 +1,62 @@
+//! Larder's own metrics: the rows of `stats larder`, and the build.
+
+use larder_stats::{Section, Source, Stat};
+
+use super::family::{Kind, Page};
+use super::rows::Rows;
+
+/// Appends a family for each row of the section, named after it.
+pub(super) fn show(rows: &Rows, page: &mut Page) {
+    let text = |name: &str| rows.larder.get(name).cloned().unwrap_or_default();
+    let labels = vec![("version", text(VERSION)), ("commit", text(COMMIT))];
+    let help = "1, with version and commit of the build.";
+    page.family("larder_build_info", Kind::Gauge, help, &[(labels, "1".to_owned())]);
+    let numbers = Section::Larder.rows().filter(|stat| ![VERSION, COMMIT].contains(&stat.name));
+    for stat in numbers {
+        if let Some(value) = rows.larder.get(stat.name) {
+            let kind = kind(stat);
+            page.single(&name(stat.name, kind), kind, stat.doc, value.clone());
+        }
+    }
+}
+
+fn kind(stat: &Stat) -> Kind {
+    match stat.source {
+        Source::Counter(counter) if counter.is_reset() => Kind::Counter,
+        _ => Kind::Gauge,
+    }
+}
+
+/// Returns the name of a row's family: with Prometheus' word for the unit, and `_total` for a
+/// counter.
+fn name(row: &str, kind: Kind) -> String {
+    let unit = match row.strip_suffix("_secs") {
+        Some(stem) => format!("larder_{stem}_seconds"),
+        None => format!("larder_{row}"),
+    };
+    match kind {
+        Kind::Counter => unit + "_total",
+        Kind::Gauge => unit,
+    }
+}
+
+/// The rows that are labels of `larder_build_info`.
+const VERSION: &str = "larder_version";
+const COMMIT: &str = "larder_commit";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_derive_from_the_rows() {
+        let named = |row: &str| {
+            let stat = Section::Larder.rows().find(|stat| stat.name == row).unwrap();
+            name(row, kind(stat))
+        };
+        assert_eq!(named("ghost_hits"), "larder_ghost_hits_total");
+        assert_eq!(named("evicted_age_secs"), "larder_evicted_age_seconds_total");
+        assert_eq!(named("eviction_age_secs"), "larder_eviction_age_seconds");
+        assert_eq!(named("segments_free"), "larder_segments_free");
+    }
+}

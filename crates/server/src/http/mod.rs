@@ -1,0 +1,210 @@
+//! The admin listener: health, readiness and metrics over HTTP.
+//!
+//! It has one thread of low priority with a runtime of its own, so that nothing that is asked of it
+//! takes the time of a worker. It starts before the cache is opened, since recovering is alive, and
+//! ends after the workers.
+
+mod access;
+mod connections;
+mod health;
+mod json;
+mod metrics;
+mod routes;
+pub(crate) mod sockets;
+pub(crate) mod tokens;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use larder_options::{Options, Role};
+use rustix::process::{getpriority_process, setpriority_process};
+use tokio::runtime::{self, Runtime};
+use tokio::sync::watch;
+
+use crate::clock::monotonic_us;
+use crate::log;
+use crate::net::sockets::Address;
+use crate::server::Server;
+use crate::waker::Waker;
+use access::Rules;
+use sockets::AdminSocket;
+use tokens::Tokens;
+
+/// The admin listener of a server.
+#[derive(Debug)]
+pub(crate) struct Http {
+    sockets: Vec<AdminSocket>,
+    shared: Arc<Shared>,
+    /// True from when the listener is to end.
+    is_over: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the threads share.
+#[derive(Debug)]
+struct Shared {
+    tokens: Option<Tokens>,
+    /// The server, once its workers run.
+    serving: OnceLock<Serving>,
+}
+
+#[derive(Debug)]
+struct Serving {
+    server: Arc<Server>,
+    workers: Vec<Arc<Waker>>,
+}
+
+impl Http {
+    /// Creates the listener of these sockets. It does not answer before [`Self::start`].
+    pub(crate) fn new(sockets: Vec<AdminSocket>, tokens: Option<Tokens>) -> Self {
+        let shared = Arc::new(Shared { tokens, serving: OnceLock::new() });
+        Self { sockets, shared, is_over: watch::Sender::new(false), thread: None }
+    }
+
+    /// Begins to answer, unless it does or has no sockets.
+    ///
+    /// # Errors
+    /// No file descriptors or threads are left.
+    pub(crate) fn start(&mut self, options: &Options, wire_is_open: bool) -> io::Result<()> {
+        if self.sockets.is_empty() || self.thread.is_some() {
+            return Ok(());
+        }
+        let mut listeners = Vec::new();
+        for socket in &self.sockets {
+            let is_trusted = socket.is_trusted(wire_is_open);
+            let rules = Rules::new(socket.role, is_trusted, &socket.address, &options.admin_hosts);
+            let descriptor = socket.descriptor.try_clone()?;
+            let is_unix = matches!(socket.address, Address::Unix(_));
+            listeners.push((descriptor, is_unix, rules));
+        }
+        // Before the thread starts: afterwards the process may be forbidden to open descriptors.
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (shared, is_over) = (Arc::clone(&self.shared), self.is_over.subscribe());
+        let (started, has_started) = std::sync::mpsc::channel();
+        let run = move || {
+            lower_priority();
+            let _ = started.send(());
+            run(&runtime, shared, listeners, is_over);
+        };
+        self.thread = Some(thread::Builder::new().name("admin".to_owned()).spawn(run)?);
+        // Until then the thread makes system calls that the process may forbid afterwards.
+        let _ = has_started.recv();
+        Ok(())
+    }
+
+    /// Tells the listener that the server serves, with these workers.
+    pub(crate) fn serve(&self, server: &Arc<Server>, workers: Vec<Arc<Waker>>) {
+        let server = Arc::clone(server);
+        self.shared.serving.set(Serving { server, workers }).expect("a server serves once");
+    }
+
+    /// Returns the listening sockets, for a successor process.
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.sockets.iter().map(|socket| socket.descriptor.as_fd()).collect()
+    }
+
+    /// Returns the addresses, each with what a request without a token may do there.
+    pub(crate) fn sockets(&self) -> &[AdminSocket] {
+        &self.sockets
+    }
+
+    /// Warns of tokens that cross a network in plain text.
+    pub(crate) fn warn(&self) {
+        let is_far = |socket: &&AdminSocket| match &socket.address {
+            Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+            Address::Unix(_) => false,
+        };
+        let needs_tokens = |socket: &&AdminSocket| socket.role > Role::Probe;
+        let mut sockets = self.sockets.iter().filter(needs_tokens).filter(is_far);
+        if let (Some(_), Some(socket)) = (&self.shared.tokens, sockets.next()) {
+            log::say(format_args!(
+                "larderd: option --admin-token-file: tokens cross the network in plain text at {}",
+                socket.address
+            ));
+        }
+    }
+
+    /// Reads the token file again, if there is one. On failure, logs the reason on standard error
+    /// and keeps the previous tokens.
+    pub(crate) fn reload_tokens(&self, server: &Server) {
+        match self.shared.tokens.as_ref().map(Tokens::reload) {
+            None => {}
+            Some(Ok(())) => server.log.event(format_args!("admin tokens reloaded")),
+            Some(Err(error)) => log::say(format_args!(
+                "larderd: admin tokens not reloaded, the previous ones stay in effect: {error}"
+            )),
+        }
+    }
+
+    /// Stops listening and closes all connections: a successor answers from now on, or the server
+    /// ends.
+    pub(crate) fn stop(&mut self) {
+        self.is_over.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // The thread has nothing to hand over, and a panic of it is logged by the runtime.
+            let _ = thread.join();
+        }
+        self.sockets.clear();
+    }
+}
+
+/// Lets workers run first.
+fn lower_priority() {
+    let before = getpriority_process(None).unwrap_or(0);
+    // Raising the number is always allowed. Linux applies it to this thread only.
+    let _ = setpriority_process(None, before.max(NICE));
+}
+
+type Listeners = Vec<(std::os::fd::OwnedFd, bool, Rules)>;
+
+fn run(
+    runtime: &Runtime,
+    shared: Arc<Shared>,
+    listeners: Listeners,
+    mut is_over: watch::Receiver<bool>,
+) {
+    runtime.block_on(async move {
+        let crowd = Arc::new(connections::Crowd::default());
+        let mut accepting = Vec::new();
+        for (descriptor, is_unix, rules) in listeners {
+            let router = routes::router(Arc::clone(&shared), rules);
+            let served = connections::accept(
+                descriptor,
+                is_unix,
+                router,
+                Arc::clone(&crowd),
+                is_over.clone(),
+            );
+            accepting.push(tokio::spawn(served));
+        }
+        tokio::spawn(ask_workers(shared));
+        // Fails if the sender is gone, and then it is over too.
+        let _ = is_over.wait_for(|is_over| *is_over).await;
+        for task in accepting {
+            task.abort();
+        }
+        crowd.end().await;
+    });
+}
+
+/// Asks the workers for their heartbeats from time to time.
+async fn ask_workers(shared: Arc<Shared>) {
+    let mut interval = tokio::time::interval(HEARTBEAT_PAUSE);
+    loop {
+        interval.tick().await;
+        if let Some(Serving { server, workers }) = shared.serving.get() {
+            server.heartbeats.ask(monotonic_us());
+            for worker in workers {
+                worker.wake();
+            }
+        }
+    }
+}
+
+/// The niceness of the thread.
+const NICE: i32 = 5;
+
+const HEARTBEAT_PAUSE: Duration = Duration::from_secs(5);

@@ -1,0 +1,132 @@
+//! The paths, and the role that each needs.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Extension, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use larder_options::Role;
+
+use super::Shared;
+use crate::http::access::Rules;
+use crate::http::{health, json, metrics};
+
+/// A listener, as its requests see it.
+#[derive(Clone, Debug)]
+struct Site {
+    shared: Arc<Shared>,
+    rules: Arc<Rules>,
+}
+
+/// The paths that every request may ask for, whatever host it names: probes name the address that
+/// they know.
+const PROBES: &[&str] = &["/health", "/healthz", "/ready", "/readyz", "/metrics"];
+
+/// The paths that need less than the highest role.
+const ROLES: &[(&str, Role)] = &[("/api/v1/role", Role::Probe), ("/api/v1/settings", Role::Read)];
+
+/// Returns the router of a listener.
+pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
+    let site = Site { shared, rules: Arc::new(rules) };
+    Router::new()
+        .route("/health", get(health))
+        .route("/healthz", get(health))
+        .route("/ready", get(ready))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/api/v1/role", get(role))
+        .route("/api/v1/settings", get(settings))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
+        .layer(middleware::from_fn_with_state(site.clone(), guard))
+        .with_state(site)
+}
+
+/// Lets a request through if it may do what its path needs. A path that is not listed needs the
+/// highest role, so none is open by oversight.
+async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let mut response = if body_bytes(request.headers()) > BODY_BYTES_MAX {
+        (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n").into_response()
+    } else if PROBES.contains(&path) {
+        next.run(request).await
+    } else {
+        let needed = ROLES.iter().find(|(of, _)| *of == path).map_or(Role::Full, |(_, role)| *role);
+        let tokens = site.shared.tokens.as_ref();
+        match site.rules.admit(request.headers(), request.uri(), tokens, needed) {
+            Ok(role) => {
+                request.extensions_mut().insert(Granted(role));
+                next.run(request).await
+            }
+            Err(refused) => {
+                let (status, words) = (refused.status(), format!("{}\n", refused.words()));
+                let mut response = (status, words).into_response();
+                if status == StatusCode::UNAUTHORIZED {
+                    let bearer = HeaderValue::from_static("Bearer");
+                    response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+                }
+                response
+            }
+        }
+    };
+    let headers = response.headers_mut();
+    for (name, value) in ON_EVERY_RESPONSE {
+        headers.insert(name.clone(), HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The role of a request.
+#[derive(Clone, Copy, Debug)]
+struct Granted(Role);
+
+/// Returns the length of the body that a request announces.
+fn body_bytes(headers: &HeaderMap) -> u64 {
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    length.and_then(|length| length.parse().ok()).unwrap_or(0)
+}
+
+fn as_json((status, words): (StatusCode, String)) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], words).into_response()
+}
+
+async fn health(State(site): State<Site>) -> Response {
+    as_json(health::health(site.shared.serving.get()))
+}
+
+async fn ready(State(site): State<Site>) -> Response {
+    as_json(health::ready(site.shared.serving.get()))
+}
+
+async fn metrics(State(site): State<Site>) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    let page = metrics::page(&serving.server).await;
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
+}
+
+/// Returns the role of the request, for tools and pages that ask what they may do.
+async fn role(Extension(Granted(role)): Extension<Granted>) -> Response {
+    as_json((StatusCode::OK, json::object([("role", role.name().to_owned())])))
+}
+
+async fn settings(State(site): State<Site>) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    let settings = larder_options::settings(&serving.server.current_options());
+    as_json((StatusCode::OK, json::object(settings)))
+}
+
+fn recovering() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "the server is recovering\n").into_response()
+}
+
+const ON_EVERY_RESPONSE: [(HeaderName, &str); 2] =
+    [(CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
+
+/// No request here has a body that is read.
+const BODY_BYTES_MAX: u64 = 64 * 1024;
