@@ -58,10 +58,13 @@ struct Serving {
 }
 
 impl Http {
-    /// Creates the listener of these sockets. It does not answer before [`Self::start`].
+    /// Creates the listener of these sockets, which does not answer before [`Self::start`]. Warns of
+    /// tokens in danger.
     pub(crate) fn new(sockets: Vec<AdminSocket>, tokens: Option<Tokens>) -> Self {
         let shared = Arc::new(Shared { tokens, serving: OnceLock::new() });
-        Self { sockets, shared, is_over: watch::Sender::new(false), thread: None }
+        let http = Self { sockets, shared, is_over: watch::Sender::new(false), thread: None };
+        http.warn();
+        http
     }
 
     /// Begins to answer, unless it does or has no sockets.
@@ -112,7 +115,7 @@ impl Http {
     }
 
     /// Warns of tokens that cross a network in plain text.
-    pub(crate) fn warn(&self) {
+    fn warn(&self) {
         let is_far = |socket: &&AdminSocket| match &socket.address {
             Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
             Address::Unix(_) => false,

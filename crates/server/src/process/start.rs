@@ -66,7 +66,6 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     };
     let datagrams: Arc<[Datagrams]> = datagrams.into();
     let mut http = Http::new(http::sockets::open(&options, admin)?, tokens);
-    http.warn();
     let wire_is_open = http::sockets::wire_is_open(&options, &sockets);
     if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
         // Used by tests only; the server can continue without it.
@@ -117,19 +116,29 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
     let supervisor = &supervisor;
-    let mut main_loop = MainLoop { server: &server, supervisor, listener, http, signals, upgrade };
+    serve(
+        MainLoop { server: &server, supervisor, listener, http, signals, upgrade },
+        workers,
+        &inboxes,
+    );
+    Ok(())
+}
+
+/// Runs the main loop to its end, then ends everything else.
+fn serve(mut main_loop: MainLoop<'_>, workers: Workers, inboxes: &[Arc<Inbox>]) {
     main_loop.run();
+    let server = main_loop.server;
     if main_loop.has_successor() {
-        stop(&server, &inboxes, workers);
-        return Ok(());
+        stop(server, inboxes, workers);
+        return;
     }
-    supervisor.notify_stopping();
-    stop(&server, &inboxes, workers);
+    main_loop.supervisor.notify_stopping();
+    stop(server, inboxes, workers);
+    // Last: until then it reports that the server stops.
     main_loop.http.stop();
-    if let (Some(path), true) = (&options.pidfile, options.daemon) {
+    if let (Some(path), true) = (&server.options.pidfile, server.options.daemon) {
         pidfile::remove(path);
     }
-    Ok(())
 }
 
 /// What this process inherits at its start.

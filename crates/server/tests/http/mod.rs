@@ -1,0 +1,69 @@
+//! A client for the admin listener, which sends what a test wants, be it HTTP or not.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use larder_testkit::{Address, Stream};
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    /// The headers, in lower case.
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: String,
+}
+
+/// Asks for a path with these further header lines.
+pub(crate) fn get(address: &Address, path: &str, headers: &[&str]) -> Result<Response> {
+    let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers.iter().any(|line| line.to_ascii_lowercase().starts_with("host:")) {
+        request += "Host: localhost\r\n";
+    }
+    for line in headers {
+        request += &format!("{line}\r\n");
+    }
+    exchange(address, (request + "\r\n").as_bytes())
+}
+
+/// Waits until the server is ready: its sockets listen before its cache is open.
+pub(crate) fn wait_until_ready(address: &Address) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let response = get(address, "/ready", &[])?;
+        if response.status == 200 {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "the server does not become ready: {response:?}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends bytes and reads one response, to the end of the connection.
+pub(crate) fn exchange(address: &Address, request: &[u8]) -> Result<Response> {
+    let mut stream = Stream::connect(address)?;
+    stream.set_timeout(Duration::from_secs(20))?;
+    // Fails if the server refuses the request before it has read all of it.
+    let _ = stream.write_all(request);
+    let mut received = Vec::new();
+    // Ends with an error if the server closes while bytes of the request are unread.
+    let ended = stream.read_to_end(&mut received);
+    ensure!(!received.is_empty(), "no response: {ended:?}");
+    parse(&received)
+}
+
+fn parse(received: &[u8]) -> Result<Response> {
+    let text = String::from_utf8_lossy(received);
+    let (head, body) = text.split_once("\r\n\r\n").context("a head without an end")?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("no status")?;
+    let headers = lines.filter_map(|line| line.split_once(": "));
+    Ok(Response {
+        status: status.parse()?,
+        headers: headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect(),
+        body: body.to_owned(),
+    })
+}
