@@ -25,8 +25,8 @@ help:
 setup: ## Installs what the tests need, as root; otherwise prints the command that does
 	conformance/install.sh
 
-run: build ## Starts larderd on 127.0.0.1:11211
-	$(LARDERD) -l 127.0.0.1 -u "$$(id -un)"
+run: build ## Starts larderd on 127.0.0.1:11211, its admin listener on port 11212
+	$(LARDERD) -l 127.0.0.1 -u "$$(id -un)" --admin-listen 127.0.0.1:11212
 
 build: ## Builds larderd and larder into target/release
 	cargo build --release --locked -p larder-server -p larder-cli

@@ -37,6 +37,8 @@ use tokens::Tokens;
 #[derive(Debug)]
 pub(crate) struct Http {
     sockets: Vec<AdminSocket>,
+    /// True if every program of this machine can use the cache by TCP.
+    wire_is_open: bool,
     shared: Arc<Shared>,
     /// True from when the listener is to end.
     is_over: watch::Sender<bool>,
@@ -58,11 +60,21 @@ struct Serving {
 }
 
 impl Http {
-    /// Creates the listener of these sockets, which does not answer before [`Self::start`]. Warns of
-    /// tokens in danger.
-    pub(crate) fn new(sockets: Vec<AdminSocket>, tokens: Option<Tokens>) -> Self {
+    /// Creates the listener of these sockets, which does not answer before [`Self::start`]. Warns
+    /// of tokens in danger.
+    pub(crate) fn new(
+        sockets: Vec<AdminSocket>,
+        tokens: Option<Tokens>,
+        wire_is_open: bool,
+    ) -> Self {
         let shared = Arc::new(Shared { tokens, serving: OnceLock::new() });
-        let http = Self { sockets, shared, is_over: watch::Sender::new(false), thread: None };
+        let http = Self {
+            sockets,
+            wire_is_open,
+            shared,
+            is_over: watch::Sender::new(false),
+            thread: None,
+        };
         http.warn();
         http
     }
@@ -71,13 +83,13 @@ impl Http {
     ///
     /// # Errors
     /// No file descriptors or threads are left.
-    pub(crate) fn start(&mut self, options: &Options, wire_is_open: bool) -> io::Result<()> {
+    pub(crate) fn start(&mut self, options: &Options) -> io::Result<()> {
         if self.sockets.is_empty() || self.thread.is_some() {
             return Ok(());
         }
         let mut listeners = Vec::new();
         for socket in &self.sockets {
-            let is_trusted = socket.is_trusted(wire_is_open);
+            let is_trusted = socket.is_trusted(self.wire_is_open);
             let rules = Rules::new(socket.role, is_trusted, &socket.address, &options.admin_hosts);
             let descriptor = socket.descriptor.try_clone()?;
             let is_unix = matches!(socket.address, Address::Unix(_));

@@ -46,7 +46,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         return daemon::start();
     }
     let Inherited { predecessor, sockets, memory, admin } = inherit()?;
-    let supervisor = Supervisor::find();
+    let supervisor = &Supervisor::find();
     for warning in warnings {
         log::say(format_args!("larderd: {warning}"));
     }
@@ -65,8 +65,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         None => (sockets::open(&options)?, sockets::open_udp(&options)?),
     };
     let datagrams: Arc<[Datagrams]> = datagrams.into();
-    let mut http = Http::new(http::sockets::open(&options, admin)?, tokens);
-    let wire_is_open = http::sockets::wire_is_open(&options, &sockets);
+    let mut http = open_http(&options, admin, tokens, &sockets)?;
     if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
         // Used by tests only; the server can continue without it.
         log::say(format_args!("larderd: {failure}"));
@@ -79,7 +78,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
     if predecessor.is_none() {
         // Before the cache is opened, which may take long. A predecessor answers meanwhile.
-        start_http(&mut http, &options, wire_is_open)?;
+        start_http(&mut http, &options)?;
     }
     let takeover = predecessor.is_some().then_some(open::Takeover { memory });
     let mut server =
@@ -94,7 +93,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     enroll(&server, &sockets, &datagrams);
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
     http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
-    start_http(&mut http, options, wire_is_open)?;
+    start_http(&mut http, options)?;
     if let Some(path) = &options.pidfile {
         pidfile::write(path, predecessor.as_ref().and_then(|predecessor| predecessor.pid));
     }
@@ -115,7 +114,6 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
-    let supervisor = &supervisor;
     serve(
         MainLoop { server: &server, supervisor, listener, http, signals, upgrade },
         workers,
@@ -177,8 +175,18 @@ fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
     Tokens::open(path).map(Some).map_err(|error| failure(&error))
 }
 
-fn start_http(http: &mut Http, options: &Options, wire_is_open: bool) -> Result<(), Failure> {
-    let started = http.start(options, wire_is_open);
+fn open_http(
+    options: &Options,
+    handed: Vec<OwnedFd>,
+    tokens: Option<Tokens>,
+    wire: &[Socket],
+) -> Result<Http, Failure> {
+    let wire_is_open = http::sockets::wire_is_open(options, wire);
+    Ok(Http::new(http::sockets::open(options, handed)?, tokens, wire_is_open))
+}
+
+fn start_http(http: &mut Http, options: &Options) -> Result<(), Failure> {
+    let started = http.start(options);
     started.map_err(|error| os_failure("start the admin listener", &error))
 }
 

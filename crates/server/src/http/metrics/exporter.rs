@@ -1,4 +1,5 @@
-//! The metrics of memcached_exporter 0.14.4, with its names, labels and types, made of the same rows.
+//! The metrics of memcached_exporter 0.14.4, with its names, labels and types, made of the same
+//! rows.
 //!
 //! A family that has no truthful value is left out: what would be projected onto memcached's pages,
 //! and counters of a size class that Larder counts for all classes together. A test compares the
