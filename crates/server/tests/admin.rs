@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
@@ -334,6 +336,68 @@ fn scrape_under_load(admin: &Address) -> Result<()> {
         ensure!(silent.iter().any(|words| health.body.contains(words)), "{health:?}");
         sleep(Duration::from_millis(200));
     }
+    Ok(())
+}
+
+/// Idle workers answer, and a worker that does not turn its loop is noticed. After 30 s the status
+/// is 503, which a unit test checks.
+#[test]
+fn a_stuck_worker_is_silent_and_idle_ones_are_not() -> Result<()> {
+    let (server, admin) = start("", &["-t", "2"])?;
+    let silence = || -> Result<u32> {
+        let health = get(&admin, "/health", &[])?;
+        ensure!(health.status == 200, "{health:?}");
+        let secs = health.body.split_once("\"silent_secs\":").context("no silence")?.1;
+        Ok(secs.trim_end_matches("}\n").parse()?)
+    };
+    // Longer than between two questions.
+    sleep(Duration::from_secs(6));
+    ensure!(silence()? <= 1, "idle workers are silent for {} s", silence()?);
+    let worker = thread_of(&server, "worker 1")?;
+    ptrace::seize(worker, ptrace::Options::empty())?;
+    ptrace::interrupt(worker)?;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while silence()? < 3 {
+        ensure!(Instant::now() < deadline, "a worker that is stopped is not noticed");
+        sleep(Duration::from_millis(100));
+    }
+    waitpid(worker, Some(WaitPidFlag::__WALL))?;
+    ptrace::detach(worker, None)?;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while silence()? > 0 {
+        ensure!(Instant::now() < deadline, "a worker that continues stays silent");
+        sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// Returns the thread with this name.
+fn thread_of(server: &ServerUnderTest, name: &str) -> Result<nix::unistd::Pid> {
+    for thread in fs::read_dir(format!("/proc/{}/task", server.pid()))? {
+        let thread = thread?;
+        if fs::read_to_string(thread.path().join("comm"))?.trim() == name {
+            let number = thread.file_name().to_string_lossy().parse()?;
+            return Ok(nix::unistd::Pid::from_raw(number));
+        }
+    }
+    bail!("no thread {name:?}")
+}
+
+#[test]
+fn a_connection_serves_many_requests_and_ends_when_it_idles() -> Result<()> {
+    let (_server, admin) = start("", &[])?;
+    let mut stream = Stream::connect(&admin)?;
+    for _ in 0..100 {
+        let request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.ask(request, b"\"silent_secs\":0}\n")?;
+    }
+    let began = Instant::now();
+    stream.set_timeout(Duration::from_secs(30))?;
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    let waited = began.elapsed();
+    ensure!(waited < Duration::from_secs(20), "an idle connection stays for {waited:?}");
+    ensure!(rest.is_empty(), "{}", rest.escape_ascii());
     Ok(())
 }
 

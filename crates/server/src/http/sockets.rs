@@ -150,8 +150,9 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let address = SockAddr::unix(path)?;
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        let probe = socket2::Socket::new(Domain::UNIX, kind, None)?;
-        if probe.connect(&address).is_ok() {
+        // A process that listens may also let the connection wait.
+        let probe = socket2::Socket::new(Domain::UNIX, kind, None)?.connect(&address);
+        if !probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         fs::remove_file(path)?;
