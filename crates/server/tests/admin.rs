@@ -317,7 +317,7 @@ fn load(server: &ServerUnderTest, is_over: &AtomicBool) -> Result<()> {
 
 fn scrape_under_load(admin: &Address) -> Result<()> {
     // Longer than between two questions for heartbeats.
-    let until = Instant::now() + Duration::from_secs(7);
+    let until = Instant::now() + Duration::from_secs(9);
     // By then the clients have begun.
     sleep(Duration::from_millis(300));
     let mut last = 0;
@@ -331,8 +331,8 @@ fn scrape_under_load(admin: &Address) -> Result<()> {
         last = gets;
         let health = get(admin, "/health", &[])?;
         ensure!(health.status == 200, "{health:?}");
-        // A second at most, for machines with other load.
-        let silent = ["0}", "1}"].map(|secs| format!("\"silent_secs\":{secs}"));
+        // Some time for machines with other load.
+        let silent = ["0}", "1}", "2}"].map(|secs| format!("\"silent_secs\":{secs}"));
         ensure!(silent.iter().any(|words| health.body.contains(words)), "{health:?}");
         sleep(Duration::from_millis(200));
     }
@@ -351,7 +351,7 @@ fn a_stuck_worker_is_silent_and_idle_ones_are_not() -> Result<()> {
         Ok(secs.trim_end_matches("}\n").parse()?)
     };
     // Longer than between two questions.
-    sleep(Duration::from_secs(6));
+    sleep(Duration::from_secs(8));
     ensure!(silence()? <= 1, "idle workers are silent for {} s", silence()?);
     let worker = thread_of(&server, "worker 1")?;
     ptrace::seize(worker, ptrace::Options::empty())?;
