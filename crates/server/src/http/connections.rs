@@ -147,7 +147,8 @@ async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let crowd = Arc::clone(&membership.crowd);
+    let (crowd, number) = (Arc::clone(&membership.crowd), membership.number);
+    let seen = Arc::clone(&last);
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {
         last.store(crowd.tick(), Relaxed);
@@ -169,6 +170,16 @@ async fn serve<S>(
         time_is_up.as_mut().poll(context).map(|_| false)
     });
     if !has_ended.await {
+        // A peer that has just connected gets its answer: asked to end before the first request,
+        // the connection would close at once.
+        let first_request = poll_fn(|context| match connection.as_mut().poll(context) {
+            Poll::Pending if seen.load(Relaxed) == number => Poll::Pending,
+            Poll::Pending => Poll::Ready(false),
+            Poll::Ready(_) => Poll::Ready(true),
+        });
+        if let Ok(true) = timeout(FIRST_REQUEST_MAX, first_request).await {
+            return;
+        }
         connection.as_mut().graceful_shutdown();
         let _ = timeout(HEADER_TIME_MAX, connection).await;
     }
@@ -184,6 +195,9 @@ const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 /// After this time a connection is closed between two requests: a peer that does not take its
 /// response holds it no longer.
 const LIFE_MAX: Duration = Duration::from_secs(300);
+
+/// How long a connection may still begin its first request when the listener ends.
+const FIRST_REQUEST_MAX: Duration = Duration::from_millis(500);
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const END_PAUSE: Duration = Duration::from_millis(5);

@@ -33,8 +33,9 @@ impl MainLoop<'_> {
             self.obey(asked);
             self.listener.accept_from(readable);
             if self.upgrade.turn(self.server, self.supervisor) {
-                self.listener.retire();
+                // First: it would report that this server is retired, while the successor is ready.
                 self.http.stop();
+                self.listener.retire();
             }
             if self.upgrade.is_drained(self.server) {
                 self.server.stop.request(Manner::Graceful);
