@@ -206,6 +206,16 @@ func (c *BigCache) Reset() error {
 	if err := c.cache.Clear(); err != nil {
 		return err
 	}
-	// Len counts them until this.
-	return c.cache.Maintain()
+	// Len counts them until they are reclaimed. A call does a part of the work, and less while the
+	// cache's own maintainer is at it; other goroutines may store meanwhile.
+	for range resetCallsMax {
+		if err := c.cache.Maintain(); err != nil || c.cache.Len() == 0 {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
 }
+
+// resetCallsMax bounds how often Reset reclaims.
+const resetCallsMax = 64

@@ -69,7 +69,9 @@ fn a_value_extended_while_it_is_evicted_is_whole_or_gone() {
             move |actor| assert!(actor.evict(segment), "no reader holds the segment"),
             |actor| actor.append(KEY, &PART).is_some(),
         );
-        assert_eq!(scene.stage.large(KEY), None);
+        // An append is a use of the item, for which eviction keeps it.
+        let found = scene.stage.large(KEY);
+        assert!([None, Some((1, bytes_after(&scene, 1)))].contains(&found), "{found:?}");
     });
 }
 
