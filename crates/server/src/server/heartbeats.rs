@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn the_silence_of_a_worker_begins_with_the_question_that_it_does_not_answer() {
         let beats = Heartbeats::new(2);
-        assert_eq!(beats.silence_us(100), 0, "nobody was asked");
+        assert_eq!(beats.silence_us(100), 0, "before the first question");
         beats.ask(100);
         assert_eq!(beats.silence_us(150), 50);
         beats.answer(0);
