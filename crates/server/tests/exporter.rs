@@ -240,7 +240,7 @@ fn be_refused(server: &ServerUnderTest) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     // While the others close, this connection may be refused too.
     while stream.ask(b"version\r\n", b"\r\n").is_err() {
-        ensure!(Instant::now() < deadline, "the server accepts nobody");
+        ensure!(Instant::now() < deadline, "the server accepts no connection");
         sleep(Duration::from_millis(20));
         stream = server.connect()?;
     }
