@@ -135,6 +135,25 @@ struct EvictionPass<'a> {
 }
 
 impl EvictionPass<'_> {
+    /// A pass in which all live items survive unchanged.
+    fn moving(to: Stream, from: Pool, bytes_left: usize) -> Self {
+        Self {
+            to,
+            evicts: false,
+            from,
+            mean_bytes: 0,
+            limits: SizeLimits::default(),
+            margin_min: 0,
+            bytes_left,
+            moved_bytes: 0,
+            age_secs: 0,
+            remembered: 0,
+            found: ReadItems::default(),
+            room: None,
+            undischarged: Account::default(),
+        }
+    }
+
     fn keeps(&self, freq: u64, item_bytes: u64, record_bytes: usize) -> bool {
         let is_wanted = || self.limits.margin(freq, item_bytes) >= self.margin_min;
         !self.evicts || record_bytes <= self.bytes_left && is_wanted()
@@ -179,20 +198,14 @@ impl Reclaimer {
         }
         let Use { sequence, segment } = victim;
         let stream = self.segments().stream(segment);
+        let to = stream.in_pool(Pool::Main);
         let mut pass = EvictionPass {
-            to: stream.in_pool(Pool::Main),
             evicts: true,
-            from: stream.pool,
             mean_bytes: self.segments().mean_record_bytes(segment),
             limits: self.size_limits(),
             margin_min: SizeLimits::MARGIN_OF_LIMIT,
-            bytes_left: self.region().segment_bytes(),
-            moved_bytes: 0,
             age_secs: op.now.saturating_sub(begun(sequence)),
-            remembered: 0,
-            found: ReadItems::default(),
-            room: None,
-            undischarged: Account::default(),
+            ..EvictionPass::moving(to, stream.pool, self.region().segment_bytes())
         };
         match keep {
             Keep::Needed => {}
@@ -228,21 +241,7 @@ impl Reclaimer {
         let stream = self.segments().stream(segment);
         // Without eviction the main pool is otherwise empty: no writer takes the survivors' memory.
         let to = if self.segments().evicts() { stream } else { stream.in_pool(Pool::Main) };
-        let mut pass = EvictionPass {
-            to,
-            evicts: false,
-            from: stream.pool,
-            mean_bytes: 0,
-            limits: SizeLimits::default(),
-            margin_min: 0,
-            bytes_left: self.region().segment_bytes(),
-            moved_bytes: 0,
-            age_secs: 0,
-            remembered: 0,
-            found: ReadItems::default(),
-            room: None,
-            undischarged: Account::default(),
-        };
+        let mut pass = EvictionPass::moving(to, stream.pool, self.region().segment_bytes());
         let passed = self.pass_all_on(op, segment, &mut pass);
         drop(evictor);
         match passed {

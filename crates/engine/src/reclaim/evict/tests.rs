@@ -11,21 +11,12 @@ const NOW: Second = 10;
 
 fn pass(from: Pool) -> EvictionPass<'static> {
     let to = Stream { pool: Pool::Main, ttl_class: 0 };
-    let (mean_bytes, bytes_left) = (100, 1000);
     EvictionPass {
-        to,
         evicts: true,
-        from,
-        mean_bytes,
+        mean_bytes: 100,
         limits: SizeLimits::of(ReadItems { reads: 100, bytes: 3000 }),
         margin_min: SizeLimits::MARGIN_OF_LIMIT,
-        bytes_left,
-        moved_bytes: 0,
-        age_secs: 0,
-        remembered: 0,
-        found: ReadItems::default(),
-        room: None,
-        undischarged: Account::default(),
+        ..EvictionPass::moving(to, from, 1000)
     }
 }
 
