@@ -9,6 +9,9 @@ use crate::mapping::HUGE_PAGE_BYTES;
 use crate::turns::{YieldPoint, offer, parts};
 use crate::{mapping, raw};
 
+/// The size of a prefetch.
+const CACHE_LINE_BYTES: usize = 64;
+
 /// The mapped bytes of a region: private memory, or memory shared with other processes (module
 /// [`crate::shared`]).
 ///
@@ -292,6 +295,14 @@ impl Memory {
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = offset;
+    }
+
+    /// Prefetches the cache lines of `bytes` bytes from `offset` on.
+    #[inline]
+    pub fn prefetch_lines(&self, offset: usize, bytes: usize) {
+        for line_at in (0..bytes).step_by(CACHE_LINE_BYTES) {
+            self.prefetch(offset + line_at);
+        }
     }
 
     #[inline]

@@ -11,9 +11,6 @@ const KEYS_AT_ONCE: usize = 16;
 /// sequential read of a longer one.
 const RECORD_BYTES: usize = 192;
 
-/// The size of a prefetch.
-const CACHE_LINE_BYTES: usize = 64;
-
 impl Index {
     /// See `Engine::prefetch`.
     pub(crate) fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
@@ -45,10 +42,7 @@ impl Index {
         let tag = self.tag_of(hash);
         let mut slots = slots_of(self.group_at(self.group_of(hash)), hash).map(|at| self.slot(at));
         if let Some(slot) = slots.find(|slot| slot.has_tag(tag)) {
-            let record_at = self.segments().record_at(slot);
-            for offset in (0..RECORD_BYTES).step_by(CACHE_LINE_BYTES) {
-                self.region().memory().prefetch(record_at + offset);
-            }
+            self.region().memory().prefetch_lines(self.segments().record_at(slot), RECORD_BYTES);
         }
     }
 

@@ -19,11 +19,10 @@ use crate::segment::slot::Slot;
 /// The number of records whose groups are prefetched together.
 const RECORDS_AHEAD: usize = 16;
 
-/// How far ahead of a walk the memory of a segment is prefetched: a dozen records of 100 bytes.
+/// How far ahead of a walk the memory of a segment is prefetched, a dozen records of 100 bytes, and
+/// how much of it.
 const BYTES_AHEAD: usize = 2048;
-
-/// The size of a prefetch.
-const CACHE_LINE_BYTES: usize = 64;
+const PREFETCHED_BYTES: usize = 128;
 
 /// A record on a walk over a segment.
 #[derive(Clone, Copy, Debug)]
@@ -150,9 +149,7 @@ impl Reclaimer {
     /// Prefetches a little of the segment behind a record: where the next record begins is known
     /// only once this one's header has arrived.
     fn prefetch_ahead(&self, record_at: usize) {
-        for line_at in [0, CACHE_LINE_BYTES] {
-            self.region().memory().prefetch(record_at + BYTES_AHEAD + line_at);
-        }
+        self.region().memory().prefetch_lines(record_at + BYTES_AHEAD, PREFETCHED_BYTES);
     }
 
     /// Finds the item of a locked group that a record is, or is a piece of.

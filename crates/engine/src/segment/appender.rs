@@ -33,11 +33,10 @@ const SEGMENT: usize = 8;
 /// more partly filled segment costs more misses than it saves copies.
 const SEGMENTS_TO_PART_MIN: usize = 200;
 
-/// How far ahead of a record the place of others is prefetched: some eight records of 100 bytes.
+/// How far ahead of a record the place of others is prefetched, some eight records of 100 bytes,
+/// and how much of it.
 const BYTES_AHEAD: usize = 1024;
-
-/// The size of a prefetch.
-const CACHE_LINE_BYTES: usize = 64;
+const PREFETCHED_BYTES: usize = 128;
 
 /// A claimed appender with room in its segment. Dropping it releases the appender and the unused
 /// room.
@@ -64,9 +63,8 @@ impl Reservation<'_> {
 
     /// Prefetches a little of the memory behind the room, for the records that follow.
     pub(crate) fn prefetch_ahead(&self) {
-        for line_at in [0, CACHE_LINE_BYTES] {
-            self.segments.region().memory().prefetch(self.at() + BYTES_AHEAD + line_at);
-        }
+        let memory = self.segments.region().memory();
+        memory.prefetch_lines(self.at() + BYTES_AHEAD, PREFETCHED_BYTES);
     }
 
     /// Extends the filled part of the segment over the first `bytes` of the room, so that walks see
