@@ -3,33 +3,32 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use axum::http::StatusCode;
+use serde_json::{Value, json};
 
 use super::Serving;
 use crate::clock::monotonic_us;
-use crate::http::json::quoted;
 
 /// Returns the answer of `/health`: whether the workers turn their loops. A server that is still
 /// opening its cache is alive.
-pub(super) fn health(serving: Option<&Serving>) -> (StatusCode, String) {
+pub(super) fn health(serving: Option<&Serving>) -> (StatusCode, Value) {
     match serving {
         None => of_silence(0),
         Some(Serving { server, .. }) => of_silence(server.heartbeats.silence_us(monotonic_us())),
     }
 }
 
-fn of_silence(silence_us: u64) -> (StatusCode, String) {
+fn of_silence(silence_us: u64) -> (StatusCode, Value) {
     let silent_secs = silence_us / 1_000_000;
     let (status, word) = match silence_us > SILENCE_US_MAX {
         false => (StatusCode::OK, "ok"),
         true => (StatusCode::SERVICE_UNAVAILABLE, "a worker is silent"),
     };
-    let words = format!("{{\"status\":{},\"silent_secs\":{silent_secs}}}\n", quoted(word));
-    (status, words)
+    (status, json!({ "status": word, "silent_secs": silent_secs }))
 }
 
 /// Returns the answer of `/ready`: whether requests of the cache are served here, and otherwise
 /// why not.
-pub(super) fn ready(serving: Option<&Serving>) -> (StatusCode, String) {
+pub(super) fn ready(serving: Option<&Serving>) -> (StatusCode, Value) {
     let reason = match serving {
         None => Some("recovering"),
         Some(Serving { server, .. }) if server.stop.requested().is_some() => Some("stopping"),
@@ -40,10 +39,10 @@ pub(super) fn ready(serving: Option<&Serving>) -> (StatusCode, String) {
         Some(_) => None,
     };
     match reason {
-        None => (StatusCode::OK, "{\"status\":\"ready\",\"reasons\":[]}\n".to_owned()),
+        None => (StatusCode::OK, json!({ "status": "ready", "reasons": [] })),
         Some(reason) => {
-            let words = format!("{{\"status\":\"not ready\",\"reasons\":[{}]}}\n", quoted(reason));
-            (StatusCode::SERVICE_UNAVAILABLE, words)
+            let document = json!({ "status": "not ready", "reasons": [reason] });
+            (StatusCode::SERVICE_UNAVAILABLE, document)
         }
     }
 }
@@ -64,17 +63,15 @@ mod tests {
         ] {
             assert_eq!(of_silence(silence_us).0, status, "{silence_us}");
         }
-        assert_eq!(
-            of_silence(31_000_000).1,
-            "{\"status\":\"a worker is silent\",\"silent_secs\":31}\n"
-        );
+        let silent = json!({ "status": "a worker is silent", "silent_secs": 31 });
+        assert_eq!(of_silence(31_000_000).1, silent);
     }
 
     #[test]
     fn a_server_that_opens_its_cache_is_alive_and_not_ready() {
         assert_eq!(health(None).0, StatusCode::OK);
-        let (status, words) = ready(None);
+        let (status, document) = ready(None);
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(words.contains("[\"recovering\"]"), "{words}");
+        assert_eq!(document["reasons"], json!(["recovering"]));
     }
 }

@@ -7,7 +7,6 @@
 mod access;
 mod connections;
 mod health;
-mod json;
 mod metrics;
 mod routes;
 pub(crate) mod sockets;

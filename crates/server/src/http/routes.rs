@@ -8,15 +8,16 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use larder_options::Role;
+use serde_json::{Value, json};
 
 use super::Shared;
 use crate::http::access::Rules;
-use crate::http::{health, json, metrics};
+use crate::http::{health, metrics};
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]
@@ -29,8 +30,9 @@ struct Site {
 /// they know.
 const PROBES: &[&str] = &["/health", "/healthz", "/ready", "/readyz", "/metrics"];
 
-/// The paths that need less than the highest role.
-const ROLES: &[(&str, Role)] = &[("/api/v1/role", Role::Probe), ("/api/v1/settings", Role::Read)];
+/// The paths whose reading needs less than the highest role. One that ends in a slash stands for
+/// all paths that begin with it.
+const READING: &[(&str, Role)] = &[("/api/v1/role", Role::Probe), ("/api/v1/settings", Role::Read)];
 
 /// Returns the router of a listener.
 pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
@@ -48,8 +50,17 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .with_state(site)
 }
 
-/// Lets a request through if it may do what its path needs. A path that is not listed needs the
-/// highest role, so none is open by oversight.
+/// Returns the role that a request needs. Every method but GET and HEAD needs the highest, as does
+/// a path that is not listed: none is open by oversight.
+fn role_needed(method: &Method, path: &str) -> Role {
+    let covers = |of: &str| of == path || (of.ends_with('/') && path.starts_with(of));
+    match READING.iter().find(|(of, _)| covers(of)) {
+        Some((_, role)) if matches!(*method, Method::GET | Method::HEAD) => *role,
+        _ => Role::Full,
+    }
+}
+
+/// Lets a request through if it may do what its method and path need.
 async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let mut response = if body_bytes(request.headers()) > BODY_BYTES_MAX {
@@ -57,7 +68,7 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
     } else if PROBES.contains(&path) {
         next.run(request).await
     } else {
-        let needed = ROLES.iter().find(|(of, _)| *of == path).map_or(Role::Full, |(_, role)| *role);
+        let needed = role_needed(request.method(), path);
         let tokens = site.shared.tokens.as_ref();
         match site.rules.admit(request.headers(), request.uri(), tokens, needed) {
             Ok(role) => {
@@ -92,8 +103,9 @@ fn body_bytes(headers: &HeaderMap) -> u64 {
     length.and_then(|length| length.parse().ok()).unwrap_or(0)
 }
 
-fn as_json((status, words): (StatusCode, String)) -> Response {
-    (status, [(CONTENT_TYPE, "application/json")], words).into_response()
+/// Returns a JSON document that ends with a newline, as a terminal wants it.
+fn as_json((status, value): (StatusCode, Value)) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
 }
 
 async fn health(State(site): State<Site>) -> Response {
@@ -112,13 +124,14 @@ async fn metrics(State(site): State<Site>) -> Response {
 
 /// Returns the role of the request, for tools and pages that ask what they may do.
 async fn role(Extension(Granted(role)): Extension<Granted>) -> Response {
-    as_json((StatusCode::OK, json::object([("role", role.name().to_owned())])))
+    as_json((StatusCode::OK, json!({ "role": role.name() })))
 }
 
 async fn settings(State(site): State<Site>) -> Response {
     let Some(serving) = site.shared.serving.get() else { return recovering() };
     let settings = larder_options::settings(&serving.server.current_options());
-    as_json((StatusCode::OK, json::object(settings)))
+    let members = settings.into_iter().map(|(name, text)| (name.to_owned(), Value::String(text)));
+    as_json((StatusCode::OK, members.collect()))
 }
 
 fn recovering() -> Response {
@@ -130,3 +143,22 @@ const ON_EVERY_RESPONSE: [(HeaderName, &str); 2] =
 
 /// No request here has a body that is read.
 const BODY_BYTES_MAX: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_listed_needs_the_highest_role() {
+        for (method, path, needed) in [
+            (Method::GET, "/api/v1/role", Role::Probe),
+            (Method::GET, "/api/v1/settings", Role::Read),
+            (Method::HEAD, "/api/v1/settings", Role::Read),
+            (Method::POST, "/api/v1/settings", Role::Full),
+            (Method::GET, "/api/v1/settings/x", Role::Full),
+            (Method::GET, "/", Role::Full),
+        ] {
+            assert_eq!(role_needed(&method, path), needed, "{method} {path}");
+        }
+    }
+}
