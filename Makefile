@@ -40,7 +40,8 @@ test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
-		conformance models miri crash storm sanitize fuzz-all endurance readers bench-restart
+		conformance models miri crash storm sanitize fuzz-all endurance readers scale-out \
+		bench-restart
 
 ## Stages of `make test`
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
@@ -115,6 +116,10 @@ sanitize: ## Tests the code that shares memory with the kernel under AddressSani
 endurance: build ## Loads a server with all kinds of clients and upgrades it, MINUTES (1)
 	LARDERD=$(LARDERD) LARDER_MINUTES=$(MINUTES) cargo test -p larder-server --locked \
 		--test endurance -- --ignored --nocapture
+
+# Needs nutcracker and haproxy: conformance/install.sh all. SCENARIOS=one_behind_haproxy plays one.
+scale-out: build ## Upgrades and kills servers behind real routers, checks every read, 1 min
+	LARDERD=$(LARDERD) deploy/routers/tests/scale_out.py $(SCENARIOS)
 
 readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
 	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored

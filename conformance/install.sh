@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Rust, a C compiler and make: Debian packages as root, cargo-fuzz and cargo-deny
 # as anybody. Not as root it names the command for the packages and fails. What is there already is left alone.
-# With the word `all` also what only `make conformance` needs.
+# With the word `all` also what only `make conformance` and `make scale-out` need.
 set -euo pipefail
 
 wanted=${1:-}
@@ -32,7 +32,7 @@ missing_packages() {
         saslpasswd2:sasl2-bin; do
         command -v "${program%:*}" >/dev/null || echo "${program#*:}"
     done
-    not_installed nutcracker php-cli php-memcached ruby ruby-dalli libevent-dev libsasl2-dev
+    not_installed nutcracker haproxy php-cli php-memcached ruby ruby-dalli libevent-dev libsasl2-dev
 }
 
 mapfile -t packages < <(missing_packages)
@@ -43,7 +43,7 @@ if [ ${#packages[@]} -gt 0 ]; then
         exit 1
     fi
     apt-get update -qq
-    # The run level keeps memcached from being started as a service: the tests start their own.
+    # The run level keeps memcached and haproxy from being started as services: the tests start their own.
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi
