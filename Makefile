@@ -41,7 +41,7 @@ verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		conformance models miri crash storm sanitize fuzz-all endurance readers scale-out \
-		bench-restart
+		book-test bench-restart
 
 ## Stages of `make test`
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
@@ -121,6 +121,10 @@ endurance: build ## Loads a server with all kinds of clients and upgrades it, MI
 scale-out: build ## Upgrades and kills servers behind real routers, checks every read, 1 min
 	LARDERD=$(LARDERD) deploy/routers/tests/scale_out.py $(SCENARIOS)
 
+# Needs what `make clients` needs, php-memcached, openssl and curl.
+book-test: build ## Types the commands of the book's start pages and compares their output, 1 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) .ci/pages $(PAGES)
+
 readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
 	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored
 
@@ -137,6 +141,13 @@ arm: ## Tests the region's copies on aarch64 under qemu-user
 docs: ## Writes the documents that are generated from tables
 	LARDER_BLESS=1 cargo test -p larder-protocol -p larder-stats -p larder-options docs
 	$(MEMCACHED_SUITE) --docs
+
+MDBOOK_VERSION := 0.5.4
+book: ## Writes the book of docs/ to target/book; installs mdbook if it is missing
+	@[ "$$(mdbook --version 2>/dev/null)" = "mdbook v$(MDBOOK_VERSION)" ] || \
+		CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug mdbook --version $(MDBOOK_VERSION) --locked \
+			--no-default-features --features search
+	mdbook build docs
 
 header: ## Writes bindings/c/include/larder.h from crates/capi
 	LARDER_BLESS=1 cargo test -p larder-capi --locked --test header
