@@ -22,7 +22,7 @@ mod table;
 mod typed;
 
 pub use error::OptionError;
-pub use identity::{LARDER_BUILD, LARDER_COMMIT, LARDER_VERSION};
+pub use identity::{LARDER_BUILD, LARDER_COMMIT, LARDER_VERSION, LARDERD_BUILD};
 pub use show::docs;
 pub use show::settings::settings;
 pub use source::invocation::{Invocation, Sources};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use anyhow::Result;
-use larder_options::{LARDER_COMMIT, LARDER_VERSION};
+use larder_options::{LARDER_COMMIT, LARDER_VERSION, LARDERD_BUILD};
 use larder_testkit::server::{command, is_root, larderd, memcached, run_to_end};
 use larder_testkit::{ServerUnderTest, Transport};
 
@@ -227,8 +227,14 @@ fn help_and_version_begin_with_the_version_of_memcached() {
 fn the_second_line_of_the_version_tells_the_build_and_stats_tell_the_same() {
     let output = run_larderd(&["-V"]).unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let build = format!("larder {LARDER_VERSION} (commit {LARDER_COMMIT})");
-    assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [build]);
+    let build = format!("larder {LARDERD_BUILD}");
+    assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [&*build]);
+    let begin = format!("larder {LARDER_VERSION} (commit {LARDER_COMMIT}, ");
+    assert!(build.starts_with(&begin), "{build}: expected {begin}…");
+    let date = &build[begin.len()..].split(',').next().unwrap_or_default();
+    let digits = date.bytes().filter(u8::is_ascii_digit).count();
+    assert!(*date == "unknown" || (date.len(), digits) == (10, 8), "{date}: not a date");
+    assert!(build.contains(", features io_uring "), "{build}: io_uring is missing");
     assert!(LARDER_COMMIT == "unknown" || LARDER_COMMIT.len() >= 7, "{LARDER_COMMIT}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::identity::LARDER_BUILD;
+use crate::identity::LARDERD_BUILD;
 use crate::table::Id;
 use crate::table::kind::Kind;
 use crate::table::row::{Group, Place, Row};
@@ -42,7 +42,7 @@ pub(crate) fn license(version: &str) -> String {
 
 /// Returns the page of `-V`. The first line is memcached's, which clients and test suites parse.
 pub(crate) fn version(version: &str) -> String {
-    format!("memcached {version}\nlarder {LARDER_BUILD}\n")
+    format!("memcached {version}\nlarder {LARDERD_BUILD}\n")
 }
 
 /// Returns the letter and the long form as memcached's help shows them.
@@ -140,7 +140,7 @@ mod tests {
     fn the_pages_of_version_and_licence_begin_as_memcacheds() {
         let lines = version("1.6.45");
         let (first, second) = lines.split_once('\n').unwrap();
-        assert_eq!((first, second), ("memcached 1.6.45", &*format!("larder {LARDER_BUILD}\n")));
+        assert_eq!((first, second), ("memcached 1.6.45", &*format!("larder {LARDERD_BUILD}\n")));
         assert!(license("1.6.45").starts_with("memcached 1.6.45\n"));
     }
 }
