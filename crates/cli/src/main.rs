@@ -15,6 +15,8 @@ mod fsck;
 mod get;
 mod inspect;
 mod outcome;
+#[cfg(test)]
+mod pages;
 mod ping;
 mod replay;
 mod set;

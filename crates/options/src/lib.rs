@@ -23,7 +23,9 @@ mod typed;
 
 pub use error::OptionError;
 pub use identity::{LARDER_BUILD, LARDER_COMMIT, LARDER_VERSION, LARDERD_BUILD};
+pub use show::described::{DescribedOption, described};
 pub use show::docs;
+pub use show::sample::sample;
 pub use show::settings::settings;
 pub use source::invocation::{Invocation, Sources};
 pub use source::process::from_process;

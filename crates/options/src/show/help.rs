@@ -59,12 +59,22 @@ pub(crate) fn forms(row: &Row) -> String {
     }
 }
 
+/// True if the option changes something that a user may want to change.
+pub(crate) fn has_effect(row: &Row) -> bool {
+    matches!(row.group, Group::Behaves | Group::Reading)
+}
+
 /// Returns the effect and the default, as a sentence without a full stop.
 fn meaning(row: &Row) -> String {
-    let doc = match row.group {
-        Group::Warned(reason) => return format!("no effect: {reason}"),
-        _ => row.doc.to_owned(),
-    };
+    match row.group {
+        Group::Warned(reason) => format!("no effect: {reason}"),
+        _ => effect(row),
+    }
+}
+
+/// Returns the same of an option that has an effect.
+pub(crate) fn effect(row: &Row) -> String {
+    let doc = row.doc.to_owned();
     match row.default.filter(|text| *text != "no" && row.kind != Kind::Count) {
         Some(default) => format!("{doc} (default: {default})"),
         None => doc,

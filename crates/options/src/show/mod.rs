@@ -1,6 +1,9 @@
-//! The user's view of options: help, `--print-config`, `stats settings` and docs/options.md.
+//! The user's view of options: help, man page, `--print-config`, a package's configuration file,
+//! `stats settings` and docs/options.md.
 
 pub(crate) mod config;
+pub(crate) mod described;
 pub mod docs;
 pub(crate) mod help;
+pub(crate) mod sample;
 pub(crate) mod settings;
