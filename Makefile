@@ -41,7 +41,7 @@ verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		conformance models miri crash storm sanitize fuzz-all endurance readers scale-out \
-		book-test bench-restart
+		book-test package-test crates-test bench-restart
 
 ## Stages of `make test`
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
@@ -128,7 +128,26 @@ book-test: build ## Types the commands of the book's start pages and compares th
 readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
 	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored
 
+# Needs root, and the Debian packages debootstrap and lintian.
+package-test: release ## Installs, upgrades under load and purges the Debian package in a chroot
+	packaging/package-test.sh
+
+crates-test: ## Packages the crates, and builds and runs a program outside of the checkout
+	packaging/crates-test.sh
+
 ## By hand
+dist: release ## Builds what a release consists of into target/dist: docs/releases.md
+	packaging/dist.sh
+
+# What packages hold, besides the tools that build them.
+release: build pages
+	packaging/tools.sh
+	cargo build --release --locked -p larder-capi
+
+pages: ## Writes man pages, completions and the package's configuration file to target/pages
+	rm -rf target/pages
+	LARDER_PAGES=$(CURDIR)/target/pages cargo test --locked -p larder-cli --bin larder pages
+
 fuzz: ## Fuzzes TARGET until it finds something
 	fuzz/run.sh $(TARGET)
 

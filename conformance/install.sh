@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Rust, a C compiler and make: Debian packages as root, cargo-fuzz and cargo-deny
 # as anybody. Not as root it names the command for the packages and fails. What is there already is left alone.
-# With the word `all` also what only `make conformance` and `make scale-out` need.
+# With the word `all` also what only `make verify` needs.
 set -euo pipefail
 
 wanted=${1:-}
@@ -32,7 +32,8 @@ missing_packages() {
         saslpasswd2:sasl2-bin; do
         command -v "${program%:*}" >/dev/null || echo "${program#*:}"
     done
-    not_installed nutcracker haproxy php-cli php-memcached ruby ruby-dalli libevent-dev libsasl2-dev
+    not_installed debootstrap dpkg-dev haproxy libevent-dev libsasl2-dev lintian nutcracker php-cli \
+        php-memcached ruby ruby-dalli
 }
 
 mapfile -t packages < <(missing_packages)

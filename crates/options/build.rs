@@ -4,9 +4,8 @@
 //! The commit is the environment variable of that name; otherwise the commit of the git checkout
 //! that contains this crate; otherwise the one that `cargo package` or `git archive` has left in
 //! its sources; otherwise `unknown`. The date is that of `SOURCE_DATE_EPOCH`, otherwise that of the
-//! commit, never that of the clock: two builds of the same sources are the same bytes. The script
-//! reruns only when the commit may have changed: git's log of `HEAD` grows with each commit and
-//! each checkout.
+//! commit, never that of the clock, so that a build can be reproduced. The script reruns only when
+//! the commit may have changed: git's log of `HEAD` grows with each commit and each checkout.
 
 use std::env;
 use std::fs;

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Builds what a release consists of into target/dist: the Debian packages, a tarball of the
+# programs, the list of components (SBOM) and the checksums of all. `dist.sh debs` builds only the
+# packages. Run after `cargo build --release`, as `make dist` does.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+revision=${LARDER_DEB_REVISION:-1}
+target=${CARGO_TARGET_DIR:-target}
+built=$target/release
+pages=target/pages
+dist=${LARDER_DIST:-target/dist}
+# As for other tools of Debian.
+maintainer="${DEBFULLNAME:-The authors of Larder} <${DEBEMAIL:-larder@localhost}>"
+# The time of the commit, so that the same sources make the same files.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git show --no-patch --format=%ct HEAD)}
+
+# Writes the files that packages need beside the pages of `make pages`.
+prepare() {
+    local date package
+    date=$(date --utc --date="@$SOURCE_DATE_EPOCH" --rfc-email)
+    for package in larder liblarder1 liblarder-dev; do
+        packaging/changelog.sh "$package" "$version-$revision" "$maintainer" "$date" \
+            >"$pages/changelog.$package"
+    done
+}
+
+debs() {
+    [ -s "$pages/man/larderd.1" ] || { echo "dist: $pages is empty: run make pages" >&2; exit 1; }
+    cargo deb --quiet --no-build --strip --locked --package larder-server \
+        --maintainer "$maintainer" --deb-revision "$revision" --output "$dist/"
+    packaging/library.sh "$version-$revision" "$maintainer" "$built" "$dist"
+}
+
+# Packs the programs with their pages, as a folder that can be copied over /usr/local.
+tarball() {
+    local name folder
+    name=larder-$version-$(uname -m)-linux
+    folder=$(mktemp -d)
+    install -D -t "$folder/$name/bin" "$built/larderd" "$built/larder"
+    strip "$folder/$name/bin/"*
+    install -D -m 644 -t "$folder/$name/share/man/man1" "$pages"/man/*.1
+    install -D -m 644 -t "$folder/$name/share/bash-completion/completions" "$pages"/bash/*
+    install -D -m 644 -t "$folder/$name/share/zsh/site-functions" "$pages"/zsh/*
+    install -D -m 644 -t "$folder/$name/share/fish/vendor_completions.d" "$pages"/fish/*
+    install -D -m 644 -t "$folder/$name/share/doc/larder" LICENSE README.md CHANGELOG.md \
+        docs/operating.md docs/options.md
+    tar --create --directory "$folder" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 \
+        --group=0 --numeric-owner "$name" | gzip --no-name >"$dist/$name.tar.gz"
+    rm -r "$folder"
+}
+
+# Lists the crates that are in the programs. cargo-cyclonedx writes beside each manifest.
+components() {
+    local crate
+    trap 'rm -f crates/*/larder-sbom.json' EXIT
+    cargo cyclonedx --quiet --format json --no-build-deps --spec-version 1.5 \
+        --override-filename larder-sbom
+    for crate in server:larderd cli:larder capi:liblarder; do
+        # The folder of this checkout is of no use to a reader.
+        sed "s|file://$PWD|file:///larder|g" "crates/${crate%:*}/larder-sbom.json" \
+            >"$dist/${crate#*:}-$version.cdx.json"
+    done
+}
+
+rm -rf "$dist"
+mkdir -p "$dist"
+prepare
+debs
+if [ "${1:-all}" = all ]; then
+    tarball
+    components
+    (cd "$dist" && sha256sum -- * >SHA256SUMS)
+    (cd "$dist" && sha256sum --check --quiet SHA256SUMS && ls -l)
+fi

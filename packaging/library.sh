@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Builds the Debian packages of the library for C, liblarder1 and liblarder-dev, with Debian's own
+# tools: library.sh VERSION MAINTAINER BUILT TO. Run by dist.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=$1 maintainer=$2 built=$3 to=$4
+upstream=${version%-*}
+architecture=$(dpkg-architecture --query DEB_HOST_ARCH)
+multiarch=$(dpkg-architecture --query DEB_HOST_MULTIARCH)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# Folders and files of a package can be read by all.
+umask 022
+chmod 755 "$folder"
+
+# Packs a folder: pack PACKAGE SECTION DEPENDS SYNOPSIS, with the description on standard input.
+pack() {
+    local root=$folder/$1
+    install -D -m 644 packaging/debian/copyright "$root/usr/share/doc/$1/copyright"
+    gzip --no-name --best <"target/pages/changelog.$1" >"$root/usr/share/doc/$1/changelog.Debian.gz"
+    mkdir -p "$root/DEBIAN"
+    cat >"$root/DEBIAN/control" <<END
+Package: $1
+Source: larder
+Version: $version
+Architecture: $architecture
+Multi-Arch: same
+Section: $2
+Priority: optional
+Maintainer: $maintainer
+Installed-Size: $(du --summarize --apparent-size --block-size=1024 "$root/usr" | cut -f1)
+Depends: $3
+Description: $4
+$(cat)
+END
+    (cd "$root" && find usr -type f -print0 | sort --zero-terminated |
+        xargs --null md5sum >DEBIAN/md5sums)
+    # dpkg-deb takes the times from SOURCE_DATE_EPOCH.
+    dpkg-deb --root-owner-group --build "$root" "$to/$1_${version}_$architecture.deb" >/dev/null
+}
+
+# Prints the packages that the shared library needs.
+needed() {
+    mkdir -p "$folder/debian"
+    printf 'Source: larder\n\nPackage: liblarder1\nArchitecture: any\n' >"$folder/debian/control"
+    (cd "$folder" && dpkg-shlibdeps -O "liblarder1/usr/lib/$multiarch/liblarder.so.$upstream") |
+        sed -n 's/^shlibs:Depends=//p'
+}
+
+libraries=$folder/liblarder1/usr/lib/$multiarch
+install -D -m 644 "$built/liblarder_c.so" "$libraries/liblarder.so.$upstream"
+strip --strip-unneeded --remove-section=.comment "$libraries/liblarder.so.$upstream"
+ln -s "liblarder.so.$upstream" "$libraries/liblarder.so.1"
+mkdir -p "$folder/liblarder1/DEBIAN"
+echo 'activate-noawait ldconfig' >"$folder/liblarder1/DEBIAN/triggers"
+echo 'liblarder 1 liblarder1' >"$folder/liblarder1/DEBIAN/shlibs"
+pack liblarder1 libs "$(needed)" "memcached-compatible cache, shared library" <<'END'
+ Larder is a cache in the memory of a process, in memory that processes share,
+ or in that of a server, larderd. This is the library that C programs use.
+END
+
+development=$folder/liblarder-dev
+install -D -m 644 "$built/liblarder_c.a" "$development/usr/lib/$multiarch/liblarder.a"
+strip --strip-debug --enable-deterministic-archives "$development/usr/lib/$multiarch/liblarder.a"
+ln -s liblarder.so.1 "$development/usr/lib/$multiarch/liblarder.so"
+install -D -m 644 -t "$development/usr/include" bindings/c/include/larder.h
+install -D -m 644 -t "$development/usr/share/doc/liblarder-dev/examples" \
+    bindings/c/examples/greeting.c
+mkdir -p "$development/usr/share/man/man3" "$development/usr/lib/$multiarch/pkgconfig"
+gzip --no-name --best <bindings/c/man/larder.3 >"$development/usr/share/man/man3/larder.3.gz"
+sed "s|@PREFIX@|/usr|; s|@VERSION@|$upstream|; s|^libdir=.*|libdir=\${prefix}/lib/$multiarch|" \
+    bindings/c/larder.pc.in >"$development/usr/lib/$multiarch/pkgconfig/larder.pc"
+pack liblarder-dev libdevel "liblarder1 (= $version)" \
+    "memcached-compatible cache, development files" <<'END'
+ Larder is a cache in the memory of a process, in memory that processes share,
+ or in that of a server, larderd. This is what C programs are built with: the
+ header, the static library and the manual page.
+END

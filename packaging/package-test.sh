@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Installs, uses, upgrades under load, removes and purges the Debian packages, in a Debian that
+# debootstrap makes, and checks them with lintian. Needs root. Run after `cargo build --release` and
+# `make pages`, as `make package-test` does. The Debian is kept in target/package-root.tar.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() {
+    echo "package-test: $*" >&2
+    exit 1
+}
+
+[ "$(id -u)" -eq 0 ] || fail "needs root: a chroot, mounts and namespaces"
+for program in debootstrap lintian dpkg-shlibdeps unshare; do
+    command -v "$program" >/dev/null ||
+        fail "$program is missing: apt-get install debootstrap lintian dpkg-dev util-linux"
+done
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+LARDER_DIST=$folder/first packaging/dist.sh debs
+LARDER_DEB_REVISION=2 LARDER_DIST=$folder/second packaging/dist.sh debs
+# The project has no public mail address yet, and the packages are not uploaded to Debian.
+lintian --fail-on error,warning --allow-root "$folder"/first/*.deb --suppress-tags \
+    bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs ||
+    fail "lintian complains"
+
+# The Debian of this machine: its libraries are those that the programs were built with.
+saved=target/package-root.tar
+if [ ! -f "$saved" ]; then
+    release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
+        awk -v release="$release" '$1 == release { print $2; exit }')
+    debootstrap --variant=minbase --include=systemd "$release" "$folder/made" "$mirror" \
+        >"$folder/debootstrap.log" 2>&1 ||
+        { tail -n 20 "$folder/debootstrap.log"; fail "debootstrap failed"; }
+    tar --create --file "$saved.part" --directory "$folder/made" .
+    mv "$saved.part" "$saved"
+    rm -rf "$folder/made"
+fi
+root=$folder/root
+mkdir "$root"
+tar --extract --file "$saved" --directory "$root"
+mkdir "$root/test"
+cp -r "$folder/first" "$folder/second" packaging/package-steps.sh "$root/test/"
+
+# Namespaces keep the test's ports and processes from those of this machine; with the first process
+# of the namespace all others end.
+unshare --mount --net --pid --fork --kill-child sh -c '
+    ip link set lo up
+    mount -t proc proc "$1/proc"
+    mount -t tmpfs tmpfs "$1/run"
+    exec chroot "$1" /test/package-steps.sh
+' sh "$root" || fail "a step failed: the last line above says which"
+
+# A program is built against the installed development package, and run where the library is.
+multiarch=$(dpkg-architecture --query DEB_HOST_MULTIARCH)
+chroot "$root" sh -c 'dpkg --install /test/first/liblarder*.deb' >/dev/null
+PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_LIBDIR=$root/usr/lib/$multiarch/pkgconfig \
+    pkg-config --cflags --libs larder >"$folder/flags"
+# shellcheck disable=SC2046
+cc "$root/usr/share/doc/liblarder-dev/examples/greeting.c" $(cat "$folder/flags") \
+    -o "$root/test/greeting"
+[ "$(chroot "$root" /test/greeting)" = hello ] || fail "a C program does not say hello"
+echo "package-test: the packages are installed, upgraded and removed cleanly"

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Installs the programs that build packages, into the user's cargo home. Others that are there
+# already are left alone.
+set -euo pipefail
+
+deb_version=3.8.0
+cyclonedx_version=0.5.9
+
+# They run for seconds: their build takes longer, unless it is almost without optimizations.
+export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=1
+if [ "$(cargo deb --version 2>/dev/null)" != "$deb_version" ]; then
+    cargo install --debug cargo-deb --version "$deb_version" --locked
+fi
+if [ "$(cargo cyclonedx --version 2>/dev/null)" != "cargo-cyclonedx-cyclonedx $cyclonedx_version" ]; then
+    cargo install --debug cargo-cyclonedx --version "$cyclonedx_version" --locked
+fi
