@@ -8,9 +8,9 @@ cyclonedx_version=0.5.9
 
 # They run for seconds: their build takes longer, unless it is almost without optimizations.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=1
-if [ "$(cargo deb --version 2>/dev/null)" != "$deb_version" ]; then
+if [ "$(cargo deb --version 2>/dev/null | awk '{ print $2 }')" != "$deb_version" ]; then
     cargo install --debug cargo-deb --version "$deb_version" --locked
 fi
-if [ "$(cargo cyclonedx --version 2>/dev/null)" != "cargo-cyclonedx-cyclonedx $cyclonedx_version" ]; then
+if [ "$(cargo cyclonedx --version 2>/dev/null | awk '{ print $2 }')" != "$cyclonedx_version" ]; then
     cargo install --debug cargo-cyclonedx --version "$cyclonedx_version" --locked
 fi

@@ -76,9 +76,8 @@ fn the_page_of_larderd_has_every_option() {
         assert!(text.contains(&form), "{form} is missing");
     }
     for section in ["NAME", "SYNOPSIS", "OPTIONS", "FILES", "SIGNALS", "EXIT STATUS", "SEE ALSO"] {
-        assert!(
-            text.contains(&format!(".SH {section}")) || text.contains(&format!("\"{section}\""))
-        );
+        let headings = [format!(".SH {section}\n"), format!(".SH \"{section}\"\n")];
+        assert!(headings.iter().any(|heading| text.contains(heading)), "{section} is missing");
     }
 }
 
