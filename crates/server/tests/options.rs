@@ -231,9 +231,9 @@ fn the_second_line_of_the_version_tells_the_build_and_stats_tell_the_same() {
     assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [&*build]);
     let begin = format!("larder {LARDER_VERSION} (commit {LARDER_COMMIT}, ");
     assert!(build.starts_with(&begin), "{build}: expected {begin}…");
-    let date = &build[begin.len()..].split(',').next().unwrap_or_default();
+    let date = build[begin.len()..].split(',').next().unwrap_or_default();
     let digits = date.bytes().filter(u8::is_ascii_digit).count();
-    assert!(*date == "unknown" || (date.len(), digits) == (10, 8), "{date}: not a date");
+    assert!(date == "unknown" || (date.len(), digits) == (10, 8), "{date}: not a date");
     assert!(build.contains(", features io_uring "), "{build}: io_uring is missing");
     assert!(LARDER_COMMIT == "unknown" || LARDER_COMMIT.len() >= 7, "{LARDER_COMMIT}");
 }
