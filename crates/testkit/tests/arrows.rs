@@ -11,13 +11,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("item", &[]),
     ("stats", &[]),
     ("region", &[]),
+    ("dump", &["item"]),
     ("options", &["item"]),
     ("protocol", &["item"]),
     ("engine", &["item", "stats", "region"]),
     ("larder", &["item", "stats", "options", "region", "engine", "protocol"]),
     ("server", &["item", "stats", "options", "protocol", "larder"]),
     ("load", &["protocol", "options"]),
-    ("cli", &["larder", "load", "protocol", "options"]),
+    ("cli", &["larder", "load", "dump", "protocol", "options"]),
     ("capi", &["larder", "item"]),
 ];
 

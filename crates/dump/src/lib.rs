@@ -1,0 +1,37 @@
+//! The dump format: items in a file or a pipe, with their values, flags and absolute deadlines.
+//!
+//! [`Writer`] and [`Reader`] stream. Both hold at most one block, 64 KiB, however long a value is.
+//! Each block has a checksum, and the last block has the number of items: a dump that is damaged or
+//! cut off is recognised. docs/dump-format.md draws the bytes.
+//!
+//! The crate knows neither servers nor caches, opens no file and reads no clock.
+//!
+//! ```
+//! use larder_dump::{Entry, Piece, Reader, Writer};
+//!
+//! let mut writer = Writer::new(Vec::new(), 1_700_000_000)?;
+//! let entry = Entry { key: b"greeting", flags: 7, deadline_unix_secs: None, value_bytes: 5 };
+//! writer.item(&entry, b"hello")?;
+//! let dump = writer.finish()?;
+//!
+//! let mut reader = Reader::new(&dump[..])?;
+//! let entry = reader.next_entry()?.expect("an item");
+//! assert_eq!((entry.key(), entry.flags, entry.value_bytes), (&b"greeting"[..], 7, 5));
+//! assert_eq!(reader.next_piece()?, Piece::Bytes(b"hello"));
+//! assert_eq!(reader.next_piece()?, Piece::End);
+//! assert_eq!(reader.next_entry()?, None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Files in reading order: `format`, `writer`, `reader`, `error`.
+#![forbid(unsafe_code)]
+
+mod error;
+mod format;
+mod reader;
+mod writer;
+
+pub use error::{ReadError, WriteError};
+pub use format::{BLOCK_BYTES_MAX, Entry, VALUE_BYTES_MAX, VERSION};
+pub use reader::{Piece, ReadEntry, Reader};
+pub use writer::Writer;
