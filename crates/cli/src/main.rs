@@ -20,7 +20,9 @@ mod pages;
 mod ping;
 mod replay;
 mod set;
+mod source;
 mod stats;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -44,6 +46,8 @@ enum Larder {
     Ping(ping::Arguments),
     Inspect(inspect::Arguments),
     Fsck(fsck::Arguments),
+    Export(transfer::export::Arguments),
+    Import(transfer::import::Arguments),
     Replay(replay::Arguments),
     Bench(Box<larder_load::Arguments>),
 }
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
         Larder::Ping(arguments) => ping::run(&arguments),
         Larder::Inspect(arguments) => inspect::run(&arguments),
         Larder::Fsck(arguments) => fsck::run(&arguments),
+        Larder::Export(arguments) => transfer::export::run(&arguments),
+        Larder::Import(arguments) => transfer::import::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
         Larder::Bench(arguments) => larder_load::run(&arguments),
     };
@@ -70,6 +76,7 @@ Examples:
   larder stats
   larder ping --server unix:/run/larder.sock
   larder inspect /dev/shm/larder
+  larder export neighbour:11211 - | larder import - localhost:11211
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder bench --rate 20000 --seconds 30
 

@@ -12,6 +12,7 @@ mod compare;
 mod hostile;
 mod regions;
 mod replay;
+mod transfer;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

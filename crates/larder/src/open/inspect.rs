@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use larder_engine::OPENING_BYTE;
 use larder_engine::{Broken, Dumped, Engine, PeerReport, Report, SegmentReport};
-use larder_item::{Epoch, Second};
+use larder_item::{Deadline, Epoch, Meta, Second};
 use larder_region::{Memory, boot, file, locks};
 use larder_stats::Counter;
 use rustix::time::{ClockId, clock_gettime};
@@ -135,6 +135,28 @@ impl Inspection {
     /// processes use the cache, items may be visited twice or missed.
     pub fn dump(&self, visit: impl FnMut(Dumped) -> bool) {
         self.engine.dump(self.now(), visit);
+    }
+
+    /// Appends the value of an item to `out` and returns its metadata; `None`, with `out` unchanged,
+    /// if there is no such item or a writer keeps changing it. Counts no use of the item.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("cache");
+    /// use larder::{Cache, Inspection};
+    /// Cache::open_shared(&path)?.set("k", "value", None)?;
+    /// let (inspection, mut value) = (Inspection::open(&path)?, Vec::new());
+    /// let meta = inspection.look_up("k", &mut value).expect("the item");
+    /// assert_eq!((&value[..], meta.value_bytes), (&b"value"[..], 5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn look_up(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Option<Meta> {
+        self.engine.look_up(key.as_ref(), self.now(), out).map(|looked| looked.meta)
+    }
+
+    /// Returns a deadline as a Unix time in seconds; `None` if it is never.
+    pub fn deadline_unix_secs(&self, deadline: Deadline) -> Option<i64> {
+        (deadline != Deadline::NEVER).then(|| self.engine.epoch().unix_of(deadline.0))
     }
 
     /// Checks all invariants that hold while no operation is in progress.

@@ -1,0 +1,43 @@
+//! Where items or facts come from: a server, or the memory file of a cache.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use larder::Inspection;
+use larder_load::address::Address;
+
+/// A server or a memory file.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// A server that speaks memcached's protocol.
+    Server(Address),
+    /// A cache in a file, mapped for reading only.
+    MemoryFile(Box<Inspection>),
+}
+
+impl Source {
+    /// Decides by the file system: a regular file is a memory file, all else is an address.
+    ///
+    /// # Errors
+    /// It is neither, or the file holds no cache that this build can read.
+    pub(crate) fn open(source: &Path) -> Result<Self> {
+        let found = fs::metadata(source).ok().map(|found| found.file_type());
+        if found.is_some_and(|found| found.is_file()) {
+            let inspection = Inspection::open(source).context(
+                "a regular file has to be the file of a cache, as -e of larderd makes it",
+            )?;
+            return Ok(Self::MemoryFile(Box::new(inspection)));
+        }
+        if found.is_some_and(|found| found.is_socket()) {
+            return Ok(Self::Server(Address::Unix(source.to_owned())));
+        }
+        let Some(text) = source.to_str() else { bail!("{source:?} is no address and no file") };
+        match Address::from_str(text) {
+            Ok(address) => Ok(Self::Server(address)),
+            Err(why) => bail!("there is no file {text}, and it is no address: {why}"),
+        }
+    }
+}

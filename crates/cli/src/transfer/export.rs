@@ -1,0 +1,177 @@
+//! `larder export`.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use larder_dump::Writer;
+use larder_protocol::StatsSection;
+
+use super::fetch::{self, Counts, as_message, now_unix_secs};
+use super::memory_file;
+use super::progress::{Pace, Progress};
+use crate::connection::Connection;
+use crate::outcome::Outcome;
+use crate::source::Source;
+use crate::stats;
+
+/// Write the items of a server or of a memory file to a dump
+///
+/// Values, flags and times to live are kept; cas tokens are not. Counts no use of the items.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// A server (host:port, [IPv6]:port, path of a Unix socket), or the file of a cache (-e)
+    source: PathBuf,
+    /// The file to write; - is stdout
+    #[arg(value_name = "FILE")]
+    dump: PathBuf,
+    /// Export only items whose keys begin with this
+    #[arg(long, value_name = "PREFIX", default_value = "")]
+    prefix: OsString,
+    /// Ask for at most this many items per second
+    #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Show no progress and no summary
+    #[arg(long)]
+    quiet: bool,
+}
+
+const AFTER_HELP: &str = "\
+The source may be any memcached from 1.6.10 on, with TCP or a Unix socket, without TLS and login. It
+goes on serving; --rate limits what the export takes from it. FILE appears under its name when the
+dump is complete.
+
+An item that changes during the export has its old or its new value in the dump. Items that are
+marked stale, or that a client is loading, are left out.
+
+Examples:
+  larder export 127.0.0.1:11211 items.dump
+  larder export /run/larder.sock - | zstd > items.dump.zst
+  larder export neighbour:11211 - --rate 50000 | larder import - localhost:11211
+  larder export /dev/shm/larder users.dump --prefix user:
+
+Exit code: 0 done; 1 items are missing in the dump, because their values could not be read to the
+end or the server does not take their keys; 2 there is no complete dump.";
+
+/// Runs `larder export`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let source = Source::open(&arguments.source)?;
+    let output = Output::open(&arguments.dump)?;
+    let mut writer = Writer::new(output, now_unix_secs()).map_err(as_message)?;
+    let mut progress = Progress::begin("exported", items_of(&source), arguments.quiet);
+    let pace = Pace::new(arguments.rate);
+    let prefix = arguments.prefix.as_bytes();
+    let exported = match &source {
+        Source::Server(address) => fetch::export(address, prefix, pace, &mut writer, &mut progress)
+            .with_context(|| format!("export from {address}")),
+        Source::MemoryFile(inspection) => {
+            memory_file::export(inspection, prefix, pace, &mut writer, &mut progress)
+        }
+    };
+    let items = writer.items();
+    let counts = exported?;
+    writer.finish().map_err(as_message)?.complete()?;
+    progress.end(items, counts.bytes, &rest(&counts));
+    let is_whole = counts.lost == 0 && counts.unreachable == 0;
+    Ok(if is_whole { Outcome::Done } else { Outcome::Missed })
+}
+
+fn rest(counts: &Counts) -> String {
+    let parts = [
+        (counts.gone, "gone meanwhile"),
+        (counts.stale, "stale or being loaded, left out"),
+        (counts.lost, "not read to the end"),
+        (counts.unreachable, "with binary keys that the server does not take"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    parts.map(|(count, why)| format!("; {count} {why}")).collect()
+}
+
+/// Returns the number of items, for the progress bar.
+fn items_of(source: &Source) -> Option<u64> {
+    match source {
+        Source::MemoryFile(inspection) => Some(inspection.report().items),
+        Source::Server(address) => {
+            // Without statistics there is no bar; the export itself reports what is wrong.
+            let mut connection = Connection::open(address).ok()?;
+            let lines = stats::ask(&mut connection, StatsSection::General).ok()?;
+            lines.iter().find(|line| line.name == "curr_items")?.value.parse().ok()
+        }
+    }
+}
+
+/// The file or pipe that gets the dump.
+#[derive(Debug)]
+enum Output {
+    /// Stdout, or a file that is not regular.
+    Stream(File),
+    /// The file under a name of its own, and its final name.
+    File { file: File, part: PathBuf, path: PathBuf },
+}
+
+impl Output {
+    fn open(path: &Path) -> Result<Self> {
+        if path.as_os_str() == "-" {
+            let stdout = io::stdout();
+            if stdout.is_terminal() {
+                bail!("a dump is no text for a terminal: name a file, or redirect the output");
+            }
+            // Rust's own stdout splits the bytes into lines.
+            return Ok(Self::Stream(stdout.as_fd().try_clone_to_owned()?.into()));
+        }
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let file = OpenOptions::new().write(true).open(path);
+            let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            return Ok(Self::Stream(file));
+        }
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        // Values may be anything, so the dump is for its owner alone.
+        let mut file = OpenOptions::new();
+        file.write(true).create(true).truncate(true).mode(0o600);
+        let file = file.open(&part).with_context(|| format!("cannot write {}", part.display()))?;
+        Ok(Self::File { file, part, path: path.to_owned() })
+    }
+
+    /// Gives a complete dump its name.
+    fn complete(mut self) -> Result<()> {
+        if let Self::File { file, part, path } = &mut self {
+            file.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
+            fs::rename(&*part, &*path)
+                .with_context(|| format!("cannot name {}", path.display()))?;
+            part.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stream(file) | Self::File { file, .. } => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    /// Removes a dump that did not become complete.
+    fn drop(&mut self) {
+        if let Self::File { part, .. } = self
+            && part.as_os_str() != ""
+        {
+            // The reason for the end is reported already; the file only takes room.
+            let _ = fs::remove_file(part);
+        }
+    }
+}

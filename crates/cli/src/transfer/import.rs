@@ -1,0 +1,203 @@
+//! `larder import`.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use larder_dump::{Piece, ReadEntry, Reader};
+use larder_load::address::Address;
+
+use super::fetch::now_unix_secs;
+use super::progress::{Pace, Progress};
+use super::store::{Counts, Target};
+use crate::outcome::Outcome;
+
+/// Store the items of a dump in a server
+///
+/// An item whose key the server has already is kept as it is, unless --overwrite is given.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The dump that larder export wrote; - is stdin
+    #[arg(value_name = "FILE")]
+    dump: PathBuf,
+    /// The server: host:port, [IPv6]:port, or the path of a Unix socket
+    target: Address,
+    /// Replace the items that the server has already
+    #[arg(long)]
+    overwrite: bool,
+    /// Store at most this many items per second
+    #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Show no progress and no summary
+    #[arg(long)]
+    quiet: bool,
+}
+
+const AFTER_HELP: &str = "\
+The target may be any memcached from 1.6.10 on, with TCP or a Unix socket, without TLS and login. An
+item gets what is left of its time to live by this machine's clock; expired items are skipped. A
+dump that is cut off or damaged is stored up to there, and is an error.
+
+A server that serves clients already may be warmed: a newer value is never overwritten. But a key
+that a client deletes during the import may come back with its older value.
+
+Examples:
+  larder import items.dump 127.0.0.1:11211
+  zstd -d < items.dump.zst | larder import - /run/larder.sock
+  larder export neighbour:11211 - | larder import - localhost:11211
+
+Exit code: 0 all items are stored, kept or expired; 1 items were too large or refused; 2 the dump
+could not be read to its end, or the server could not be reached.";
+
+/// How many items were left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Skipped {
+    expired: u64,
+    void: u64,
+}
+
+/// Runs `larder import`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let (input, input_bytes) = open(&arguments.dump)?;
+    let mut reader = Reader::new(input).with_context(|| shown(&arguments.dump))?;
+    let mut target = Target::open(&arguments.target, arguments.overwrite)?;
+    let mut progress = Progress::begin("imported", input_bytes, arguments.quiet);
+    let mut skipped = Skipped::default();
+    let mut pace = Pace::new(arguments.rate);
+    let stored = store_all(&mut reader, &mut target, &mut pace, &mut skipped, &mut progress);
+    // What is sent is counted also if the dump ends early.
+    let stored = stored.with_context(|| shown(&arguments.dump));
+    let finished = target.finish().with_context(|| format!("import to {}", arguments.target));
+    let counts = target.counts();
+    progress.end(counts.stored, counts.bytes, &rest(&counts, &skipped));
+    stored.and(finished)?;
+    let is_whole = counts.too_large == 0 && counts.refused == 0;
+    Ok(if is_whole { Outcome::Done } else { Outcome::Missed })
+}
+
+fn store_all(
+    reader: &mut Reader<File>,
+    target: &mut Target,
+    pace: &mut Pace,
+    skipped: &mut Skipped,
+    progress: &mut Progress,
+) -> Result<()> {
+    while let Some(entry) = reader.next_entry()? {
+        let Counts { stored, bytes, .. } = target.counts();
+        progress.show(reader.offset(), stored, bytes);
+        let now = now_unix_secs();
+        if entry.deadline_unix_secs.is_some_and(|deadline| deadline <= now) {
+            skipped.expired += 1;
+            continue;
+        }
+        pace.wait(1);
+        skipped.void += u64::from(!store(reader, &entry, exptime(&entry, now), target)?);
+    }
+    Ok(())
+}
+
+/// Sends an item. Returns false if the dump says that its value is not complete.
+fn store(
+    reader: &mut Reader<File>,
+    entry: &ReadEntry,
+    exptime: i64,
+    target: &mut Target,
+) -> Result<bool> {
+    if !target.begin(entry, exptime)? {
+        return Ok(true);
+    }
+    loop {
+        match reader.next_piece() {
+            Ok(Piece::Bytes(bytes)) => target.push(bytes)?,
+            Ok(Piece::End) => {
+                target.end()?;
+                return Ok(true);
+            }
+            Ok(Piece::Void) => {
+                target.abandon()?;
+                return Ok(false);
+            }
+            Err(error) => {
+                target.abandon()?;
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+/// Returns the exptime of an item that is not expired. memcached takes Unix times up to 2038, and
+/// numbers up to 30 days as a TTL.
+fn exptime(entry: &ReadEntry, now: u64) -> i64 {
+    let Some(deadline) = entry.deadline_unix_secs else { return 0 };
+    let ttl = deadline.saturating_sub(now);
+    let exptime = if ttl <= TTL_SECS_MAX { ttl } else { deadline.min(EXPTIME_MAX) };
+    i64::try_from(exptime).unwrap_or(0)
+}
+
+fn open(path: &Path) -> Result<(File, Option<u64>)> {
+    if path.as_os_str() == "-" {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            bail!("a dump is expected on stdin: name a file, or redirect the input");
+        }
+        return Ok((stdin.as_fd().try_clone_to_owned()?.into(), None));
+    }
+    let cannot = || format!("cannot read {}", path.display());
+    let file = File::open(path).with_context(cannot)?;
+    let found = file.metadata().with_context(cannot)?;
+    let bytes = Some(found.len()).filter(|_| found.is_file());
+    Ok((file, bytes))
+}
+
+fn shown(path: &Path) -> String {
+    match path.as_os_str() == "-" {
+        true => "stdin".to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
+fn rest(counts: &Counts, skipped: &Skipped) -> String {
+    let parts = [
+        (counts.kept, "kept as the server had them"),
+        (skipped.expired, "expired"),
+        (skipped.void, "without a complete value"),
+        (counts.too_large, "too large for the server (-I)"),
+        (counts.refused, "refused"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    parts.map(|(count, why)| format!("; {count} {why}")).collect()
+}
+
+/// Longest TTL that is sent as a TTL; a larger number is a Unix time.
+const TTL_SECS_MAX: u64 = 60 * 60 * 24 * 30;
+/// The largest Unix time that memcached takes. It takes the value behind a larger one for commands.
+const EXPTIME_MAX: u64 = i32::MAX as u64;
+
+#[cfg(test)]
+mod tests {
+    use larder_dump::{Entry, Writer};
+
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_sent_as_a_ttl_up_to_thirty_days_and_never_beyond_2038() {
+        let now = 1_700_000_000;
+        for (deadline, expected) in [
+            (None, 0),
+            (Some(now + 1), 1),
+            (Some(now + 2_592_000), 2_592_000),
+            (Some(now + 2_592_001), 1_702_592_001),
+            (Some(u64::MAX), 2_147_483_647),
+        ] {
+            let mut writer = Writer::new(Vec::new(), now).unwrap();
+            let entry = Entry { key: b"k", flags: 0, deadline_unix_secs: deadline, value_bytes: 0 };
+            writer.begin(&entry).unwrap();
+            let dump = writer.finish().unwrap();
+            let entry = Reader::new(&dump[..]).unwrap().next_entry().unwrap().unwrap();
+            assert_eq!(exptime(&entry, now), expected, "{deadline:?}");
+        }
+    }
+}

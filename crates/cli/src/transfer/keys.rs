@@ -1,0 +1,99 @@
+//! Lists the keys of a server.
+
+use anyhow::{Result, bail};
+use larder_load::address::Address;
+
+use super::wire::{Wire, WireError, escaped};
+
+/// The keys of a server, on a connection of their own. The server lists them as fast as they are
+/// read; it holds a position in its index meanwhile, and no lock.
+#[derive(Debug)]
+pub(super) struct KeyList {
+    wire: Wire,
+    has_ended: bool,
+}
+
+impl KeyList {
+    /// Asks for the list.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub(super) fn begin(address: &Address) -> Result<Self> {
+        let mut wire = Wire::open(address)?;
+        wire.send(b"lru_crawler metadump all\r\n")?;
+        Ok(Self { wire, has_ended: false })
+    }
+
+    /// Replaces `key` with the next key, and returns false at the end.
+    ///
+    /// # Errors
+    /// The server refuses the list, or ends it early.
+    pub(super) fn next(&mut self, key: &mut Vec<u8>) -> Result<bool> {
+        while !self.has_ended {
+            let line = self.wire.line().map_err(|error| match error {
+                WireError::Lost(reason) => anyhow::anyhow!("{reason} while it listed its keys"),
+                WireError::Other(error) => error,
+            })?;
+            match line {
+                // memcached 1.6.18 does not send the first line.
+                b"OK" => {}
+                b"END" => self.has_ended = true,
+                _ if line.starts_with(b"key=") => {
+                    match decode(&line[4..], key) {
+                        true => return Ok(true),
+                        false => return Err(self.wire.foreign()),
+                    };
+                }
+                _ => {
+                    let line = escaped(line).replace("\\x20", " ");
+                    bail!("{} lists no keys: {line}{}", self.wire.address(), remedy(&line));
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn remedy(line: &str) -> &'static str {
+    match line {
+        _ if line.contains("not allowed") => "; it was started with -X, which forbids it",
+        _ if line.starts_with("BUSY") => "; another crawl or dump is in progress: try again later",
+        _ if line.contains("disabled") => "; enable the crawler: lru_crawler enable",
+        _ if line.contains("unauthenticated") => "; it demands a login, which export cannot do",
+        "ERROR" => "; it is older than memcached 1.4.31, or -S allows only the binary protocol",
+        _ => "",
+    }
+}
+
+/// Decodes the URI encoding of a key up to the first space. Returns false if it is none.
+fn decode(text: &[u8], key: &mut Vec<u8>) -> bool {
+    key.clear();
+    let mut bytes = text.iter().copied().take_while(|byte| *byte != b' ');
+    while let Some(byte) = bytes.next() {
+        let decoded = match byte {
+            b'%' => {
+                let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16));
+                let (Some(high), Some(low)) = (digit(), digit()) else { return false };
+                (high << 4 | low) as u8
+            }
+            _ => byte,
+        };
+        key.push(decoded);
+    }
+    (1..=250).contains(&key.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_decoded_up_to_the_first_space() {
+        let mut key = Vec::new();
+        assert!(decode(b"a%20b%0A%ff~%25 exp=-1 la=7", &mut key));
+        assert_eq!(key, b"a b\n\xff~%");
+        for bad in [&b""[..], b" exp=-1", b"a%2", b"a%", b"%g0 ", &[b'k'; 251]] {
+            assert!(!decode(bad, &mut key), "{bad:?}");
+        }
+    }
+}

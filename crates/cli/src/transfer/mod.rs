@@ -1,0 +1,23 @@
+//! `larder export` and `larder import`: items between servers, memory files and dumps.
+//!
+//! The values stream: neither subcommand holds more than a few blocks, whatever the items' sizes.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `export.rs` | the subcommand; where the dump goes |
+//! | `keys.rs` | lists the keys of a server |
+//! | `fetch.rs` | gets the items of these keys, many at a time |
+//! | `memory_file.rs` | the items of a cache in a file |
+//! | `import.rs` | the subcommand; which items are sent |
+//! | `store.rs` | sends items to a server and reads its answers |
+//! | `wire.rs` | a connection whose values are read in pieces; keys on the wire |
+//! | `progress.rs` | what the user sees meanwhile; the rate limit |
+
+pub(crate) mod export;
+mod fetch;
+pub(crate) mod import;
+mod keys;
+mod memory_file;
+mod progress;
+mod store;
+mod wire;

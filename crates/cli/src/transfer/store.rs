@@ -1,0 +1,215 @@
+//! Sends items to a server.
+
+use std::collections::VecDeque;
+
+use anyhow::{Context, Result, bail};
+use larder_dump::ReadEntry;
+use larder_load::address::Address;
+
+use super::wire::{Wire, WireError, escaped, may_be_refused, push_key};
+
+/// What became of the items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Items that the server stored.
+    pub(super) stored: u64,
+    /// Bytes of keys and values that the server stored.
+    pub(super) bytes: u64,
+    /// Items whose keys the server had already.
+    pub(super) kept: u64,
+    /// Items that exceed the server's limit for an item (`-I`).
+    pub(super) too_large: u64,
+    /// Items that the server refused for another reason.
+    pub(super) refused: u64,
+}
+
+/// A request that is not answered.
+#[derive(Debug)]
+struct Pending {
+    key: Vec<u8>,
+    bytes: u64,
+}
+
+/// Stores items, up to [`PENDING_MAX`] at a time.
+#[derive(Debug)]
+pub(super) struct Target {
+    wire: Wire,
+    overwrites: bool,
+    /// Requests that are not sent.
+    unsent: Vec<u8>,
+    /// The items that are sent or unsent and not answered.
+    pending: VecDeque<Pending>,
+    counts: Counts,
+}
+
+impl Target {
+    /// Connects, and checks that the server stores by the meta protocol.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or answers otherwise than memcached from 1.6.10 on.
+    pub(super) fn open(address: &Address, overwrites: bool) -> Result<Self> {
+        let mut target = Self {
+            wire: Wire::open(address)?,
+            overwrites,
+            unsent: Vec::new(),
+            pending: VecDeque::new(),
+            counts: Counts::default(),
+        };
+        target.check_dialect()?;
+        Ok(target)
+    }
+
+    /// Returns the counts of the items that are answered.
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Stores an item that is expired at once. A server that does not know `ms` takes the value for
+    /// a command, and the values of a dump must not become commands: here it is a harmless one.
+    fn check_dialect(&mut self) -> Result<()> {
+        self.wire.send(b"ms larder-import-probe 2 T-1 ME\r\nmn\r\nmn\r\n")?;
+        let address = self.wire.address().clone();
+        let line = self.wire.line()?;
+        match line {
+            b"HD" | b"NS" => {}
+            b"CLIENT_ERROR unauthenticated" => {
+                bail!("{address} demands a login, which import cannot do");
+            }
+            _ => bail!(
+                "{address} does not store by the meta protocol; it answered: {}; expected larderd, \
+                 or memcached 1.6.10 or newer that does not run with -S",
+                escaped(line).replace("\\x20", " ")
+            ),
+        }
+        match self.wire.line()? {
+            b"MN" => Ok(()),
+            _ => Err(self.wire.foreign()),
+        }
+    }
+
+    /// Begins an item whose value follows by [`Target::push`]. Waits for the answers to earlier
+    /// ones if there are too many. Returns false if the server does not take the key.
+    pub(super) fn begin(&mut self, entry: &ReadEntry, exptime: i64) -> Result<bool> {
+        if self.pending.len() >= PENDING_MAX {
+            self.send()?;
+            self.take_answers(PENDING_MAX / 2)?;
+        }
+        if may_be_refused(entry.key()) && !self.takes_key(entry.key())? {
+            self.refuse(entry.key(), "the key in base64 is longer than the server takes");
+            return Ok(false);
+        }
+        self.unsent.extend_from_slice(b"ms ");
+        let is_binary = push_key(&mut self.unsent, entry.key());
+        let words = format!(" {} T{exptime} F{}", entry.value_bytes, entry.flags);
+        self.unsent.extend_from_slice(words.as_bytes());
+        let flags: [&[u8]; 2] = [if is_binary { b" b" } else { b"" }, self.mode()];
+        flags.iter().for_each(|flag| self.unsent.extend_from_slice(flag));
+        let bytes = u64::from(entry.value_bytes) + entry.key().len() as u64;
+        self.pending.push_back(Pending { key: entry.key().to_vec(), bytes });
+        Ok(true)
+    }
+
+    /// Appends bytes to the value.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.unsent.extend_from_slice(bytes);
+        match self.unsent.len() {
+            0..UNSENT_BYTES_MAX => Ok(()),
+            _ => self.send(),
+        }
+    }
+
+    /// Ends the value.
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.push(b"\r\n")
+    }
+
+    /// Gives up the item whose value is not complete. The server drops it with its connection.
+    pub(super) fn abandon(&mut self) -> Result<()> {
+        self.pending.pop_back();
+        // The requests before it are complete: the answers to them come first.
+        self.send()?;
+        self.take_answers(0)?;
+        self.wire = Wire::open(&self.wire.address().clone())?;
+        self.unsent.clear();
+        Ok(())
+    }
+
+    /// Waits for all answers.
+    ///
+    /// # Errors
+    /// The connection ends before.
+    pub(super) fn finish(&mut self) -> Result<Counts> {
+        self.send()?;
+        self.take_answers(0)?;
+        Ok(self.counts)
+    }
+
+    fn mode(&self) -> &'static [u8] {
+        if self.overwrites { b"\r\n" } else { b" ME\r\n" }
+    }
+
+    /// Asks for the item of a binary key. A server that does not take such a key must not get a
+    /// value with it: it would take the value for commands.
+    fn takes_key(&mut self, key: &[u8]) -> Result<bool> {
+        self.finish()?;
+        let mut asked = b"mg ".to_vec();
+        push_key(&mut asked, key);
+        asked.extend_from_slice(b" b u\r\n");
+        self.wire.send(&asked)?;
+        Ok(matches!(self.wire.line()?, b"HD" | b"EN"))
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let sent = self.wire.send(&self.unsent);
+        self.unsent.clear();
+        sent.with_context(|| unanswered(self.pending.len()))
+    }
+
+    /// Reads answers until at most `pending_max` are missing.
+    fn take_answers(&mut self, pending_max: usize) -> Result<()> {
+        while self.pending.len() > pending_max {
+            let Some(item) = self.pending.pop_front() else { break };
+            let line = match self.wire.line() {
+                Ok(line) => line,
+                Err(WireError::Lost(reason)) => {
+                    bail!("{reason}; {}", unanswered(self.pending.len() + 1));
+                }
+                Err(WireError::Other(error)) => return Err(error),
+            };
+            match line {
+                b"HD" => {
+                    self.counts.stored += 1;
+                    self.counts.bytes += item.bytes;
+                }
+                b"NS" => self.counts.kept += 1,
+                b"SERVER_ERROR object too large for cache" => self.counts.too_large += 1,
+                _ if line.starts_with(b"SERVER_ERROR ") || line.starts_with(b"CLIENT_ERROR ") => {
+                    let line = escaped(line).replace("\\x20", " ");
+                    self.refuse(&item.key, &line);
+                }
+                _ => return Err(self.wire.foreign()),
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, key: &[u8], why: &str) {
+        self.counts.refused += 1;
+        match self.counts.refused {
+            ..=SHOWN_MAX => eprintln!("larder: refused: {}: {why}", escaped(key)),
+            more if more == SHOWN_MAX + 1 => eprintln!("larder: more items are refused"),
+            _ => {}
+        }
+    }
+}
+
+fn unanswered(items: usize) -> String {
+    format!("{items} items were sent and not answered")
+}
+
+/// Requests without an answer. Their answers together stay below what the buffers of a socket hold,
+/// so that server and tool never wait for each other.
+const PENDING_MAX: usize = 256;
+const UNSENT_BYTES_MAX: usize = 64 << 10;
+/// How many refused items are named.
+const SHOWN_MAX: u64 = 5;
