@@ -10,6 +10,7 @@
 
 mod connection;
 mod delete;
+mod doctor;
 mod exptime;
 mod fsck;
 mod get;
@@ -48,6 +49,7 @@ enum Larder {
     Fsck(fsck::Arguments),
     Export(transfer::export::Arguments),
     Import(transfer::import::Arguments),
+    Doctor(doctor::Arguments),
     Replay(replay::Arguments),
     Bench(Box<larder_load::Arguments>),
 }
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Larder::Fsck(arguments) => fsck::run(&arguments),
         Larder::Export(arguments) => transfer::export::run(&arguments),
         Larder::Import(arguments) => transfer::import::run(&arguments),
+        Larder::Doctor(arguments) => doctor::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
         Larder::Bench(arguments) => larder_load::run(&arguments),
     };

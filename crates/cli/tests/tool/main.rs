@@ -9,6 +9,7 @@ mod bench_login;
 mod bench_lost;
 mod commands;
 mod compare;
+mod doctor;
 mod hostile;
 mod regions;
 mod replay;

@@ -1,0 +1,103 @@
+//! What the rules look at: the answers of a server, and what the kernel knows about its process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use larder_load::address::Address;
+use larder_protocol::StatsSection;
+
+use crate::connection::Connection;
+use crate::stats;
+
+/// The facts about a server.
+#[derive(Debug)]
+pub(super) struct Facts {
+    rows: BTreeMap<String, String>,
+    /// What the kernel of this machine knows, if the server runs here.
+    pub(super) process: Option<Process>,
+}
+
+/// The process of a server on this machine.
+#[derive(Debug)]
+pub(super) struct Process {
+    folder: PathBuf,
+}
+
+impl Facts {
+    /// Asks a server.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses its statistics.
+    pub(super) fn ask(address: &Address) -> Result<Self> {
+        let mut rows = BTreeMap::new();
+        let mut connection = Connection::open(address)?;
+        for section in [StatsSection::General, StatsSection::Settings] {
+            let lines = stats::ask(&mut connection, section);
+            let lines = lines.with_context(|| format!("stats at {address}"))?;
+            rows.extend(lines.into_iter().map(|line| (line.name, line.value)));
+        }
+        // memcached has no such section; its answer is an error, and the connection goes on.
+        if let Ok(lines) = stats::ask(&mut connection, StatsSection::Larder) {
+            rows.extend(lines.into_iter().map(|line| (line.name, line.value)));
+        }
+        let process = is_here(address).then(|| rows.get("pid").cloned()).flatten();
+        let process = process.and_then(|pid| Process::of(&pid));
+        Ok(Self { rows, process })
+    }
+
+    /// Returns a row as a number; 0 if the server does not have it.
+    pub(super) fn number(&self, name: &str) -> u64 {
+        self.rows.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
+    /// Returns a row as text, empty if the server does not have it.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.rows.get(name).map_or("", String::as_str)
+    }
+}
+
+impl Process {
+    /// Returns the larderd of this process id. A server in a container has an id of its own there,
+    /// so the name is compared.
+    fn of(pid: &str) -> Option<Self> {
+        let folder = Path::new("/proc").join(pid);
+        let name = fs::read_to_string(folder.join("comm")).ok()?;
+        (name.trim_end() == "larderd").then_some(Self { folder })
+    }
+
+    /// Returns the value of a line of /proc/PID/status.
+    pub(super) fn status(&self, name: &str) -> Option<String> {
+        let status = fs::read_to_string(self.folder.join("status")).ok()?;
+        let mut lines = status.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(found, _)| *found == name).map(|(_, value)| value.trim().to_owned())
+    }
+
+    /// Returns the bytes of a line of /proc/PID/smaps_rollup. Only the user of the server and root
+    /// may read it.
+    pub(super) fn memory_bytes(&self, name: &str) -> Option<u64> {
+        let rollup = fs::read_to_string(self.folder.join("smaps_rollup")).ok()?;
+        let mut lines = rollup.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = lines.find(|(found, _)| *found == name)?;
+        Some(value.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+    }
+
+    /// True if a file that the process has open is an io_uring. `None`: only the user of the server
+    /// and root can see it.
+    pub(super) fn has_ring(&self) -> Option<bool> {
+        let descriptors = fs::read_dir(self.folder.join("fd")).ok()?;
+        let mut targets = descriptors.flatten().map(|descriptor| fs::read_link(descriptor.path()));
+        Some(targets.any(|to| to.is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")))
+    }
+}
+
+fn is_here(address: &Address) -> bool {
+    match address {
+        Address::Unix(_) => true,
+        Address::Tcp { host, .. } => {
+            host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        }
+    }
+}

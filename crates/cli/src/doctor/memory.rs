@@ -1,0 +1,55 @@
+//! Memory that is too small, and stores that were refused.
+
+use super::facts::Facts;
+use super::{Finding, Rule, percent};
+
+pub(super) const RULES: &[Rule] = &[is_too_small, refuses_stores, refuses_large_values];
+
+/// A miss that is stored again shortly after its eviction would have been a hit in a larger memory.
+fn is_too_small(facts: &Facts) -> Option<Finding> {
+    let reads = facts.number("get_hits") + facts.number("get_misses");
+    let stored_again = facts.number("ghost_hits");
+    let share = percent(stored_again, reads);
+    let is_proved = facts.number("evictions") >= EVICTIONS_MIN && share >= STORED_AGAIN_PERCENT_MIN;
+    is_proved.then(|| {
+        let megabytes = facts.number("limit_maxbytes") >> 20;
+        let age = facts.number("eviction_age_secs");
+        Finding::new(
+            "memory-small",
+            format!(
+                "{stored_again} items were stored again shortly after their eviction, {share} % of \
+                 the {reads} reads; evicted items were {age} s old on average. Raise -m, now \
+                 {megabytes} MiB; `cache_memlimit {}` doubles it at once",
+                megabytes * 2
+            ),
+        )
+    })
+}
+
+fn refuses_stores(facts: &Facts) -> Option<Finding> {
+    let refused = facts.number("store_no_memory");
+    (refused > 0).then(|| {
+        let remedy = match facts.text("evictions") {
+            "off" => "start without -M, so that old items make room, or raise -m",
+            _ => "raise -m",
+        };
+        let sentence = format!("{refused} stores were refused because memory was full: {remedy}");
+        Finding::new("memory-refused", sentence)
+    })
+}
+
+fn refuses_large_values(facts: &Facts) -> Option<Finding> {
+    let refused = facts.number("store_too_large");
+    (refused > 0).then(|| {
+        let limit = facts.number("item_size_max");
+        let sentence = format!(
+            "{refused} stores were refused because the item is larger than -I, now {limit} bytes: \
+             raise -I, or make clients store less"
+        );
+        Finding::new("value-too-large", sentence)
+    })
+}
+
+/// With fewer evictions a share says little.
+const EVICTIONS_MIN: u64 = 1000;
+const STORED_AGAIN_PERCENT_MIN: u64 = 5;

@@ -1,0 +1,35 @@
+//! The state of a memory file.
+
+use larder::Inspection;
+
+use super::Finding;
+
+/// Looks at a memory file.
+pub(super) fn examine(inspection: &Inspection) -> Vec<Finding> {
+    [is_old, has_killed_processes].into_iter().filter_map(|rule| rule(inspection)).collect()
+}
+
+fn is_old(inspection: &Inspection) -> Option<Finding> {
+    (!inspection.is_of_this_boot()).then(|| {
+        let items = inspection.report().items;
+        let sentence = format!(
+            "the file is from before the start of this system: the next larderd on it begins \
+             empty. Its {items} items can be saved before: larder export FILE items.dump"
+        );
+        Finding::new("file-old", sentence)
+    })
+}
+
+fn has_killed_processes(inspection: &Inspection) -> Option<Finding> {
+    if !inspection.knows_liveness() || !inspection.is_of_this_boot() {
+        return None;
+    }
+    let killed = inspection.peers().iter().filter(|peer| !peer.lives).count();
+    (killed > 0).then(|| {
+        let sentence = format!(
+            "{killed} processes were killed while they used the file, and what they were doing is \
+             not repaired: start larderd on it, or run larder fsck"
+        );
+        Finding::new("file-killed", sentence)
+    })
+}

@@ -1,0 +1,126 @@
+//! `larder doctor`: says what is wrong with a server or a memory file, and what to change.
+//!
+//! `facts.rs` asks the server and its machine. Each other file is a family of rules: functions that
+//! look at the facts and return a sentence. A rule speaks only of what the facts prove.
+//!
+//! | file | what its rules find |
+//! |---|---|
+//! | `memory.rs` | memory that is too small, stores that were refused |
+//! | `connections.rs` | connections that were refused or had to wait |
+//! | `buffers.rs` | connections that were closed because the buffers were full |
+//! | `event_loop.rs` | workers on epoll though the kernel has io_uring |
+//! | `pages.rs` | memory without huge pages |
+//! | `restart.rs` | items that a restart would lose |
+//! | `memory_file.rs` | the state of a memory file |
+
+mod buffers;
+mod connections;
+mod event_loop;
+mod facts;
+mod memory;
+mod memory_file;
+mod pages;
+mod restart;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::outcome::Outcome;
+use crate::source::Source;
+use facts::Facts;
+
+/// Say what is wrong with a server or a memory file, and what to change
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// A server (host:port, [IPv6]:port, path of a Unix socket), or the file of a cache (-e)
+    #[arg(value_name = "ADDR|FILE")]
+    subject: PathBuf,
+    /// Leave out findings with this name
+    #[arg(long, value_name = "NAME")]
+    ignore: Vec<String>,
+}
+
+const AFTER_HELP: &str = "\
+Prints a line for each finding: its name, what is wrong, what to change. Counters count since the
+start of the server, or since the last `stats reset`. What the kernel knows about the process is
+asked only if the server runs on this machine.
+
+Examples:
+  larder doctor 127.0.0.1:11211
+  larder doctor /run/larder.sock --ignore restart
+  larder doctor /dev/shm/larder
+
+Exit code: 0 nothing found; 1 findings; 2 the server or file could not be examined.";
+
+/// A sentence about what is wrong, and what to change.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// The name by which it can be left out.
+    name: &'static str,
+    sentence: String,
+}
+
+impl Finding {
+    fn new(name: &'static str, sentence: String) -> Self {
+        Self { name, sentence }
+    }
+}
+
+type Rule = fn(&Facts) -> Option<Finding>;
+
+const RULES: &[&[Rule]] = &[
+    memory::RULES,
+    connections::RULES,
+    buffers::RULES,
+    event_loop::RULES,
+    pages::RULES,
+    restart::RULES,
+];
+
+/// The names of all findings, for `--ignore`.
+const NAMES: &[&str] = &[
+    "memory-small",
+    "memory-refused",
+    "value-too-large",
+    "connections-limit",
+    "buffers-limit",
+    "no-io-uring",
+    "no-huge-pages",
+    "restart",
+    "file-old",
+    "file-killed",
+];
+
+/// Runs `larder doctor`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    if let Some(unknown) = arguments.ignore.iter().find(|name| !NAMES.contains(&name.as_str())) {
+        bail!("there is no finding {unknown:?}, expected one of {}", NAMES.join(", "));
+    }
+    let found = match Source::open(&arguments.subject)? {
+        Source::MemoryFile(inspection) => memory_file::examine(&inspection),
+        Source::Server(address) => {
+            let facts = Facts::ask(&address)?;
+            RULES.iter().flat_map(|rules| rules.iter()).filter_map(|rule| rule(&facts)).collect()
+        }
+    };
+    let is_wanted = |finding: &&Finding| !arguments.ignore.iter().any(|name| name == finding.name);
+    let mut out = io::stdout().lock();
+    let mut outcome = Outcome::Done;
+    for Finding { name, sentence } in found.iter().filter(is_wanted) {
+        debug_assert!(NAMES.contains(name), "{name}");
+        writeln!(out, "{name}: {sentence}")?;
+        outcome = Outcome::Missed;
+    }
+    if outcome == Outcome::Done {
+        writeln!(out, "nothing found")?;
+    }
+    Ok(outcome)
+}
+
+/// Returns a share in percent for a sentence.
+fn percent(part: u64, whole: u64) -> u64 {
+    (part * 100).checked_div(whole).unwrap_or(0)
+}

@@ -1,0 +1,19 @@
+//! Items that a restart would lose.
+
+use super::facts::Facts;
+use super::{Finding, Rule};
+
+pub(super) const RULES: &[Rule] = &[loses_items];
+
+fn loses_items(facts: &Facts) -> Option<Finding> {
+    let items = facts.number("curr_items");
+    let is_private = facts.text("memory_file") == "(null)";
+    let is_larder = !facts.text("segment_bytes").is_empty();
+    (is_larder && is_private && items > 0).then(|| {
+        let sentence = format!(
+            "a restart loses all {items} items: start with -e FILE on a tmpfs to keep them, or run \
+             with --ignore restart if that is intended"
+        );
+        Finding::new("restart", sentence)
+    })
+}

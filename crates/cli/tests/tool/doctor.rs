@@ -1,0 +1,215 @@
+//! `larder doctor`: each rule is provoked on a real server. The rules are about larderd, so these
+//! tests need `LARDERD`.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use larder::Cache;
+use larder_testkit::server::{Signal, memcached};
+use larder_testkit::{ServerUnderTest, Stream, Transport};
+use rustix::thread::disable_transparent_huge_pages;
+
+use crate::{Fixture, Ran, larder};
+
+/// Starts larderd, or returns `None` if the tests run without one.
+fn larderd(transport: Transport, args: &[&str]) -> Option<Fixture> {
+    std::env::var_os("LARDERD").map(|_| Fixture::start_on(transport, args))
+}
+
+fn examine(subject: &str, more: &[&str]) -> Ran {
+    larder(b"", &[&["doctor", subject], more].concat())
+}
+
+/// Asserts that the doctor finds exactly this, and says these words.
+#[track_caller]
+fn assert_finds(ran: &Ran, name: &str, words: &[&str]) {
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert_eq!((ran.exit_code, &*ran.stderr), (1, ""), "{said}");
+    assert_eq!(said.lines().count(), 1, "more than one finding:\n{said}");
+    assert!(said.starts_with(&format!("{name}: ")), "{name} is missing:\n{said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is missing:\n{said}");
+    }
+}
+
+/// Findings that a test server has by its nature: its memory is private, and small.
+const OF_TESTS: &[&str] = &["--ignore", "restart", "--ignore", "no-huge-pages"];
+
+fn set(stream: &mut Stream, key: &str, value_bytes: usize) {
+    let request = format!("set {key} 0 0 {value_bytes}\r\n{}\r\n", "v".repeat(value_bytes));
+    stream.ask(request.as_bytes(), b"\r\n").unwrap();
+}
+
+#[test]
+fn a_healthy_server_under_load_has_no_finding() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = folder.path().join("cache").display().to_string();
+    let Some(fixture) = larderd(Transport::Unix, &["-m", "64", "-e", &file]) else { return };
+    let address = fixture.address();
+    let load = ["--seconds", "3", "--connections", "20", "--keys", "20000"];
+    let load: Vec<String> = [&["bench", "--server", &address][..], &load]
+        .concat()
+        .into_iter()
+        .map(String::from)
+        .collect();
+    let load = std::thread::spawn(move || {
+        let args: Vec<&str> = load.iter().map(String::as_str).collect();
+        larder(b"", &args)
+    });
+    sleep(Duration::from_secs(2));
+    assert_eq!(examine(&address, &[]).printed(), b"nothing found\n", "under load");
+    assert_eq!(examine(&file, &[]).printed(), b"nothing found\n", "its memory file");
+    assert_eq!(load.join().unwrap().exit_code, 0, "the load failed");
+    assert_eq!(examine(&address, &[]).printed(), b"nothing found\n", "after the load");
+}
+
+#[test]
+fn a_memory_smaller_than_what_clients_read_is_found() {
+    let Some(fixture) = larderd(Transport::Unix, &["-m", "4"]) else { return };
+    let mut stream = fixture.server.connect().unwrap();
+    // Clients read twice what fits, in random order, and store what they miss.
+    let mut random = 1_u64;
+    for _ in 0..40_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = format!("key-{}", (random >> 33) % 8000);
+        if stream.ask(format!("mg {key} s\r\n").as_bytes(), b"\r\n").unwrap() == b"EN\r\n" {
+            set(&mut stream, &key, 1000);
+        }
+    }
+    let ran = examine(&fixture.address(), OF_TESTS);
+    assert_finds(&ran, "memory-small", &["stored again shortly after their eviction", "now 4 MiB"]);
+}
+
+#[test]
+fn refused_stores_are_found() {
+    let Some(fixture) = larderd(Transport::Unix, &["-m", "4", "-M"]) else { return };
+    let mut stream = fixture.server.connect().unwrap();
+    (0..6000).for_each(|number| set(&mut stream, &format!("key-{number}"), 1000));
+    let ran = examine(&fixture.address(), OF_TESTS);
+    assert_finds(&ran, "memory-refused", &["because memory was full", "start without -M"]);
+}
+
+#[test]
+fn values_beyond_the_limit_are_found_also_on_memcached() {
+    let theirs = ServerUnderTest::start(&memcached().unwrap(), Transport::Unix, &[]).unwrap();
+    for fixture in [Some(Fixture { server: theirs }), larderd(Transport::Unix, &[])] {
+        let Some(fixture) = fixture else { continue };
+        assert_eq!(examine(&fixture.address(), &[]).printed(), b"nothing found\n");
+        set(&mut fixture.server.connect().unwrap(), "k", 2 << 20);
+        let ran = examine(&fixture.address(), OF_TESTS);
+        assert_finds(&ran, "value-too-large", &["1 stores", "-I, now 1048576 bytes"]);
+    }
+}
+
+#[test]
+fn connections_at_their_limit_are_found() {
+    for (args, words) in [
+        (&["-c", "4"][..], "connections were refused, because the limit -c"),
+        (&["-c", "4", "-o", "no_maxconns_fast"], "had to wait"),
+    ] {
+        let Some(fixture) = larderd(Transport::Unix, args) else { return };
+        let open = || fixture.server.connect();
+        let mut streams: Vec<_> = (0..8).map(|_| open().unwrap()).collect();
+        sleep(Duration::from_millis(300));
+        drop(streams.split_off(1));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut ran = examine(&fixture.address(), OF_TESTS);
+        while ran.exit_code == 2 && Instant::now() < deadline {
+            ran = examine(&fixture.address(), OF_TESTS);
+        }
+        assert_finds(&ran, "connections-limit", &[words, "of 4 are open", "Raise -c"]);
+    }
+}
+
+/// The value is longer than what a connection may hold, so answers cannot be rendered in parts.
+#[test]
+fn connections_closed_over_the_budget_are_found() {
+    let args = ["-c", "4096", "-o", "read_buf_mem_limit=1"];
+    let Some(fixture) = larderd(Transport::Unix, &args) else { return };
+    set(&mut fixture.server.connect().unwrap(), "k", 16_380);
+    let request = format!("get{}\r\n", " k".repeat(4000));
+    let ask = |_| {
+        let mut stream = fixture.server.connect().unwrap();
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        stream
+    };
+    let holders: Vec<Stream> = (0..2000).map(ask).collect();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut ran = examine(&fixture.address(), OF_TESTS);
+    while ran.exit_code == 0 && Instant::now() < deadline {
+        sleep(Duration::from_millis(500));
+        ran = examine(&fixture.address(), OF_TESTS);
+    }
+    assert_finds(&ran, "buffers-limit", &["with unread answers", "do not read their answers"]);
+    drop(holders);
+}
+
+#[test]
+fn workers_on_epoll_are_found() {
+    let has_uring = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    if has_uring.is_ok_and(|setting| setting.trim() == "0") {
+        let Some(fixture) = larderd(Transport::Unix, &["--io=epoll"]) else { return };
+        let ran = examine(&fixture.address(), OF_TESTS);
+        assert_finds(&ran, "no-io-uring", &["wait by epoll", "start without --io=epoll"]);
+    }
+}
+
+#[test]
+fn memory_without_huge_pages_is_found() {
+    // A process inherits the setting. Servers of other tests do too, and ignore the finding.
+    disable_transparent_huge_pages(true).unwrap();
+    let fixture = larderd(Transport::Unix, &["-m", "128"]);
+    disable_transparent_huge_pages(false).unwrap();
+    let Some(fixture) = fixture else { return };
+    let mut stream = fixture.server.connect().unwrap();
+    (0..100).for_each(|number| set(&mut stream, &format!("key-{number}"), 500_000));
+    let ran = examine(&fixture.address(), &["--ignore", "restart"]);
+    assert_finds(&ran, "no-huge-pages", &["MiB of memory have no huge pages", "by prctl"]);
+}
+
+#[test]
+fn items_that_a_restart_loses_are_found() {
+    let Some(fixture) = larderd(Transport::Unix, &[]) else { return };
+    assert_eq!(examine(&fixture.address(), &[]).printed(), b"nothing found\n");
+    fixture.larder("set", &["k", "v"]).printed();
+    assert_finds(&examine(&fixture.address(), &[]), "restart", &["all 1 items", "-e FILE"]);
+}
+
+#[test]
+fn a_memory_file_of_killed_processes_or_of_another_boot_is_found() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("cache");
+    let file = path.display().to_string();
+    if let Some(fixture) = larderd(Transport::Unix, &["-m", "4", "-e", &file]) {
+        fixture.larder("set", &["k", "v"]).printed();
+        fixture.server.stop(Signal::KILL).unwrap();
+        assert_finds(&examine(&file, &[]), "file-killed", &["1 processes were killed", "fsck"]);
+        std::fs::remove_file(&path).unwrap();
+    }
+    let cache = Cache::builder().memory_bytes(4 << 20).shared(&path).open().unwrap();
+    cache.set("k", "v", None).unwrap();
+    drop(cache);
+    assert_eq!(examine(&file, &[]).printed(), b"nothing found\n");
+    pretend_another_boot(&path);
+    assert_finds(&examine(&file, &[]), "file-old", &["Its 1 items", "larder export"]);
+}
+
+/// Changes the boot id in the file, as if the system had been started since.
+fn pretend_another_boot(path: &Path) {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let number = u128::from_str_radix(&boot.trim().replace('-', ""), 16).unwrap();
+    let mut region = std::fs::read(path).unwrap();
+    let forms = [number.to_le_bytes(), number.to_be_bytes()];
+    let found = region.windows(16).position(|bytes| forms.iter().any(|form| form == bytes));
+    region[found.expect("the region has the boot id")] ^= 1;
+    std::fs::write(path, region).unwrap();
+}
+
+#[test]
+fn what_cannot_be_examined_is_an_error() {
+    examine("./absent.sock", &[]).failed(2, "cannot connect to");
+    examine("absent", &[]).failed(2, "there is no file absent, and it is no address");
+    examine("/etc/hostname", &[]).failed(2, "a regular file has to be the file of a cache");
+    examine("./absent.sock", &["--ignore", "x"]).failed(2, "expected one of memory-small, ");
+}
