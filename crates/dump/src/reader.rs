@@ -114,7 +114,7 @@ impl<R: Read> Reader<R> {
         self.offset
     }
 
-    /// Returns the next item, or `None` at the end. Skips what is unread of the last value.
+    /// Returns the next item, or `None` at the end. Skips the unread rest of the last value.
     ///
     /// # Errors
     /// [`ReadError`]: the dump is cut off or damaged. Reading cannot go on.

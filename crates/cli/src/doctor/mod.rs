@@ -1,4 +1,4 @@
-//! `larder doctor`: says what is wrong with a server or a memory file, and what to change.
+//! `larder doctor`: names the problems of a server or a memory file, and their remedies.
 //!
 //! `facts.rs` asks the server and its machine. Each other file is a family of rules: functions that
 //! look at the facts and return a sentence. A rule speaks only of what the facts prove.
@@ -31,7 +31,7 @@ use crate::outcome::Outcome;
 use crate::source::Source;
 use facts::Facts;
 
-/// Say what is wrong with a server or a memory file, and what to change
+/// Name the problems of a server or a memory file, and their remedies
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Prints a line for each finding: its name, what is wrong, what to change. Counters count since the
-start of the server, or since the last `stats reset`. What the kernel knows about the process is
+Prints a line for each finding: its name, the problem, the remedy. Counters count since the start
+of the server, or since the last `stats reset`. What the kernel knows about the process is
 asked only if the server runs on this machine.
 
 Examples:
@@ -55,7 +55,7 @@ Examples:
 
 Exit code: 0 nothing found; 1 findings; 2 the server or file could not be examined.";
 
-/// A sentence about what is wrong, and what to change.
+/// A sentence with a problem and its remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// The name by which it can be left out.

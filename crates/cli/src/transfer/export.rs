@@ -98,7 +98,7 @@ fn items_of(source: &Source) -> Option<u64> {
     match source {
         Source::MemoryFile(inspection) => Some(inspection.report().items),
         Source::Server(address) => {
-            // Without statistics there is no bar; the export itself reports what is wrong.
+            // Without statistics there is no bar; the export itself reports the problem.
             let mut connection = Connection::open(address).ok()?;
             let lines = stats::ask(&mut connection, StatsSection::General).ok()?;
             lines.iter().find(|line| line.name == "curr_items")?.value.parse().ok()

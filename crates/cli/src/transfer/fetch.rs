@@ -191,7 +191,7 @@ fn head_of<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Head> {
             Some((b'f', flags)) => head.flags = u32::try_from(number(flags)?).ok()?,
             // -1 is never.
             Some((b't', ttl)) => head.ttl_secs = u64::try_from(number(ttl)?).ok(),
-            // X: stale. W and Z: a client is to store the value, and what is here may be empty.
+            // X: stale. W and Z: a client is to store the value, and this one may be empty.
             Some((b'X' | b'W' | b'Z', _)) => head.is_stale = true,
             _ => {}
         }

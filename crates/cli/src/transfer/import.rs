@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 
 const AFTER_HELP: &str = "\
 The target may be any memcached from 1.6.10 on, with TCP or a Unix socket, without TLS and login. An
-item gets what is left of its time to live by this machine's clock; expired items are skipped. A
+item gets the rest of its time to live by this machine's clock; expired items are skipped. A
 dump that is cut off or damaged is stored up to there, and is an error.
 
 A server that serves clients already may be warmed: a newer value is never overwritten. But a key
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut skipped = Skipped::default();
     let mut pace = Pace::new(arguments.rate);
     let stored = store_all(&mut reader, &mut target, &mut pace, &mut skipped, &mut progress);
-    // What is sent is counted also if the dump ends early.
+    // Items that are sent are counted also if the dump ends early.
     let stored = stored.with_context(|| shown(&arguments.dump));
     let finished = target.finish().with_context(|| format!("import to {}", arguments.target));
     let counts = target.counts();

@@ -1,7 +1,7 @@
 //! `larder export` and `larder import`, between servers of both kinds and a memory file.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,17 +33,23 @@ fn write_dump(path: &str, items: &Items) {
     std::fs::write(path, writer.finish().unwrap()).unwrap();
 }
 
+/// Reads a dump to its end. Void items are left out.
 fn read_dump(path: &str) -> Items {
     let dump = std::fs::read(path).unwrap();
     let mut reader = Reader::new(&dump[..]).unwrap();
     let mut items = Items::new();
     while let Some(entry) = reader.next_entry().unwrap() {
         let mut value = Vec::new();
-        while let Piece::Bytes(bytes) = reader.next_piece().unwrap() {
-            value.extend_from_slice(bytes);
-        }
+        let is_whole = loop {
+            match reader.next_piece().unwrap() {
+                Piece::Bytes(bytes) => value.extend_from_slice(bytes),
+                end => break end == Piece::End,
+            }
+        };
         let item = (entry.flags, entry.deadline_unix_secs, value);
-        items.insert(entry.key().to_vec(), item);
+        if is_whole {
+            items.insert(entry.key().to_vec(), item);
+        }
     }
     items
 }
@@ -73,8 +79,8 @@ fn items(count: u32) -> Items {
     (0..count).map(item).collect()
 }
 
-/// Asserts that the items are equal. A deadline may be some seconds off, because servers count whole
-/// seconds, and each export and import may round once.
+/// Asserts that the items are equal. A deadline may be some seconds off, because servers count
+/// whole seconds, and each export and import may round once.
 #[track_caller]
 fn assert_equal(found: &Items, expected: &Items) {
     let missing = expected.keys().filter(|key| !found.contains_key(*key)).count();
@@ -284,8 +290,8 @@ fn what_a_server_does_not_take_is_counted_and_fails_the_import() {
     let folder = tempfile::tempdir().unwrap();
     let path = dump_at(&folder);
     let now = now_unix_secs();
-    // Neither server takes this key: in base64 it has 336 bytes. memcached 1.6.18 would then execute
-    // the value.
+    // Neither server takes this key: in base64 it has 336 bytes. memcached 1.6.18 would then
+    // execute the value.
     let long_binary = vec![b' '; 250];
     let items: Items = [
         (b"fits".to_vec(), (0, None, b"1".to_vec())),
@@ -345,7 +351,6 @@ fn an_export_that_fails_leaves_no_file() {
 fn a_server_without_the_meta_protocol_gets_no_value() {
     // A server of another protocol takes each line for a command.
     let address = crate::start_server(|mut stream| {
-        use std::io::Read;
         let mut buffer = [0; 4096];
         while let Ok(1..) = stream.read(&mut buffer) {
             if stream.write_all(b"ERROR\r\nERROR\r\n").is_err() {
@@ -358,4 +363,52 @@ fn a_server_without_the_meta_protocol_gets_no_value() {
     write_dump(&path, &items(1));
     larder(b"", &["import", &path, &address]).failed(2, "does not store by the meta protocol");
     larder(b"", &["export", &address, &path]).failed(2, "lists no keys: ERROR");
+}
+
+/// A server that evicts a value while it sends it closes the connection.
+#[test]
+fn an_item_whose_value_breaks_off_is_left_out_and_the_export_goes_on() {
+    let address = crate::start_server(|mut stream| {
+        let (mut request, mut asked) = ([0; 4096], Vec::new());
+        while !asked.ends_with(b"\n") {
+            let bytes = stream.read(&mut request).unwrap();
+            asked.extend_from_slice(&request[..bytes]);
+        }
+        let answer: &[u8] = match &asked[..] {
+            b"mg broken v f t u\r\nmg whole v f t u\r\n" => b"VA 100 f0 t-1\r\nonly a part",
+            b"mg whole v f t u\r\n" => b"VA 2 f7 t-1\r\nok\r\n",
+            _ if asked.starts_with(b"lru_crawler") => {
+                b"OK\r\nkey=broken exp=-1\nkey=whole exp=-1\nEND\r\n"
+            }
+            _ => b"STAT curr_items 2\r\nEND\r\n",
+        };
+        stream.write_all(answer).unwrap();
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = dump_at(&folder);
+    let ran = larder(b"", &["export", &address, &path]);
+    ran.failed(1, "1 items exported");
+    ran.failed(1, "; 1 not read to the end");
+    assert_eq!(read_dump(&path), Items::from([(b"whole".to_vec(), (7, None, b"ok".to_vec()))]));
+}
+
+#[test]
+fn a_void_item_of_a_dump_is_not_stored() {
+    let mut writer = Writer::new(Vec::new(), 7).unwrap();
+    let entry = |key| Entry { key, flags: 0, deadline_unix_secs: None, value_bytes: 500_000 };
+    let value = vec![b'v'; 500_000];
+    writer.item(&entry(b"before"), &value).unwrap();
+    writer.begin(&entry(b"broken")).unwrap();
+    writer.push(&value[..300_000]).unwrap();
+    writer.abandon().unwrap();
+    writer.item(&entry(b"behind"), &value).unwrap();
+    let dump = writer.finish().unwrap();
+    let fixture = Fixture::start();
+    let ran = larder(&dump, &["import", "-", &fixture.address()]);
+    assert_eq!(ran.exit_code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("2 items imported"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("; 1 without a complete value"), "{}", ran.stderr);
+    for (key, exit_code) in [("before", 0), ("broken", 1), ("behind", 0)] {
+        assert_eq!(fixture.larder("get", &[key]).exit_code, exit_code, "{key}");
+    }
 }
