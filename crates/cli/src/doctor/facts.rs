@@ -15,7 +15,10 @@ use crate::stats;
 /// The facts about a server.
 #[derive(Debug)]
 pub(super) struct Facts {
+    /// The rows of `stats` and `stats larder`.
     rows: BTreeMap<String, String>,
+    /// The rows of `stats settings`. One of them, `evictions`, has the name of a counter.
+    settings: BTreeMap<String, String>,
     /// What the kernel of this machine knows, if the server runs here.
     pub(super) process: Option<Process>,
 }
@@ -32,30 +35,29 @@ impl Facts {
     /// # Errors
     /// It cannot be reached, or refuses its statistics.
     pub(super) fn ask(address: &Address) -> Result<Self> {
-        let mut rows = BTreeMap::new();
         let mut connection = Connection::open(address)?;
-        for section in [StatsSection::General, StatsSection::Settings] {
+        let mut ask = |section| -> Result<BTreeMap<_, _>> {
             let lines = stats::ask(&mut connection, section);
             let lines = lines.with_context(|| format!("stats at {address}"))?;
-            rows.extend(lines.into_iter().map(|line| (line.name, line.value)));
-        }
+            Ok(lines.into_iter().map(|line| (line.name, line.value)).collect())
+        };
+        let mut rows = ask(StatsSection::General)?;
+        let settings = ask(StatsSection::Settings)?;
         // memcached has no such section; its answer is an error, and the connection goes on.
-        if let Ok(lines) = stats::ask(&mut connection, StatsSection::Larder) {
-            rows.extend(lines.into_iter().map(|line| (line.name, line.value)));
-        }
+        rows.extend(ask(StatsSection::Larder).unwrap_or_default());
         let process = is_here(address).then(|| rows.get("pid").cloned()).flatten();
         let process = process.and_then(|pid| Process::of(&pid));
-        Ok(Self { rows, process })
+        Ok(Self { rows, settings, process })
     }
 
-    /// Returns a row as a number; 0 if the server does not have it.
+    /// Returns a statistic; 0 if the server does not have it.
     pub(super) fn number(&self, name: &str) -> u64 {
         self.rows.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
-    /// Returns a row as text, empty if the server does not have it.
-    pub(super) fn text(&self, name: &str) -> &str {
-        self.rows.get(name).map_or("", String::as_str)
+    /// Returns a setting; empty if the server does not have it.
+    pub(super) fn setting(&self, name: &str) -> &str {
+        self.settings.get(name).map_or("", String::as_str)
     }
 }
 

@@ -29,7 +29,7 @@ fn is_too_small(facts: &Facts) -> Option<Finding> {
 fn refuses_stores(facts: &Facts) -> Option<Finding> {
     let refused = facts.number("store_no_memory");
     (refused > 0).then(|| {
-        let remedy = match facts.text("evictions") {
+        let remedy = match facts.setting("evictions") {
             "off" => "start without -M, so that old items make room, or raise -m",
             _ => "raise -m",
         };
@@ -41,7 +41,7 @@ fn refuses_stores(facts: &Facts) -> Option<Finding> {
 fn refuses_large_values(facts: &Facts) -> Option<Finding> {
     let refused = facts.number("store_too_large");
     (refused > 0).then(|| {
-        let limit = facts.number("item_size_max");
+        let limit = facts.setting("item_size_max");
         let sentence = format!(
             "{refused} stores were refused because the item is larger than -I, now {limit} bytes: \
              raise -I, or make clients store less"

@@ -10,7 +10,7 @@ pub(super) const RULES: &[Rule] = &[lacks_huge_pages];
 /// larderd asks for huge pages for private memory only: not for that of `-e`.
 fn lacks_huge_pages(facts: &Facts) -> Option<Finding> {
     let process = facts.process.as_ref()?;
-    let is_private = facts.text("memory_file") == "(null)";
+    let is_private = facts.setting("memory_file") == "(null)";
     let resident = process.memory_bytes("Anonymous")?;
     let huge = process.memory_bytes("AnonHugePages")? + process.memory_bytes("Private_Hugetlb")?;
     (is_private && resident >= RESIDENT_BYTES_MIN && huge == 0).then(|| {

@@ -7,8 +7,8 @@ pub(super) const RULES: &[Rule] = &[loses_items];
 
 fn loses_items(facts: &Facts) -> Option<Finding> {
     let items = facts.number("curr_items");
-    let is_private = facts.text("memory_file") == "(null)";
-    let is_larder = !facts.text("segment_bytes").is_empty();
+    let is_private = facts.setting("memory_file") == "(null)";
+    let is_larder = facts.number("segment_bytes") > 0;
     (is_larder && is_private && items > 0).then(|| {
         let sentence = format!(
             "a restart loses all {items} items: start with -e FILE on a tmpfs to keep them, or run \
