@@ -137,8 +137,8 @@ impl Inspection {
         self.engine.dump(self.now(), visit);
     }
 
-    /// Appends the value of an item to `out` and returns its metadata; `None`, with `out` unchanged,
-    /// if there is no such item or a writer keeps changing it. Counts no use of the item.
+    /// Appends the value of an item to `out` and returns its metadata; `None`, with `out`
+    /// unchanged, if there is no such item or a writer keeps changing it. Counts no use of it.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
