@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
 
-use larder_engine::{Broken, CreateError, Engine, LimitError, Report, ThreadSlot};
+use larder_engine::{Broken, CreateError, Engine, LimitError, Report, SegmentReport, ThreadSlot};
 use larder_item::{Epoch, Second};
 use larder_stats::Counter;
 
@@ -231,6 +231,22 @@ impl Cache {
     /// ```
     pub fn report(&self) -> Report {
         self.shared().engine.report()
+    }
+
+    /// Returns a segment of the memory, of those numbered from 0 to `report().segments`; `None`
+    /// beyond. Cost: a few loads.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "v", None)?;
+    /// let segments = 0..cache.report().segments as u32;
+    /// let items: u64 = segments.filter_map(|n| cache.segment(n)).map(|segment| segment.items).sum();
+    /// assert_eq!(items, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn segment(&self, number: u32) -> Option<SegmentReport> {
+        let engine = &self.shared().engine;
+        engine.has_segment(number).then(|| engine.segment_report(number))
     }
 
     /// Returns the number of items of each size, rounded up to 32 bytes. Walks the whole index.

@@ -23,6 +23,7 @@ mod typed;
 
 pub use error::OptionError;
 pub use identity::{LARDER_BUILD, LARDER_COMMIT, LARDER_VERSION, LARDERD_BUILD};
+pub use show::configured::{Configured, configured};
 pub use show::described::{DescribedOption, described};
 pub use show::docs;
 pub use show::sample::sample;

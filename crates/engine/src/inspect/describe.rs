@@ -39,25 +39,37 @@ pub struct SegmentReport {
 impl Engine {
     /// Returns all segments that have ever been used.
     pub fn segment_reports(&self) -> impl Iterator<Item = SegmentReport> {
-        self.segments().used_segment_numbers().map(|segment| {
-            let state = self.segments().state(segment);
-            let holds_items = matches!(state, State::Active | State::Sealed | State::Emptying);
-            let stream = self.segments().stream(segment);
-            let account = self.segments().account(segment);
-            let of_items = |number: usize| if holds_items { number } else { 0 };
-            SegmentReport {
-                number: segment,
-                state: state.name(),
-                is_taken: self.segments().segment_owner(segment) != 0,
-                is_small: holds_items && stream.pool == Pool::Small,
-                ttl_class: stream.ttl_class,
-                begun: holds_items.then(|| begun(self.segments().sequence(segment).load(Relaxed))),
-                filled_bytes: of_items(self.segments().filled(segment)),
-                items: if holds_items { account.items } else { 0 },
-                live_bytes: of_items(account.bytes),
-                is_suspect: self.segments().is_suspect(segment),
-            }
-        })
+        self.segments().used_segment_numbers().map(|segment| self.segment_report(segment))
+    }
+
+    /// True if the cache has a segment of this number.
+    pub fn has_segment(&self, segment: u32) -> bool {
+        self.segments().segment_numbers().contains(&segment)
+    }
+
+    /// Returns a segment; one that has never been used is free.
+    ///
+    /// # Panics
+    /// The cache has no segment of this number.
+    pub fn segment_report(&self, segment: u32) -> SegmentReport {
+        assert!(self.has_segment(segment), "no segment {segment}");
+        let state = self.segments().state(segment);
+        let holds_items = matches!(state, State::Active | State::Sealed | State::Emptying);
+        let stream = self.segments().stream(segment);
+        let account = self.segments().account(segment);
+        let of_items = |number: usize| if holds_items { number } else { 0 };
+        SegmentReport {
+            number: segment,
+            state: state.name(),
+            is_taken: self.segments().segment_owner(segment) != 0,
+            is_small: holds_items && stream.pool == Pool::Small,
+            ttl_class: stream.ttl_class,
+            begun: holds_items.then(|| begun(self.segments().sequence(segment).load(Relaxed))),
+            filled_bytes: of_items(self.segments().filled(segment)),
+            items: if holds_items { account.items } else { 0 },
+            live_bytes: of_items(account.bytes),
+            is_suspect: self.segments().is_suspect(segment),
+        }
     }
 
     /// Checks a region in use, group by group under its lock, and returns the number of items seen.

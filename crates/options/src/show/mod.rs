@@ -2,6 +2,7 @@
 //! `stats settings` and docs/options.md.
 
 pub(crate) mod config;
+pub(crate) mod configured;
 pub(crate) mod described;
 pub mod docs;
 pub(crate) mod help;
