@@ -8,8 +8,11 @@ mod access;
 mod connections;
 mod health;
 mod metrics;
+mod page;
 mod routes;
+mod segments;
 pub(crate) mod sockets;
+mod status;
 pub(crate) mod tokens;
 
 use std::io;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use crate::http::access::Rules;
-use crate::http::{health, metrics};
+use crate::http::{health, metrics, page, status};
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]
@@ -32,19 +32,28 @@ const PROBES: &[&str] = &["/health", "/healthz", "/ready", "/readyz", "/metrics"
 
 /// The paths whose reading needs less than the highest role. One that ends in a slash stands for
 /// all paths that begin with it.
-const READING: &[(&str, Role)] = &[("/api/v1/role", Role::Probe), ("/api/v1/settings", Role::Read)];
+const READING: &[(&str, Role)] = &[
+    ("/", Role::Probe),
+    ("/api/v1/configuration", Role::Read),
+    ("/api/v1/role", Role::Probe),
+    ("/api/v1/settings", Role::Read),
+    ("/api/v1/status", Role::Read),
+];
 
 /// Returns the router of a listener.
 pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
     let site = Site { shared, rules: Arc::new(rules) };
     Router::new()
+        .route("/", get(|| async { page::page() }))
         .route("/health", get(health))
         .route("/healthz", get(health))
         .route("/ready", get(ready))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
+        .route("/api/v1/configuration", get(configuration))
         .route("/api/v1/role", get(role))
         .route("/api/v1/settings", get(settings))
+        .route("/api/v1/status", get(status_now))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
         .layer(middleware::from_fn_with_state(site.clone(), guard))
         .with_state(site)
@@ -53,7 +62,8 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
 /// Returns the role that a request needs. Every method but GET and HEAD needs the highest, as does
 /// a path that is not listed: none is open by oversight.
 fn role_needed(method: &Method, path: &str) -> Role {
-    let covers = |of: &str| of == path || (of.ends_with('/') && path.starts_with(of));
+    let is_above = |of: &str| of.len() > 1 && of.ends_with('/') && path.starts_with(of);
+    let covers = |of: &str| of == path || is_above(of);
     match READING.iter().find(|(of, _)| covers(of)) {
         Some((_, role)) if matches!(*method, Method::GET | Method::HEAD) => *role,
         _ => Role::Full,
@@ -134,6 +144,16 @@ async fn settings(State(site): State<Site>) -> Response {
     as_json((StatusCode::OK, members.collect()))
 }
 
+async fn configuration(State(site): State<Site>) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    as_json((StatusCode::OK, status::configuration(&serving.server)))
+}
+
+async fn status_now(State(site): State<Site>) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    as_json((StatusCode::OK, status::document(&serving.server).await))
+}
+
 fn recovering() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the server is recovering\n").into_response()
 }
@@ -156,7 +176,8 @@ mod tests {
             (Method::HEAD, "/api/v1/settings", Role::Read),
             (Method::POST, "/api/v1/settings", Role::Full),
             (Method::GET, "/api/v1/settings/x", Role::Full),
-            (Method::GET, "/", Role::Full),
+            (Method::GET, "/", Role::Probe),
+            (Method::GET, "/elsewhere", Role::Full),
         ] {
             assert_eq!(role_needed(&method, path), needed, "{method} {path}");
         }

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::server::Server;
 use family::Page;
 use rows::Rows;
+pub(super) use rows::answer;
 
 /// The content type of the page.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

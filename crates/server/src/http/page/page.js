@@ -1,0 +1,418 @@
+"use strict";
+
+// The token stays in this variable: a reload asks for it again.
+let token = "";
+let before = null;
+const history = {};
+const latencies = [];
+
+const PERIOD_MS = 1000;
+const HISTORY_MAX = 120;
+const LATENCY_HISTORY_MAX = 60;
+
+const $ = (id) => document.getElementById(id);
+
+// Creates an element. Foreign text reaches the document only as text, never as markup.
+function make(name, words, kind) {
+  const element = document.createElement(name);
+  if (words !== undefined) element.textContent = words;
+  if (kind) element.className = kind;
+  return element;
+}
+
+async function ask(path) {
+  const headers = token ? { Authorization: "Bearer " + token } : {};
+  const options = { headers, cache: "no-store", signal: AbortSignal.timeout(5000) };
+  const response = await fetch(path, options);
+  if (response.ok) return response.json();
+  const error = new Error((await response.text()).trim());
+  error.status = response.status;
+  throw error;
+}
+
+function count(number) {
+  if (number === null || !Number.isFinite(number)) return "–";
+  for (const [unit, name] of [[1e9, " G"], [1e6, " M"], [1e4, " k"]]) {
+    if (number >= unit) return (number / (unit === 1e4 ? 1e3 : unit)).toFixed(1) + name;
+  }
+  return number >= 10 || Number.isInteger(number) ? Math.round(number).toString()
+    : number.toFixed(1);
+}
+
+function bytes(number) {
+  if (number === null || !Number.isFinite(number)) return "–";
+  for (const [unit, name] of [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"],
+    [2 ** 10, " KiB"]]) {
+    if (number >= unit) return (number / unit).toFixed(1) + name;
+  }
+  return Math.round(number) + " B";
+}
+
+function duration(secs) {
+  if (secs === null || !Number.isFinite(secs)) return "–";
+  if (secs === 0) return "0 s";
+  if (secs < 1e-3) return Math.round(secs * 1e6) + " µs";
+  if (secs < 1) return (secs * 1e3).toFixed(secs < 0.01 ? 1 : 0) + " ms";
+  if (secs < 120) return Math.round(secs) + " s";
+  if (secs < 7200) return Math.round(secs / 60) + " min";
+  if (secs < 172800) return Math.round(secs / 3600) + " h";
+  return Math.round(secs / 86400) + " days";
+}
+
+function percent(part, whole) {
+  return whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
+}
+
+// Returns a key as text in which every byte can be seen.
+function keyText(row) {
+  const visible = /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u;
+  const escape = (character) => {
+    const code = character.codePointAt(0);
+    return code < 256 ? "\\x" + code.toString(16).padStart(2, "0") : "\\u{" + code.toString(16) + "}";
+  };
+  if (row.key !== undefined) {
+    return Array.from(row.key, (c) => visible.test(c) ? c : escape(c)).join("");
+  }
+  return Array.from(atob(row.key_base64), (c) => c > " " && c <= "~" ? c : escape(c)).join("");
+}
+
+// Replaces the rows of a table. A cell is a text, or an array of a text and a class.
+function fill(id, titles, rows) {
+  const line = (name, cells) => {
+    const row = make("tr");
+    for (const cell of cells) row.append(make(name, ...[cell].flat()));
+    return row;
+  };
+  $(id).replaceChildren(line("th", titles), ...rows.map((cells) => line("td", cells)));
+}
+
+const right = (text) => [text, "number"];
+
+// The difference of counters between two documents, with the seconds between them. A counter that
+// went down was reset, and so was the difference.
+function since(last, now) {
+  const secs = last ? (now.time_ms - last.time_ms) / 1000 : 0;
+  const isSame = last && last.stats.pid === now.stats.pid && secs > 0;
+  const of = (part) => (name) => {
+    if (!isSame || now[part][name] === undefined) return null;
+    const difference = now[part][name] - last[part][name];
+    return difference >= 0 ? difference : null;
+  };
+  return { secs, stats: of("stats"), larder: of("larder") };
+}
+
+const COMMANDS = [
+  ["get", ["cmd_get"], ["get_hits"]],
+  ["set", ["cmd_set"], null],
+  ["touch", ["cmd_touch"], ["touch_hits"]],
+  ["delete", ["delete_hits", "delete_misses"], ["delete_hits"]],
+  ["incr", ["incr_hits", "incr_misses"], ["incr_hits"]],
+  ["decr", ["decr_hits", "decr_misses"], ["decr_hits"]],
+  ["cas", ["cas_hits", "cas_misses", "cas_badval"], ["cas_hits"]],
+  ["meta", ["cmd_meta"], null],
+  ["flush", ["cmd_flush"], null],
+];
+
+const add = (read, names) => names.reduce((sum, name) => sum + (read(name) ?? NaN), 0);
+
+function showRequests(status, change) {
+  const total = (name) => status.stats[name] ?? 0;
+  fill("requests", ["command", right("per second"), right("hits"), right("total")],
+    COMMANDS.map(([name, all, hits]) => {
+      const events = add(change.stats, all);
+      const share = hits === null ? "" : percent(add(change.stats, hits), events);
+      return [name, right(count(events / change.secs)), right(share),
+        right(String(add(total, all)))];
+    }));
+}
+
+function tile(name, value, more, series, number) {
+  const values = history[series] ??= [];
+  if (number !== null && Number.isFinite(number)) values.push(number);
+  if (values.length > HISTORY_MAX) values.shift();
+  const box = make("div", undefined, "tile");
+  box.dataset.name = series;
+  box.append(make("div", name, "name"), make("div", value, "value"), make("div", more, "more"),
+    sparkline(values));
+  return box;
+}
+
+function sparkline(values) {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  svg.setAttribute("viewBox", "0 0 120 30");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  const highest = Math.max(...values, 1e-9);
+  const points = values.map((value, i) =>
+    (HISTORY_MAX - values.length + i) + "," + (29 - 28 * value / highest).toFixed(1));
+  const line = document.createElementNS(space, "polyline");
+  line.setAttribute("points", points.join(" "));
+  svg.append(line);
+  return svg;
+}
+
+function showTiles(status, change) {
+  const now = status.stats;
+  const perSecond = (name) => change.stats(name) === null ? null : change.stats(name) / change.secs;
+  const all = add(change.stats, ["cmd_get", "cmd_set", "cmd_touch", "delete_hits", "delete_misses",
+    "incr_hits", "incr_misses", "decr_hits", "decr_misses"]) / change.secs;
+  const gets = change.stats("cmd_get");
+  const hits = gets > 0 ? change.stats("get_hits") / gets : null;
+  const used = now.limit_maxbytes ? now.bytes / now.limit_maxbytes : 0;
+  $("tiles").replaceChildren(
+    tile("Requests per second", count(all), `${count(perSecond("cmd_get"))} get, ` +
+      `${count(perSecond("cmd_set"))} set`, "requests", all),
+    tile("Hit ratio", hits === null ? "–" : (100 * hits).toFixed(1) + " %",
+      `${percent(now.get_hits, now.cmd_get)} since start`, "hits", hits),
+    tile("Items", count(now.curr_items), `${count(now.total_items)} stored so far`, "items",
+      now.curr_items),
+    tile("Item bytes", bytes(now.bytes), `${percent(used, 1)} of ${bytes(now.limit_maxbytes)}`,
+      "bytes", now.bytes),
+    tile("Connections", count(now.curr_connections), `at most ${count(now.max_connections)}`,
+      "connections", now.curr_connections),
+    tile("Evictions per second", count(perSecond("evictions")), `${count(now.evictions)} so far`,
+      "evictions", perSecond("evictions")),
+    tile("Received per second", bytes(perSecond("bytes_read")), "", "received",
+      perSecond("bytes_read")),
+    tile("Sent per second", bytes(perSecond("bytes_written")), "", "sent",
+      perSecond("bytes_written")));
+}
+
+function showEvictions(status, change) {
+  const recent = change.stats("evictions");
+  const age = recent > 0 ? duration(change.larder("evicted_age_secs") / recent) : "–";
+  const rate = (value) => right(count(value === null ? null : value / change.secs));
+  const row = (name, value, difference) => [name, rate(difference), right(String(value))];
+  fill("evictions", ["", right("per second"), right("total")], [
+    row("evicted", status.stats.evictions, recent),
+    row("evicted before any read", status.stats.evicted_unfetched,
+      change.stats("evicted_unfetched")),
+    row("expired", status.stats.reclaimed, change.stats("reclaimed")),
+    row("misses of items evicted lately", status.larder.ghost_hits, change.larder("ghost_hits")),
+    row("stores refused, no memory", status.stats.store_no_memory,
+      change.stats("store_no_memory")),
+    ["age of the evicted, now", right(age), right("")],
+    ["age of the evicted, all", right(duration(status.larder.eviction_age_secs)), right("")],
+  ]);
+}
+
+function showConnections(status, change) {
+  const now = status.stats;
+  const rows = [
+    ["open", right(`${now.curr_connections} of ${now.max_connections}`)],
+    ["accepted per second", right(count(change.stats("total_connections") / change.secs))],
+    ["refused at the limit", right(String(now.rejected_connections))],
+    ["workers", right(String(now.threads))],
+    ["longest silence of a worker", right(duration(status.silent_secs))],
+    ["processor time per second", right(duration(
+      add(change.stats, ["rusage_user", "rusage_system"]) / change.secs))],
+  ];
+  fill("connections", ["", right("")], rows);
+}
+
+const USES = ["main", "small", "index", "ghost", "free"];
+const USE_WORDS = ["items, main pool", "items, small pool", "index", "ghost", "free"];
+let drawn = null;
+
+// Draws the cells in the colour of their most frequent use. The colour of items is as strong as
+// their segments are live.
+function showMap(map) {
+  const canvas = $("map");
+  const ratio = window.devicePixelRatio || 1;
+  const width = canvas.clientWidth;
+  const size = Math.max(8, Math.floor(width / Math.min(64, Math.max(16, map.cells.length))));
+  const columns = Math.max(1, Math.floor(width / size));
+  const lines = Math.ceil(map.cells.length / columns);
+  canvas.width = width * ratio;
+  canvas.height = lines * size * ratio;
+  canvas.style.height = lines * size + "px";
+  const colours = USES.map((use) =>
+    getComputedStyle(document.documentElement).getPropertyValue("--" + use).trim());
+  const pen = canvas.getContext("2d");
+  pen.scale(ratio, ratio);
+  map.cells.forEach((cell, i) => {
+    const counts = cell.slice(0, 5);
+    const use = counts.indexOf(Math.max(...counts));
+    const x = (i % columns) * size, y = Math.floor(i / columns) * size;
+    pen.globalAlpha = 1;
+    pen.fillStyle = colours[4];
+    pen.fillRect(x, y, size - 1, size - 1);
+    pen.globalAlpha = use < 2 ? 0.15 + 0.85 * cell[5] / 100 : 1;
+    pen.fillStyle = colours[use];
+    pen.fillRect(x, y, size - 1, size - 1);
+  });
+  drawn = { map, size, columns };
+}
+
+function showMemory(status) {
+  const { larder, segments } = status;
+  const words = `${segments.segments} segments of ${bytes(segments.segment_bytes)}: ` +
+    `${larder.segments_items} with items (${larder.segments_small} of the small pool, ` +
+    `${larder.live_percent} % live), ${larder.segments_index} index, ` +
+    `${larder.segments_ghost} ghost, ${larder.segments_free} free, ` +
+    `${larder.segments_pinned} pinned by readers.`;
+  $("memory-words").textContent = words;
+  $("map").setAttribute("aria-label", words);
+  const binned = segments.segments_per_cell > 1
+    ? `A cell stands for ${segments.segments_per_cell} segments. ` : "A cell is a segment. ";
+  if ($("legend").dataset.words !== binned) {
+    $("legend").dataset.words = binned;
+    const parts = USES.map((use, i) => [make("span", "", "swatch " + use), USE_WORDS[i]]).flat();
+    $("legend").replaceChildren(binned, "The stronger the colour, the more of it is live.",
+      ...parts);
+  }
+  showMap(segments);
+}
+
+$("map").addEventListener("mousemove", (event) => {
+  if (!drawn) return;
+  const { map, size, columns } = drawn;
+  const index = Math.floor(event.offsetY / size) * columns + Math.floor(event.offsetX / size);
+  const cell = map.cells[index];
+  if (!cell || event.offsetX >= columns * size) return;
+  const first = index * map.segments_per_cell;
+  const last = Math.min(first + map.segments_per_cell, map.segments) - 1;
+  const uses = USE_WORDS.map((words, i) => cell[i] ? `${cell[i]} ${words}` : "").filter(Boolean);
+  const live = cell[0] + cell[1] > 0 ? `, ${cell[5]} % live` : "";
+  const name = first === last ? `Segment ${first}` : `Segments ${first} to ${last}`;
+  $("cell").textContent = `${name}: ${uses.join(", ")}${live}`;
+});
+
+// Returns the upper bound of the bucket with the given share of the samples.
+function quantile(bounds, counts, share) {
+  const all = counts.reduce((sum, n) => sum + n, 0);
+  let seen = 0;
+  for (let i = 0; i < counts.length; i++) {
+    seen += counts[i];
+    if (all > 0 && seen >= share * all) return bounds[i] ?? Infinity;
+  }
+  return null;
+}
+
+function showLatency(status) {
+  const latency = status.latency;
+  $("latency-section").hidden = !latency;
+  if (!latency) return;
+  latencies.push({ pid: status.stats.pid, of: latency.counts });
+  if (latencies.length > LATENCY_HISTORY_MAX) latencies.shift();
+  const first = latencies.find((one) => one.pid === status.stats.pid).of;
+  const text = (secs) => secs === Infinity ? "> 1 s" : secs === null ? "–" : "≤ " + duration(secs);
+  const rows = Object.keys(latency.counts).map((name) => {
+    const counts = latency.counts[name].map((n, i) => n - first[name][i]);
+    const at = (share) => right(text(quantile(latency.bounds_secs, counts, share)));
+    return [name, at(0.5), at(0.99), at(0.999), at(1)];
+  });
+  const titles = ["", right("median"), right("99 %"), right("99.9 %"), right("slowest")];
+  fill("latency", titles, rows);
+}
+
+function showHot(hot) {
+  $("hot-section").hidden = hot === null;
+  if (!hot) return;
+  const rows = (list, value, error) => list.slice(0, 15).map((row) =>
+    [[keyText(row), "key"], right(value(row)), right(error(row))]);
+  fill("hot-rate", ["key", right("per second"), right("±")],
+    rows(hot.by_rate, (row) => count(row.per_sec), (row) => count(row.error_per_sec)));
+  fill("hot-bytes", ["key", right("bytes per second"), right("±")],
+    rows(hot.by_bytes, (row) => bytes(row.bytes_per_sec),
+      (row) => bytes(row.error_bytes_per_sec ?? null)));
+  $("hot-words").textContent = `From ${count(hot.sampled)} sampled requests of about the last ` +
+    `${duration(hot.window_secs)}. Reads by processes that map the memory appear only in part.`;
+}
+
+let options = null;
+function showConfiguration() {
+  if (!options) return;
+  const shown = options.filter((option) =>
+    $("all").checked || (option.origin !== null && option.origin !== "default"));
+  const rows = shown.map((option) =>
+    [option.name, [option.value ?? "not set", "key"], option.origin ?? "", [option.doc, "effect"]]);
+  fill("configuration", ["option", "value", "source", ["effect", "effect"]], rows);
+  if (shown.length === 0) {
+    $("configuration").replaceChildren(make("caption", "All options have their defaults."));
+  }
+}
+$("all").addEventListener("change", showConfiguration);
+
+function badge(words, kind) {
+  $("state").textContent = words;
+  $("state").className = "badge " + kind;
+}
+
+function show(status, hot, ready) {
+  const change = since(before, status);
+  before = status;
+  $("login").hidden = true;
+  $("main").hidden = false;
+  const { stats, larder } = status;
+  $("version").textContent = `${larder.larder_version} (${larder.larder_commit}), ` +
+    `as memcached ${stats.version}, process ${stats.pid} at ${location.host}`;
+  $("uptime").textContent = "up " + duration(stats.uptime);
+  if (ready.reasons.length > 0) badge(ready.reasons.join(", "), "warn");
+  else badge("serving", "good");
+  showTiles(status, change);
+  showRequests(status, change);
+  showLatency(status);
+  showEvictions(status, change);
+  showConnections(status, change);
+  showMemory(status);
+  showHot(hot);
+}
+
+// Asks for hot keys; -X forbids them, and then the section is not shown.
+async function askHot() {
+  try {
+    return await ask("/api/v1/hot?limit=15");
+  } catch (error) {
+    if (error.status === 403 || error.status === 404) return null;
+    throw error;
+  }
+}
+
+// Asks whether the server is ready; 503 comes with the reasons.
+async function askReady() {
+  const response = await fetch("/ready", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  return response.json();
+}
+
+function refused(error) {
+  $("main").hidden = true;
+  $("login").hidden = false;
+  before = null;
+  badge(error.status === 401 ? "needs a token" : "not allowed", "warn");
+  $("login-words").textContent = `The server says: ${error.message}. ` +
+    "A token of the role read or full shows the status.";
+}
+
+async function update() {
+  try {
+    const [status, hot, ready] =
+      await Promise.all([ask("/api/v1/status"), askHot(), askReady()]);
+    options ??= await ask("/api/v1/configuration");
+    show(status, hot, ready);
+    if ($("configuration").childElementCount === 0) showConfiguration();
+  } catch (error) {
+    if (error.status === 401 || error.status === 403) return refused(error);
+    before = null;
+    options = null;
+    $("configuration").replaceChildren();
+    badge(error.status ? error.message : "no answer", "bad");
+  }
+  schedule();
+}
+
+let timer = null;
+function schedule() {
+  clearTimeout(timer);
+  if (!document.hidden) timer = setTimeout(update, PERIOD_MS);
+}
+document.addEventListener("visibilitychange", schedule);
+window.addEventListener("resize", () => drawn && showMap(drawn.map));
+$("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = $("token").value.trim();
+  $("token").value = "";
+  update();
+});
+update();

@@ -1,0 +1,65 @@
+//! The document of `/api/v1/status`: what the status page and `larder top` show, as of now.
+//!
+//! Its counters are totals. A client asks again and shows the differences, so that the server keeps
+//! nothing for its watchers.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use larder_protocol::StatsSection;
+use serde_json::{Map, Value, json};
+
+use super::metrics::answer;
+use super::segments;
+use crate::clock::{Clock, monotonic_us};
+use crate::server::Server;
+
+/// Returns the document.
+pub(super) async fn document(server: &Arc<Server>) -> Value {
+    // Workers advance the clock when they are asked; the main thread, once a second.
+    Clock::new(server.cache.clone(), server.warp.clone());
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "time_ms": millis,
+        "silent_secs": server.heartbeats.silence_us(monotonic_us()) / 1_000_000,
+        "stats": numbers(answer(server, StatsSection::General).await),
+        "larder": numbers(answer(server, StatsSection::Larder).await),
+        "segments": segments::map(&server.cache).await,
+    })
+}
+
+/// Returns rows as an object. What reads as a number is one.
+fn numbers(rows: Vec<(String, String)>) -> Map<String, Value> {
+    let number = |text: String| match text.parse::<u64>() {
+        Ok(number) => Value::from(number),
+        Err(_) => text.parse::<f64>().map_or(Value::String(text), Value::from),
+    };
+    rows.into_iter().map(|(name, text)| (name, number(text))).collect()
+}
+
+/// Returns the document of `/api/v1/configuration`: each option with its value and its source.
+pub(super) fn configuration(server: &Server) -> Value {
+    let options = larder_options::configured(&server.options).into_iter().map(|option| {
+        json!({
+            "name": option.name,
+            "value": option.value,
+            "origin": option.origin,
+            "doc": option.doc,
+        })
+    });
+    options.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_read_as_numbers_are_numbers() {
+        let rows = [("a", "18446744073709551615"), ("b", "0.25"), ("c", "1.6.45"), ("d", "none")];
+        let rows = rows.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let expected = json!({ "a": u64::MAX, "b": 0.25, "c": "1.6.45", "d": "none" });
+        assert_eq!(Value::Object(numbers(rows.into())), expected);
+    }
+}
