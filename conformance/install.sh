@@ -32,8 +32,8 @@ missing_packages() {
         saslpasswd2:sasl2-bin; do
         command -v "${program%:*}" >/dev/null || echo "${program#*:}"
     done
-    not_installed debootstrap dpkg-dev haproxy libevent-dev libsasl2-dev lintian nutcracker php-cli \
-        php-memcached ruby ruby-dalli
+    not_installed chromium debootstrap dpkg-dev haproxy libevent-dev libsasl2-dev lintian nutcracker \
+        php-cli php-memcached ruby ruby-dalli
 }
 
 mapfile -t packages < <(missing_packages)

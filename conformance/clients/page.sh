@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The status page of the admin listener, driven in Debian's Chromium by Playwright. With
+# LARDER_SCREENSHOTS=FOLDER its pictures are kept there.
+source "$(dirname "$0")/node.sh"
+
+command -v chromium >/dev/null || fail "chromium is missing: run conformance/install.sh all"
+admin=$((30000 + RANDOM % 10000))
+while accepts "$admin" || accepts $((admin + 1)); do admin=$((admin + 1)); done
+reading=$(head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n')
+(umask 077 && echo "read $reading" >"$folder/tokens")
+start_on_free_port -m 256 --admin-token-file "$folder/tokens" \
+    --admin-listen "127.0.0.1:$admin;127.0.0.1:$((admin + 1)),role=probe"
+NODE_PATH=$modules/node_modules LARDER_TOKEN=$reading play_driver node \
+    "$root/conformance/clients/page.js" "$port" "$admin" $((admin + 1))
