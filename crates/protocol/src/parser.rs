@@ -102,6 +102,11 @@ impl Parser {
         }
     }
 
+    /// True if the next byte begins a command: no list of keys and no refused login is in progress.
+    pub fn is_between_commands(&self) -> bool {
+        self.refused_bytes == 0 && self.text.is_between_commands()
+    }
+
     /// Returns the next command of `input`, the bytes that have arrived and are not yet consumed.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
@@ -187,6 +192,20 @@ mod tests {
         assert!(is_get(parser.next(&get())));
         let closed = parser.next(b"get k\r\n");
         assert!(matches!(closed, Parsed::Bad(Bad { error: None, close: true, .. })), "{closed:?}");
+    }
+
+    #[test]
+    fn a_list_of_keys_in_progress_is_not_between_commands() {
+        let (mut parser, mut input) = (Parser::default(), &b"get a b\r\n"[..]);
+        assert!(parser.is_between_commands());
+        let mut between = Vec::new();
+        while let Parsed::Command { consumed, .. } = parser.next(input) {
+            input = &input[consumed..];
+            between.push(parser.is_between_commands());
+        }
+        assert_eq!(between, [false, false, true], "two keys, then the end");
+        assert!(matches!(parser.next(b"get a"), Parsed::NeedMore));
+        assert!(parser.is_between_commands(), "nothing of the line is consumed");
     }
 
     #[test]

@@ -296,6 +296,9 @@ AdminTokenFile = Row::new(Place::Long, "admin_token_file", Path).exit(EXIT_USAGE
 AdminHost = Row::new(Place::Long, "admin_host", Text).exit(EXIT_USAGE)
     .doc("names under which browsers and tools reach the admin listener, besides its addresses and \
           localhost, separated by commas");
+DrainGrace = Row::new(Place::Long, "drain_grace", number(0, INT_MAX)).default("5")
+    .doc("seconds that a server which is being drained serves as usual, while it is not ready, \
+          before it closes connections between requests");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)

@@ -150,8 +150,10 @@ fn warnings(values: &Values) -> Vec<String> {
         let what = "it has no effect with -e: truncating the file would crash its readers";
         warnings.push(format!("option --local-readers: {what}"));
     }
-    for id in [Id::AdminTokenFile, Id::AdminHost] {
-        if values.given(id).is_some() && values.given(Id::AdminListen).is_none() {
+    for id in [Id::AdminTokenFile, Id::AdminHost, Id::DrainGrace] {
+        let default = defaults.given(id).map(|given| &given.value);
+        let is_changed = values.given(id).map(|given| &given.value) != default;
+        if is_changed && values.given(Id::AdminListen).is_none() {
             let spelling = id.row().spelling();
             warnings.push(format!("option {spelling}: it has no effect without --admin-listen"));
         }

@@ -116,6 +116,8 @@ pub struct Options {
     pub admin_token_file: Option<PathBuf>,
     /// `--admin-host`: further names of the admin listener.
     pub admin_hosts: Vec<String>,
+    /// `--drain-grace`: seconds that a server which is being drained serves as usual.
+    pub drain_grace_secs: u32,
     /// `-o answers_as`: the memcached version to follow where two versions contradict each other.
     pub answers_as: AnswersAs,
     /// `-o debugtime`: clients may move the clock.
@@ -303,11 +305,7 @@ impl Options {
             watcher_log_bytes: values.unsigned::<u64>(Id::WatcherLogbufSize) * KIBIBYTE,
             worker_log_bytes: values.unsigned::<u64>(Id::WorkerLogbufSize) * KIBIBYTE,
             drop_privileges: values.switch(Id::DropPrivileges),
-            io: match values.text(Id::Io) {
-                Some("uring") => Io::Uring,
-                Some("epoll") => Io::Epoll,
-                _ => Io::Auto,
-            },
+            io: io(&values),
             upgrade_drain_secs: values.unsigned(Id::UpgradeDrain),
             local_readers: values
                 .text(Id::LocalReaders)
@@ -316,6 +314,7 @@ impl Options {
             admin_listen: values.admin_listen(Id::AdminListen),
             admin_token_file: values.text(Id::AdminTokenFile).map(PathBuf::from),
             admin_hosts: names(values.text(Id::AdminHost)),
+            drain_grace_secs: values.unsigned(Id::DrainGrace),
             answers_as: match values.text(Id::AnswersAs) {
                 Some("1.6.18") => AnswersAs::V1_6_18,
                 _ => AnswersAs::V1_6_45,
@@ -337,6 +336,14 @@ fn protocol(values: &Values) -> Protocol {
         None if values.switch(Id::EnableSasl) => Protocol::Binary,
         None if values.given(Id::AuthFile).is_some() => Protocol::Ascii,
         None => Protocol::Auto,
+    }
+}
+
+fn io(values: &Values) -> Io {
+    match values.text(Id::Io) {
+        Some("uring") => Io::Uring,
+        Some("epoll") => Io::Epoll,
+        _ => Io::Auto,
     }
 }
 

@@ -18,11 +18,12 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use super::journal::Peer;
 use crate::server::ADMIN_CONNECTIONS_MAX;
 
 /// The open connections. When there are too many, the one whose last request is the longest ago is
@@ -98,13 +99,28 @@ pub(super) async fn accept(
 ) {
     if is_unix {
         let Ok(listener) = UnixListener::from_std(descriptor.into()) else { return };
-        let next = || async { listener.accept().await.map(|(stream, _)| stream) };
+        let next = || async {
+            let (stream, _) = listener.accept().await?;
+            let peer = peer_of(&stream);
+            Ok((stream, peer))
+        };
         accept_each(next, &router, &crowd, is_over).await;
     } else {
         let Ok(listener) = TcpListener::from_std(descriptor.into()) else { return };
-        let next = || async { listener.accept().await.map(|(stream, _)| stream) };
+        let next = || async {
+            let (stream, address) = listener.accept().await?;
+            Ok((stream, Peer(address.to_string())))
+        };
         accept_each(next, &router, &crowd, is_over).await;
     }
+}
+
+/// Names the process at the other end of a unix socket.
+fn peer_of(stream: &UnixStream) -> Peer {
+    Peer(match stream.peer_cred() {
+        Ok(of) => format!("uid {} pid {}", of.uid(), of.pid().unwrap_or_default()),
+        Err(_) => "a unix socket".to_owned(),
+    })
 }
 
 async fn accept_each<S, F>(
@@ -114,18 +130,18 @@ async fn accept_each<S, F>(
     is_over: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = io::Result<S>>,
+    F: Future<Output = io::Result<(S, Peer)>>,
 {
     loop {
         match next().await {
-            Ok(stream) => admit(stream, router.clone(), crowd, is_over.clone()),
+            Ok(accepted) => admit(accepted, router.clone(), crowd, is_over.clone()),
             // Without descriptors, connections wait in the kernel.
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-fn admit<S>(stream: S, router: Router, crowd: &Arc<Crowd>, is_over: watch::Receiver<bool>)
+fn admit<S>(accepted: (S, Peer), router: Router, crowd: &Arc<Crowd>, is_over: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -134,12 +150,12 @@ where
     let last = Arc::new(AtomicU64::new(number));
     let membership = Membership { crowd: Arc::clone(crowd), number };
     let mut members = crowd.members();
-    let task = tokio::spawn(serve(stream, router, membership, Arc::clone(&last), is_over));
+    let task = tokio::spawn(serve(accepted, router, membership, Arc::clone(&last), is_over));
     members.insert(number, Member { task: task.abort_handle(), last });
 }
 
 async fn serve<S>(
-    stream: S,
+    (stream, peer): (S, Peer),
     router: Router,
     membership: Membership,
     last: Arc<AtomicU64>,
@@ -150,7 +166,8 @@ async fn serve<S>(
     let (crowd, number) = (Arc::clone(&membership.crowd), membership.number);
     let seen = Arc::clone(&last);
     let router = TowerToHyperService::new(router);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
         last.store(crowd.tick(), Relaxed);
         router.call(request)
     });

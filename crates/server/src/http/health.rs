@@ -33,6 +33,7 @@ pub(super) fn ready(serving: Option<&Serving>) -> (StatusCode, Value) {
         None => Some("recovering"),
         Some(Serving { server, .. }) if server.stop.requested().is_some() => Some("stopping"),
         Some(Serving { server, .. }) if server.handed_over.load(Relaxed) => Some("handed over"),
+        Some(Serving { server, .. }) if server.drain.closes_at_us().is_some() => Some("draining"),
         Some(Serving { server, .. }) if !server.accepting.load(Relaxed) => {
             Some("as many connections as -c allows")
         }

@@ -6,7 +6,9 @@
 
 mod access;
 mod connections;
+mod control;
 mod health;
+mod journal;
 mod metrics;
 mod page;
 mod routes;
@@ -32,6 +34,7 @@ use crate::net::sockets::Address;
 use crate::server::Server;
 use crate::waker::Waker;
 use access::Rules;
+use journal::Journal;
 use sockets::AdminSocket;
 use tokens::Tokens;
 
@@ -53,6 +56,7 @@ struct Shared {
     tokens: Option<Tokens>,
     /// The server, once its workers run.
     serving: OnceLock<Serving>,
+    journal: Journal,
 }
 
 #[derive(Debug)]
@@ -69,7 +73,8 @@ impl Http {
         tokens: Option<Tokens>,
         wire_is_open: bool,
     ) -> Self {
-        let shared = Arc::new(Shared { tokens, serving: OnceLock::new() });
+        let shared =
+            Arc::new(Shared { tokens, serving: OnceLock::new(), journal: Journal::default() });
         let http = Self {
             sockets,
             wire_is_open,

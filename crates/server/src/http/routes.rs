@@ -15,15 +15,23 @@ use axum::routing::get;
 use larder_options::Role;
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::{Serving, Shared};
 use crate::http::access::Rules;
-use crate::http::{health, metrics, page, status};
+use crate::http::journal::{Peer, Write};
+use crate::http::{control, health, metrics, page, status};
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]
-struct Site {
+pub(super) struct Site {
     shared: Arc<Shared>,
     rules: Arc<Rules>,
+}
+
+impl Site {
+    /// Returns the server, once it serves.
+    pub(super) fn serving(&self) -> Option<&Serving> {
+        self.shared.serving.get()
+    }
 }
 
 /// The paths that every request may ask for, whatever host it names: probes name the address that
@@ -35,6 +43,7 @@ const PROBES: &[&str] = &["/health", "/healthz", "/ready", "/readyz", "/metrics"
 const READING: &[(&str, Role)] = &[
     ("/", Role::Probe),
     ("/api/v1/configuration", Role::Read),
+    ("/api/v1/drain", Role::Read),
     ("/api/v1/role", Role::Probe),
     ("/api/v1/settings", Role::Read),
     ("/api/v1/status", Role::Read),
@@ -54,6 +63,7 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .route("/api/v1/role", get(role))
         .route("/api/v1/settings", get(settings))
         .route("/api/v1/status", get(status_now))
+        .merge(control::routes())
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
         .layer(middleware::from_fn_with_state(site.clone(), guard))
         .with_state(site)
@@ -65,7 +75,7 @@ fn role_needed(method: &Method, path: &str) -> Role {
     let is_above = |of: &str| of.len() > 1 && of.ends_with('/') && path.starts_with(of);
     let covers = |of: &str| of == path || is_above(of);
     match READING.iter().find(|(of, _)| covers(of)) {
-        Some((_, role)) if matches!(*method, Method::GET | Method::HEAD) => *role,
+        Some((_, role)) if is_reading(method) => *role,
         _ => Role::Full,
     }
 }
@@ -83,7 +93,12 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
         match site.rules.admit(request.headers(), request.uri(), tokens, needed) {
             Ok(role) => {
                 request.extensions_mut().insert(Granted(role));
-                next.run(request).await
+                match needed {
+                    Role::Full if !is_reading(request.method()) => {
+                        recorded(&site, role, request, next).await
+                    }
+                    _ => next.run(request).await,
+                }
             }
             Err(refused) => {
                 let (status, words) = (refused.status(), format!("{}\n", refused.words()));
@@ -103,6 +118,22 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
     response
 }
 
+/// Lets a request through that changes something, and records it with its outcome.
+async fn recorded(site: &Site, role: Role, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let response = next.run(request).await;
+    if let Some(peer) = &peer {
+        let (path, status) = (uri.path(), response.status());
+        site.shared.journal.record(&Write { role, peer, method: &method, path, status });
+    }
+    response
+}
+
+fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
 /// The role of a request.
 #[derive(Clone, Copy, Debug)]
 struct Granted(Role);
@@ -114,7 +145,7 @@ fn body_bytes(headers: &HeaderMap) -> u64 {
 }
 
 /// Returns a JSON document that ends with a newline, as a terminal wants it.
-fn as_json((status, value): (StatusCode, Value)) -> Response {
+pub(super) fn as_json((status, value): (StatusCode, Value)) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
 }
 
@@ -154,15 +185,15 @@ async fn status_now(State(site): State<Site>) -> Response {
     as_json((StatusCode::OK, status::document(&serving.server).await))
 }
 
-fn recovering() -> Response {
+pub(super) fn recovering() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the server is recovering\n").into_response()
 }
 
 const ON_EVERY_RESPONSE: [(HeaderName, &str); 2] =
     [(CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
 
-/// No request here has a body that is read.
-const BODY_BYTES_MAX: u64 = 64 * 1024;
+/// Requests here have small bodies or none.
+pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! The state that all threads of a daemon share.
 
 pub(crate) mod credentials;
+pub(crate) mod drain;
 mod error;
 pub(crate) mod heartbeats;
 pub(crate) mod leases;
@@ -10,8 +11,10 @@ pub(crate) mod open;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder::{Cache, Second};
-use larder_options::{Options, Tuning};
+use larder::{Cache, LimitError, Second};
+use larder_item::Deadline;
+use larder_options::{AnswersAs, Options, Tuning};
+use larder_protocol::ClientError;
 use larder_stats::{Counter, Counters};
 
 use crate::admin::census::Censuses;
@@ -26,6 +29,7 @@ use crate::buffers::budget::{BUDGET_BYTES, Budget};
 use crate::clock::Warp;
 use crate::log::{self, Log};
 use crate::server::credentials::Credentials;
+use crate::server::drain::Drain;
 use crate::server::heartbeats::Heartbeats;
 use crate::server::leases::Leases;
 use crate::server::open::Takeover;
@@ -59,6 +63,8 @@ pub struct Server {
     pub(crate) stop: Arc<Stop>,
     /// True once another process accepts connections and datagrams in place of this one.
     pub(crate) handed_over: AtomicBool,
+    /// Whether connections are closed, so that the server can be ended.
+    pub(crate) drain: Drain,
     /// Whether the workers turn their loops, for the admin listener.
     pub(crate) heartbeats: Heartbeats,
     pub(crate) leases: Leases,
@@ -73,7 +79,8 @@ pub struct Server {
     tuning: Mutex<Tuning>,
     /// False while new connections wait because the connection limit is reached.
     pub(crate) accepting: AtomicBool,
-    /// Counters of each worker, then of the watchers, the crawler and the listener.
+    /// Counters of each worker, then of the watchers, the crawler, the admin listener's thread and
+    /// the listener.
     counters: Vec<Arc<Counters>>,
     /// Counter values at the last `stats reset`, or at the start. Counters have one writer each and
     /// are never set back, and those of a cache that outlives its servers continue; statistics show
@@ -111,7 +118,7 @@ impl Server {
         cache.tick(cache.system_second());
         let readers = Readers::new(&options, &cache)?;
         let counters: Vec<Arc<Counters>> =
-            (0..options.worker_count + 3).map(|_| Arc::default()).collect();
+            (0..options.worker_count + COUNTERS_MORE).map(|_| Arc::default()).collect();
         let bytes_max = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         let log = Arc::new(Log::new(options.verbosity));
         log.set_prefixes(options.stat_prefix_delimiter.is_some());
@@ -158,6 +165,7 @@ impl Server {
             conn_table: ConnTable::default(),
             stop,
             handed_over: AtomicBool::new(false),
+            drain: Drain::default(),
             heartbeats: Heartbeats::new(options.worker_count),
             leases: Leases::default(),
             watchers,
@@ -226,6 +234,49 @@ impl Server {
         {
             log::say(format_args!("larderd: option -m: {error}"));
         }
+    }
+
+    /// Removes all items, as `flush_all` of an admin request.
+    ///
+    /// # Errors
+    /// `-F` forbids it.
+    pub(crate) fn clear_all(&self) -> Result<(), ClientError> {
+        self.counters[self.options.worker_count + ADMIN_COUNTERS].bump(Counter::CmdFlush);
+        if !self.options.flush_all {
+            return Err(ClientError::FlushNotAllowed);
+        }
+        self.flush(Deadline::PAST);
+        Ok(())
+    }
+
+    /// Removes all items that are there at a deadline; without one, or with a past one, at once.
+    pub(crate) fn flush(&self, deadline: Deadline) {
+        self.leases.revoke_all(self.cache.now());
+        let options = &self.options;
+        match deadline {
+            // Without cas tokens 1.6.18 cannot distinguish items stored before and after it within
+            // a second.
+            Deadline::NEVER | Deadline::PAST
+                if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
+            {
+                self.cache.clear_second();
+            }
+            Deadline::NEVER | Deadline::PAST => self.cache.clear(),
+            Deadline(second) => self.cache.clear_at(second),
+        }
+    }
+
+    /// Changes the memory limit. The region is laid out once, with room to grow; the limit cannot
+    /// exceed that room.
+    ///
+    /// # Errors
+    /// The cache cannot have this limit.
+    pub(crate) fn set_memory_limit(&self, mebibytes: u64) -> Result<(), LimitError> {
+        let limited = self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20));
+        if let Err(error) = &limited {
+            self.log.event(format_args!("cache_memlimit {mebibytes}: {error}"));
+        }
+        limited
     }
 
     /// Reads the certificate files again and logs the result on standard error. With
@@ -300,6 +351,10 @@ pub(crate) fn descriptors_reserved(options: &Options) -> usize {
     };
     3 + 3 + 3 * options.worker_count + listening + 1 + admin + DESCRIPTORS_SPARE
 }
+
+/// How many counters follow those of the workers, and the place of the admin listener's thread.
+const COUNTERS_MORE: usize = 4;
+const ADMIN_COUNTERS: usize = 2;
 
 /// Connections of the admin listener at once.
 pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 128;

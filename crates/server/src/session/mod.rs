@@ -525,6 +525,17 @@ impl Session {
         matches!(self.state, State::Payload(_))
     }
 
+    /// True if every command that has begun is answered. A peer that watches never waits for one.
+    pub(crate) fn is_between_commands(&self) -> bool {
+        matches!(self.state, State::Command | State::Watch(_)) && self.parser.is_between_commands()
+    }
+
+    /// Gives up what is in progress, and ignores all further input.
+    pub(crate) fn ignore_input(&mut self) {
+        self.state =
+            State::Payload(Box::new(Payload::passing(u64::MAX, None, &self.parser.unasked())));
+    }
+
     /// As [`Payload::awaits_much`]; false without a payload.
     #[inline]
     pub(crate) fn awaits_much(&self) -> bool {

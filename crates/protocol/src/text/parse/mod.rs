@@ -182,6 +182,11 @@ impl Parser {
         Parsed::Skipped { consumed }
     }
 
+    /// True if no line that names keys is in progress.
+    pub fn is_between_commands(&self) -> bool {
+        self.list.is_none()
+    }
+
     #[cold]
     fn go_on_streaming<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         let Some(List::Streamed(keys)) = &mut self.list else { return Parsed::NeedMore };

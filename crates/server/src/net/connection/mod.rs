@@ -2,6 +2,7 @@
 
 mod epoll;
 pub(crate) mod io;
+mod leave;
 mod region;
 mod send;
 mod serve;

@@ -19,6 +19,8 @@ pub(super) struct TurnState {
     phase: Phase,
     /// What the session waits for.
     next: Next,
+    /// True once the session has executed input.
+    has_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +82,12 @@ impl TurnState {
     /// Records what the session waits for after it has executed input.
     pub(super) fn progress(&mut self, next: Next) {
         self.next = next;
+        self.has_run = true;
+    }
+
+    /// True once the session has executed input.
+    pub(super) fn has_run(&self) -> bool {
+        self.has_run
     }
 
     /// Records that the peer has been sent the cache's memory: the session can continue.

@@ -8,8 +8,9 @@ use larder_protocol::text::watched::{self, Closing};
 use larder_stats::Counter;
 use rustix::event::epoll::EventFlags;
 
-use super::Worker;
+use super::{Ending, Worker};
 use crate::log;
+use crate::net::connection::Connection;
 use crate::net::token::Token;
 
 impl Worker {
@@ -94,34 +95,44 @@ impl Worker {
     /// In a graceful stop: returns true if nothing is left to send, or the deadline has passed. The
     /// first call gives every connection a last turn for input that has arrived.
     pub(super) fn is_drained(&mut self) -> bool {
-        let Some(drain_until) = self.drain_until else {
-            if self.has_ring() {
-                // Connections under io_uring do not receive by themselves, and the ring does not
-                // have buffers for all of them at once.
-                let mut events = Vec::new();
-                for _ in 0..LAST_LOOKS_MAX {
-                    self.poll(Some(Duration::ZERO), &mut events);
-                    if events.is_empty() {
-                        break;
-                    }
-                    self.give_turns(&mut events);
-                }
-            }
-            self.drain_until = Some(self.clock.second() + DRAIN_SECS);
-            for token in self.connections.tokens(|connection| !connection.is_queued()) {
-                if let Some(connection) = self.connections.of_mut(token) {
-                    connection.note_event(EventFlags::IN);
-                }
-                self.begin_turn(token, true);
-            }
-            self.end_turns(true);
+        let Some(Ending::Stop { until }) = self.ending else {
+            self.receive_last();
+            self.ending = Some(Ending::Stop { until: self.clock.second() + DRAIN_SECS });
+            self.give_last_turns(|_| true);
             return self.connections.is_empty();
         };
-        self.connections.is_empty() || self.clock.second() >= drain_until
+        self.connections.is_empty() || self.clock.second() >= until
+    }
+
+    /// Receives what has arrived. Connections under io_uring do not receive by themselves, and the
+    /// ring does not have buffers for all of them at once.
+    pub(super) fn receive_last(&mut self) {
+        if !self.has_ring() {
+            return;
+        }
+        let mut events = Vec::new();
+        for _ in 0..LAST_LOOKS_MAX {
+            self.poll(Some(Duration::ZERO), &mut events);
+            if events.is_empty() {
+                break;
+            }
+            self.give_turns(&mut events);
+        }
+    }
+
+    /// Gives a turn to every chosen connection, for input that has arrived.
+    pub(super) fn give_last_turns(&mut self, chosen: impl Fn(&Connection) -> bool) {
+        for token in self.connections.tokens(|of| !of.is_queued() && chosen(of)) {
+            if let Some(connection) = self.connections.of_mut(token) {
+                connection.note_event(EventFlags::IN);
+            }
+            self.begin_turn(token, true);
+        }
+        self.end_turns(true);
     }
 }
 
-/// How often a graceful stop looks for new input while peers continue to send.
+/// How often new input is looked for while peers continue to send.
 const LAST_LOOKS_MAX: usize = 64;
 
 /// A connection is closed for the memory it holds only after this long without progress.

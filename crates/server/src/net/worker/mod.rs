@@ -1,6 +1,7 @@
 //! A worker: one thread, its connections, and the loop that gives each connection its turn.
 
 mod closing;
+mod drain;
 mod uring;
 mod welcome;
 
@@ -32,6 +33,7 @@ use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::stop::Manner;
 use crate::tls::Records;
+use drain::Draining;
 
 /// The state of a worker's thread.
 #[derive(Debug)]
@@ -70,8 +72,17 @@ pub(crate) struct Worker {
     gave_up: Option<Second>,
     /// When the last search found no connection to close for its memory.
     none_idle: Option<Second>,
-    /// Deadline of a graceful stop: output that is unsent by then is dropped.
-    drain_until: Option<Second>,
+    /// Why connections are closed between requests; `None` while the server serves as usual.
+    ending: Option<Ending>,
+}
+
+/// Why a worker closes connections between requests.
+#[derive(Debug)]
+enum Ending {
+    /// A graceful stop. At the deadline output that is unsent is dropped.
+    Stop { until: Second },
+    /// The server is being drained.
+    Drain(Box<Draining>),
 }
 
 /// A turn that has begun, and whose output is not sent yet.
@@ -133,7 +144,7 @@ impl Worker {
             unreported: Unreported::default(),
             gave_up: None,
             none_idle: None,
-            drain_until: None,
+            ending: None,
         })
     }
 
@@ -193,6 +204,7 @@ impl Worker {
             if server.budget.is_exceeded() {
                 self.close_greediest();
             }
+            self.drain();
             match server.stop.requested() {
                 None => {}
                 Some(Manner::Graceful) if !self.is_drained() => {}
@@ -209,7 +221,9 @@ impl Worker {
         let options = &self.executor.server().options;
         let timeout = if !self.ready.is_empty() || !self.starved.is_empty() {
             Some(Duration::ZERO)
-        } else if options.idle_timeout_secs > 0 || self.drain_until.is_some() {
+        } else if let Some(pause) = self.drain_pause() {
+            Some(pause)
+        } else if options.idle_timeout_secs > 0 || self.ending.is_some() {
             Some(Duration::from_secs(1))
         } else {
             None
@@ -421,9 +435,8 @@ impl Worker {
 
     fn conclude(&mut self, token: Token, outcome: TurnOutcome) {
         match outcome {
-            TurnOutcome::AwaitInput | TurnOutcome::AwaitLines if self.drain_until.is_some() => {
-                self.close(token, Closing::Shutdown);
-            }
+            TurnOutcome::AwaitInput | TurnOutcome::AwaitLines
+                if self.ending.is_some() && self.leave(token) => {}
             TurnOutcome::AwaitLines => {
                 if !self.watching.contains(&token) {
                     self.watching.push(token);

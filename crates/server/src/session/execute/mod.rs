@@ -335,30 +335,14 @@ impl Executor {
         if !is_allowed {
             return ClientError::FlushNotAllowed.into();
         }
-        let options = &self.server.options;
-        self.server.leases.revoke_all(self.cache.now());
-        match self.deadline(exptime) {
-            // Without cas tokens 1.6.18 cannot distinguish items stored before and after it within
-            // a second.
-            Deadline::NEVER | Deadline::PAST
-                if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
-            {
-                self.cache.clear_second();
-            }
-            Deadline::NEVER | Deadline::PAST => self.cache.clear(),
-            Deadline(second) => self.cache.clear_at(second),
-        }
+        self.server.flush(self.deadline(exptime));
         Response::Ok
     }
 
-    /// The region is laid out once, with room to grow; the limit cannot exceed that room.
     fn set_memory_limit(&self, mebibytes: u64) -> Response {
-        match self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20)) {
+        match self.server.set_memory_limit(mebibytes) {
             Ok(()) => Response::Ok,
-            Err(error) => {
-                self.log().event(format_args!("cache_memlimit {mebibytes}: {error}"));
-                ServerError::MemoryLimitFixed.into()
-            }
+            Err(_) => ServerError::MemoryLimitFixed.into(),
         }
     }
 

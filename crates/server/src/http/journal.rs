@@ -1,0 +1,150 @@
+//! The record of admin writes, on standard error.
+
+use std::sync::{Mutex, PoisonError};
+
+use axum::http::{Method, StatusCode};
+use larder_options::Role;
+
+use crate::clock::monotonic_us;
+use crate::log;
+
+/// Writes a line for a request that was allowed to change something. Floods are cut: a line then
+/// counts the requests that have none.
+#[derive(Debug)]
+pub(super) struct Journal {
+    /// Writes of single keys, which a program may send by the thousand.
+    keys: Mutex<Limiter>,
+    /// All others.
+    others: Mutex<Limiter>,
+}
+
+/// The peer of a connection, as the journal names it.
+#[derive(Clone, Debug)]
+pub(super) struct Peer(pub(super) String);
+
+/// A request that was allowed.
+#[derive(Debug)]
+pub(super) struct Write<'a> {
+    pub(super) role: Role,
+    pub(super) peer: &'a Peer,
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) status: StatusCode,
+}
+
+/// Lets a number of lines pass in each period.
+#[derive(Debug)]
+struct Limiter {
+    period_us: i64,
+    lines_max: u32,
+    /// When the period began; `None` before the first line.
+    began_us: Option<i64>,
+    lines: u32,
+    suppressed: u64,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            keys: Mutex::new(Limiter::new(KEYS_PERIOD_US, 1)),
+            others: Mutex::new(Limiter::new(OTHERS_PERIOD_US, OTHERS_LINES_MAX)),
+        }
+    }
+}
+
+impl Journal {
+    /// Records a request that was allowed, unless there are too many.
+    pub(super) fn record(&self, write: &Write<'_>) {
+        let limiter = match is_of_key(write.method, write.path) {
+            true => &self.keys,
+            false => &self.others,
+        };
+        let mut limiter = limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(suppressed) = limiter.pass(monotonic_us()) {
+            log::say(format_args!("{}", line(write, suppressed)));
+        }
+    }
+}
+
+/// True for the write of a single key. `/api/v1/cache/clear` is not one.
+fn is_of_key(method: &Method, path: &str) -> bool {
+    path.strip_prefix(CACHE).is_some_and(|key| *method != Method::DELETE || key != "clear")
+}
+
+/// The path of a URI holds no control characters, but may be long.
+fn line(write: &Write<'_>, suppressed: u64) -> String {
+    let Write { role, peer, method, path, status } = write;
+    let (shown, more) = match path.split_at_checked(PATH_BYTES_MAX) {
+        Some((shown, rest)) if !rest.is_empty() => (shown, "..."),
+        _ => (*path, ""),
+    };
+    let (role, peer, status) = (role.name(), &peer.0, status.as_u16());
+    let unshown = match suppressed {
+        0 => String::new(),
+        count => format!("; {count} writes before it are not shown"),
+    };
+    format!("larderd: admin: {method} {shown}{more} by {peer} as {role}: {status}{unshown}")
+}
+
+impl Limiter {
+    fn new(period_us: i64, lines_max: u32) -> Self {
+        Self { period_us, lines_max, began_us: None, lines: 0, suppressed: 0 }
+    }
+
+    /// Returns how many lines were suppressed before this one; `None` if it is suppressed too.
+    fn pass(&mut self, now_us: i64) -> Option<u64> {
+        if self.began_us.is_none_or(|began_us| now_us - began_us >= self.period_us) {
+            (self.began_us, self.lines) = (Some(now_us), 0);
+        }
+        if self.lines == self.lines_max {
+            self.suppressed += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+const CACHE: &str = "/api/v1/cache/";
+
+const KEYS_PERIOD_US: i64 = 10_000_000;
+
+const OTHERS_PERIOD_US: i64 = 1_000_000;
+const OTHERS_LINES_MAX: u32 = 10;
+
+/// Length to which a path is cut.
+const PATH_BYTES_MAX: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_and_counted() {
+        let mut limiter = Limiter::new(1000, 2);
+        let passed = [0, 1, 2, 999, 1000, 1001, 1002].map(|now_us| limiter.pass(now_us));
+        assert_eq!(passed, [Some(0), Some(0), None, None, Some(2), Some(0), None]);
+        assert_eq!(limiter.pass(5000), Some(1), "after a pause");
+    }
+
+    #[test]
+    fn a_line_names_who_did_what() {
+        let peer = Peer("127.0.0.1:9".to_owned());
+        let path = format!("/api/v1/cache/{}", "k".repeat(400));
+        let (method, status) = (&Method::PUT, StatusCode::CREATED);
+        let write = Write { role: Role::Full, peer: &peer, method, path: &path, status };
+        let line = line(&write, 7);
+        assert!(line.starts_with("larderd: admin: PUT /api/v1/cache/kkk"), "{line}");
+        let end = "kkk... by 127.0.0.1:9 as full: 201; 7 writes before it are not shown";
+        assert!(line.ends_with(end), "{line}");
+        assert!(line.len() < 450, "{line}");
+    }
+
+    #[test]
+    fn writes_of_keys_do_not_hide_others() {
+        assert!(is_of_key(&Method::PUT, "/api/v1/cache/clear"));
+        assert!(is_of_key(&Method::DELETE, "/api/v1/cache/a/b"));
+        assert!(!is_of_key(&Method::DELETE, "/api/v1/cache/clear"));
+        assert!(!is_of_key(&Method::POST, "/api/v1/clear"));
+    }
+}

@@ -1,0 +1,174 @@
+//! Draining: connections are closed between requests while the listener continues to accept.
+//!
+//! What a peer has begun to send is executed and answered, or not executed at all. A connection
+//! between requests is sent the end of its output, and closed when the peer closes its side. A new
+//! connection is treated the same way, after the answer to its first requests. Each step has a
+//! limit, so that no peer can prevent the end.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use larder_protocol::text::watched::Closing;
+
+use super::{Ending, Worker};
+use crate::clock::monotonic_us;
+use crate::net::connection::Connection;
+use crate::net::token::Token;
+
+/// The progress of a worker's drain.
+#[derive(Debug, Default)]
+pub(super) struct Draining {
+    /// True unless the drain has been undone. Connections that have been sent the end of their
+    /// output are closed in any case.
+    is_on: bool,
+    /// The connections that remain, each with the time at which it was found.
+    remaining: HashMap<u64, i64>,
+    /// Those that have been sent the end of their output, and when.
+    leaving: HashMap<u64, i64>,
+    /// When the limits were last checked.
+    checked_us: i64,
+}
+
+impl Worker {
+    /// Returns how long the worker may sleep while the server is drained; `None` if it is not.
+    pub(super) fn drain_pause(&self) -> Option<Duration> {
+        match self.ending {
+            Some(Ending::Drain(_)) => return Some(CHECK_PAUSE),
+            Some(Ending::Stop { .. }) => return None,
+            None => {}
+        }
+        let closes_at_us = self.executor.server().drain.closes_at_us()?;
+        let us = closes_at_us.saturating_sub(monotonic_us()).max(0).unsigned_abs();
+        // Idle connections are closed every second also during a long grace.
+        Some(Duration::from_micros(us.next_multiple_of(1000)).min(GRACE_PAUSE_MAX))
+    }
+
+    /// Begins, continues or ends the worker's part of a drain.
+    pub(super) fn drain(&mut self) {
+        let closes_at_us = self.executor.server().drain.closes_at_us();
+        if closes_at_us.is_some() || self.ending.is_some() {
+            self.go_on_draining(closes_at_us);
+        }
+    }
+
+    #[cold]
+    fn go_on_draining(&mut self, closes_at_us: Option<i64>) {
+        let now_us = monotonic_us();
+        let closes = closes_at_us.is_some_and(|at_us| now_us >= at_us);
+        match &mut self.ending {
+            Some(Ending::Stop { .. }) => {}
+            None if closes => self.begin_draining(),
+            None => {}
+            Some(Ending::Drain(draining)) if draining.is_on != closes => {
+                draining.is_on = closes;
+                draining.remaining.clear();
+                draining.checked_us = 0;
+                if closes {
+                    self.receive_last();
+                    self.give_last_turns(Connection::has_run);
+                }
+            }
+            Some(Ending::Drain(draining)) if now_us - draining.checked_us >= CHECK_US => {
+                draining.checked_us = now_us;
+                self.enforce_limits(now_us);
+            }
+            Some(Ending::Drain(_)) => {}
+        }
+    }
+
+    fn begin_draining(&mut self) {
+        self.receive_last();
+        self.ending =
+            Some(Ending::Drain(Box::new(Draining { is_on: true, ..Draining::default() })));
+        self.give_last_turns(Connection::has_run);
+    }
+
+    /// Closes the connections whose time is over.
+    fn enforce_limits(&mut self, now_us: i64) {
+        let tokens = self.connections.tokens(|_| true);
+        let Some(Ending::Drain(draining)) = &mut self.ending else { return };
+        let Draining { is_on, remaining, leaving, .. } = &mut **draining;
+        let open: HashMap<u64, Token> =
+            tokens.iter().map(|token| (u64::from(*token), *token)).collect();
+        remaining.retain(|token, _| open.contains_key(token));
+        leaving.retain(|token, _| open.contains_key(token));
+        if !*is_on && leaving.is_empty() {
+            self.ending = None;
+            return;
+        }
+        let (mut over, mut left) = (Vec::new(), Vec::new());
+        for token in tokens {
+            let number = u64::from(token);
+            if let Some(since_us) = leaving.get(&number) {
+                if now_us - since_us >= LEAVING_US_MAX {
+                    over.push(token);
+                }
+                continue;
+            }
+            if !*is_on {
+                continue;
+            }
+            let since_us = *remaining.entry(number).or_insert(now_us);
+            let Some(connection) = self.connections.of(token) else { continue };
+            let is_new = !connection.has_run() && !connection.has_begun();
+            if is_new && now_us - since_us >= FIRST_REQUEST_US_MAX {
+                over.push(token);
+            } else if now_us - since_us >= REQUEST_US_MAX {
+                match connection.can_take_leave() {
+                    true => left.push(token),
+                    false => over.push(token),
+                }
+            }
+        }
+        for token in over {
+            self.close(token, Closing::Shutdown);
+        }
+        for token in left {
+            self.take_leave(token, now_us);
+        }
+    }
+
+    /// Handles a connection that waits for input while connections are closed between requests.
+    /// Returns true if it is closed.
+    #[cold]
+    pub(super) fn leave(&mut self, token: Token) -> bool {
+        match &self.ending {
+            Some(Ending::Stop { .. }) => {
+                self.close(token, Closing::Shutdown);
+                return true;
+            }
+            Some(Ending::Drain(draining)) if draining.is_on => {}
+            _ => return false,
+        }
+        if self.connections.of(token).is_some_and(Connection::is_between_requests) {
+            self.take_leave(token, monotonic_us());
+        }
+        false
+    }
+
+    /// Sends the end of the output to a peer. Its answer, the end of the input, closes the
+    /// connection.
+    fn take_leave(&mut self, token: Token, now_us: i64) {
+        let Some(Ending::Drain(draining)) = &mut self.ending else { return };
+        if let Some(connection) = self.connections.of_mut(token) {
+            draining.leaving.insert(u64::from(token), now_us);
+            connection.say_goodbye();
+        }
+    }
+}
+
+/// How often a worker checks the limits of its connections.
+const CHECK_PAUSE: Duration = Duration::from_millis(200);
+const CHECK_US: i64 = 200_000;
+
+const GRACE_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long a request may take to arrive and to be answered: afterwards the connection is closed in
+/// the middle.
+const REQUEST_US_MAX: i64 = 4_000_000;
+
+/// How long a new connection may wait before its first request.
+const FIRST_REQUEST_US_MAX: i64 = 1_000_000;
+
+/// How long a connection that has been sent the end of its output waits for the end of the input.
+const LEAVING_US_MAX: i64 = 1_000_000;
