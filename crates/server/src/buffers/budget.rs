@@ -79,6 +79,11 @@ impl Budget {
         self.held_bytes.load(Relaxed) > self.bytes_max
     }
 
+    /// Returns how much of the limit is in use, in bytes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Relaxed)
+    }
+
     /// Returns the limit in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max

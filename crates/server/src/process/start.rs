@@ -53,7 +53,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     // Before root is dropped, since other users may not read the key, and before the directory
     // changes, since the paths may be relative.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
-    let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?;
+    let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
     let tokens = admin_tokens(&options)?;
     options.memory_file = options.memory_file.map(absolute).transpose()?;
     let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };

@@ -52,7 +52,7 @@ pub struct Server {
     /// Event counters by size class.
     pub(crate) class_tally: ClassTally,
     /// TLS certificates; set with `-Z`.
-    pub(crate) certificates: Option<Certificates>,
+    pub(crate) certificates: Option<Arc<Certificates>>,
     /// Users and passwords; set with `-S` or `-Y`.
     pub(crate) credentials: Option<Credentials>,
     /// Processes that may map the cache's memory; set with `--local-readers`.

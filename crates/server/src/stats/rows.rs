@@ -15,7 +15,6 @@ use super::shown::is_shown;
 use crate::admin::census::Census;
 use crate::admin::classes::PAGE_BYTES;
 use crate::server::{self, Server};
-use crate::tls::certificates::Certificates;
 
 /// Appends the number of items of each size.
 pub(super) fn sizes(census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
@@ -73,8 +72,14 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::Accepting => u64::from(server.accepting.load(Relaxed)),
         Gauge::WorkerCount => options.worker_count as u64,
         Gauge::CertificatesAgeSecs => {
-            server.certificates.as_ref().map_or(0, Certificates::age_secs)
+            server.certificates.as_ref().map_or(0, |certificates| certificates.age_secs())
         }
+        Gauge::CertificateExpirySecs => {
+            let expiry_secs = server.certificates.as_ref().and_then(|of| of.expiry_secs());
+            expiry_secs.unwrap_or(0)
+        }
+        Gauge::OutputBudgetBytes => server.budget.bytes_max(),
+        Gauge::OutputBudgetUsedBytes => server.budget.held_bytes(),
         Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
         Gauge::BytesLive => report.live_bytes,
         Gauge::ItemsCurrent => report.items,

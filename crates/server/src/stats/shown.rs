@@ -4,7 +4,6 @@ use larder_options::AnswersAs;
 use larder_stats::{Condition, Stat};
 
 use crate::server::Server;
-use crate::tls::certificates::Certificates;
 
 /// True if the options of the server call for the statistic.
 pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
@@ -14,7 +13,7 @@ pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
         Condition::IdleTimeout => options.idle_timeout_secs > 0,
         Condition::Tls => server.certificates.is_some(),
         Condition::TlsSessions => {
-            server.certificates.as_ref().is_some_and(Certificates::has_sessions)
+            server.certificates.as_ref().is_some_and(|of| of.has_sessions())
         }
         Condition::SlabReassign => options.slab_reassign,
         Condition::LruCrawler => server.crawler.is_enabled(),

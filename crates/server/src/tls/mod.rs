@@ -146,6 +146,7 @@ impl Tls {
         }
         if was_handshaking && !self.state.is_handshaking() {
             self.is_handshaking = false;
+            counters.bump(Counter::TlsHandshakes);
             if self.counts_sessions && self.state.handshake_kind() != Some(HandshakeKind::Resumed) {
                 counters.bump(Counter::SslNewSessions);
             }

@@ -269,6 +269,14 @@ Larder {
     "groups_split" counter GroupsSplit "Groups of the index split to grow it.";
     "reads_retried" counter ReadsRetried "Reads repeated because the item changed during the read.";
     "local_reads" counter LocalReads "Reads that clients made directly in the cache's memory (`--local-readers`) and reported: one in two, and none of items that were read a few times lately. Included in `cmd_get` and `get_hits`.";
+    "get_expired" same Counter GetExpired "Misses because the item had expired.";
+    "get_flushed" same Counter GetFlushed "Misses because flush_all had invalidated the item.";
+    "auth_failures" same Counter AuthErrors "Failed authentication attempts of cache clients.";
+    "tls_handshakes" counter TlsHandshakes if Tls "Completed TLS handshakes of cache clients, with new and resumed sessions.";
+    "tls_handshake_failures" same Counter SslHandshakeErrors if Tls "Failed TLS handshakes of cache clients.";
+    "certificate_expiry_secs" gauge CertificateExpirySecs if Tls "Unix time in seconds at which the server's certificate expires; 0 if that cannot be read.";
+    "output_budget_bytes" gauge OutputBudgetBytes "Limit for the unsent output and unfinished input of all connections together, beyond what each of them may hold in any case.";
+    "output_budget_used_bytes" gauge OutputBudgetUsedBytes "Used part of that limit.";
     "uploads_aborted" counter UploadsAborted "Incomplete values abandoned because the sender disconnected or memory was full.";
     "segment_bytes" gauge SegmentBytes "Size of a segment, in bytes.";
     "segments" gauge SegmentCount "Segments that may be in use.";

@@ -8,6 +8,7 @@ mod family;
 mod own;
 mod process;
 mod rows;
+mod workers;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub(super) async fn page(server: &Arc<Server>) -> String {
     let mut page = Page::default();
     exporter::show(&rows, &mut page);
     own::show(&rows, &mut page);
+    workers::show(&mut page);
     process::show(&mut page);
     page.text()
 }

@@ -13,7 +13,8 @@ pub(super) fn show(rows: &Rows, page: &mut Page) {
     page.family("larder_build_info", Kind::Gauge, help, &[(labels, "1".to_owned())]);
     let numbers = Section::Larder.rows().filter(|stat| ![VERSION, COMMIT].contains(&stat.name));
     for stat in numbers {
-        if let Some(value) = rows.larder.get(stat.name) {
+        let is_known = |value: &&String| stat.name != CERTIFICATE_EXPIRY || **value != "0";
+        if let Some(value) = rows.larder.get(stat.name).filter(is_known) {
             let kind = kind(stat);
             page.single(&name(stat.name, kind), kind, stat.doc, value.clone());
         }
@@ -43,6 +44,9 @@ fn name(row: &str, kind: Kind) -> String {
 /// The rows that are labels of `larder_build_info`.
 const VERSION: &str = "larder_version";
 const COMMIT: &str = "larder_commit";
+
+/// The row whose 0 stands for an unknown time, which an alert would take for the past.
+const CERTIFICATE_EXPIRY: &str = "certificate_expiry_secs";
 
 #[cfg(test)]
 mod tests {

@@ -47,6 +47,11 @@ struct Stat {
     resident_pages: u64,
 }
 
+/// Returns the processor time of a process or thread, of its `stat` in /proc, in seconds.
+pub(super) fn cpu_seconds(stat: &str) -> Option<String> {
+    parse(stat).map(|stat| in_seconds(stat.cpu_ticks))
+}
+
 fn parse(stat: &str) -> Option<Stat> {
     // The name of the program, which may contain anything, ends with the last parenthesis.
     let (_, rest) = stat.rsplit_once(") ")?;

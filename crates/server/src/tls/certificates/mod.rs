@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
+use x509_parser::parse_x509_certificate;
 
 use crate::log;
 use crate::tls::cipher_suites;
@@ -70,6 +71,8 @@ struct Loaded {
     /// changed: a resumed session shows no certificate again.
     tickets: [Option<Arc<dyn ProducesTickets>>; 3],
     authorities: Vec<CertificateDer<'static>>,
+    /// The Unix time at which the server's own certificate expires; `None` if it cannot be read.
+    expiry_secs: Option<u64>,
     at: Instant,
 }
 
@@ -139,6 +142,11 @@ impl Certificates {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
     }
 
+    /// Returns the Unix time in seconds at which the server's own certificate expires.
+    pub(crate) fn expiry_secs(&self) -> Option<u64> {
+        self.loaded.read().unwrap_or_else(PoisonError::into_inner).expiry_secs
+    }
+
     /// True if clients can resume sessions.
     pub(crate) fn has_sessions(&self) -> bool {
         self.options.session_cache
@@ -192,6 +200,7 @@ impl Loaded {
                 (authorities, Some(roots))
             }
         };
+        let expiry_secs = chain(&options.chain_cert)?.first().and_then(expiry_secs);
         let (mut configs, mut tickets) = ([None, None, None], [None, None, None]);
         for asked in
             [ClientCertificates::None, ClientCertificates::Requested, ClientCertificates::Required]
@@ -216,7 +225,7 @@ impl Loaded {
                 configs[asked as usize] = Some(Arc::new(config));
             }
         }
-        Ok(Self { configs, tickets, authorities, at: Instant::now() })
+        Ok(Self { configs, tickets, authorities, expiry_secs, at: Instant::now() })
     }
 }
 
@@ -260,6 +269,12 @@ fn config(
 /// Reads the certificates of a file, the server's own first.
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     certificates("-o ssl_chain_cert", path)
+}
+
+/// Returns the Unix time at which a certificate expires.
+fn expiry_secs(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let (_, certificate) = parse_x509_certificate(certificate).ok()?;
+    u64::try_from(certificate.validity().not_after.timestamp()).ok()
 }
 
 fn roots(path: &Path, authorities: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {

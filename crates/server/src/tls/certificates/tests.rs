@@ -100,3 +100,22 @@ fn ticket_keys_stay_unless_the_authorities_for_clients_change() {
     let [_, requested, required] = tickets();
     assert!(!Arc::ptr_eq(&requested, &required));
 }
+
+#[test]
+fn the_expiry_is_that_of_the_servers_own_certificate() {
+    let files = Files::new();
+    let certificate = |year: i32, key: &rcgen::KeyPair| {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 5, 6);
+        params.self_signed(key).unwrap().pem()
+    };
+    let key = rcgen::KeyPair::generate().unwrap();
+    let other = certificate(2030, &rcgen::KeyPair::generate().unwrap());
+    fs::write(files.path("key"), key.serialize_pem()).unwrap();
+    fs::write(files.path("chain"), certificate(2031, &key) + &other).unwrap();
+    let certificates = files.load();
+    assert_eq!(certificates.expiry_secs(), Some(1_935_792_000));
+    fs::write(files.path("chain"), certificate(2032, &key) + &other).unwrap();
+    assert_eq!(certificates.refresh(false), Refreshed::Read(Ok(())));
+    assert_eq!(certificates.expiry_secs(), Some(1_935_792_000 + 366 * 86_400));
+}
