@@ -288,8 +288,8 @@ AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen).exit(EXIT
     .doc("addresses of the admin listener, which speaks HTTP: host:port, [IPv6]:port, *:port or \
           the path of a unix socket that begins with / or a dot, several separated by semicolons; \
           may be repeated (default: none); ,role=probe, ,role=read or ,role=full after an address \
-          is the most that a request may do there (default: full), ,mode=OCTAL after a path its \
-          permissions (default: 600)");
+          is the most that a request may do there (default: full), ,tls after a port encrypts it \
+          with the certificates of -Z, ,mode=OCTAL after a path is its permissions (default: 600)");
 AdminTokenFile = Row::new(Place::Long, "admin_token_file", Path).exit(EXIT_USAGE)
     .doc("file with the tokens that admin requests may carry: a line for each, a role and a token \
           of at least 32 characters; others must not be able to read it; SIGHUP reads it again");

@@ -12,6 +12,8 @@ pub struct AdminListen {
     pub address: AdminAddress,
     /// The most that any request may do here.
     pub role: Role,
+    /// True if connections are encrypted, with the certificates of `-Z`.
+    pub tls: bool,
 }
 
 /// Where an admin listener listens.
@@ -73,6 +75,9 @@ impl fmt::Display for AdminListen {
         if self.role != Role::Full {
             write!(f, ",role={}", self.role.name())?;
         }
+        if self.tls {
+            write!(f, ",tls")?;
+        }
         match self.address {
             AdminAddress::Unix { mode, .. } if mode != MODE => write!(f, ",mode={mode:o}"),
             _ => Ok(()),
@@ -98,7 +103,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<AdminListen>, String> {
 fn member(text: &str) -> Result<AdminListen, String> {
     let mut words = text.split(',').map(str::trim_ascii);
     let address = words.next().unwrap_or_default();
-    let (mut role, mut mode) = (Role::Full, None);
+    let (mut role, mut mode, mut tls) = (Role::Full, None, false);
     for word in words {
         match word.split_once('=') {
             Some(("role", name)) => role = Role::parse(name).ok_or(ROLES)?,
@@ -106,10 +111,14 @@ fn member(text: &str) -> Result<AdminListen, String> {
                 let parsed = u32::from_str_radix(octal, 8).ok().filter(|mode| *mode <= 0o777);
                 mode = Some(parsed.ok_or(MODES)?);
             }
+            None if word == "tls" => tls = true,
             _ => return Err(EXPECTED.to_owned()),
         }
     }
     let address = if address.starts_with(['/', '.']) {
+        if tls {
+            return Err(NO_TLS.to_owned());
+        }
         AdminAddress::Unix { path: address.into(), mode: mode.unwrap_or(MODE) }
     } else {
         let (host, port) = host_and_port(address).map_err(|_| EXPECTED)?;
@@ -119,7 +128,7 @@ fn member(text: &str) -> Result<AdminListen, String> {
         }
         AdminAddress::Tcp { host: (host != "*").then(|| host.to_owned()), port }
     };
-    Ok(AdminListen { address, role })
+    Ok(AdminListen { address, role, tls })
 }
 
 /// The permissions of a unix socket without `mode=`.
@@ -127,10 +136,11 @@ const MODE: u32 = 0o600;
 
 /// The form of a list.
 pub(crate) const EXPECTED: &str = "host:port, [IPv6]:port, *:port or the path of a unix socket \
-    that begins with / or ., then perhaps ,role=probe|read|full and, for a path, ,mode=OCTAL; several are separated by ;";
+    that begins with / or ., then perhaps ,role=probe|read|full, for a port ,tls and for a path ,mode=OCTAL; several are separated by ;";
 const ROLES: &str = "an address with a role of probe, read or full";
 const MODES: &str = "a path with a mode from 0 to 777, in octal";
 const NO_MODE: &str = "a path, which alone has a mode: an address of TCP has no permissions";
+const NO_TLS: &str = "a port with tls: a unix socket does not leave the machine";
 const PORTS: &str = "an address with a port from 0 to 65535";
 
 #[cfg(test)]
@@ -139,11 +149,11 @@ mod tests {
 
     fn tcp(host: Option<&str>, port: u16, role: Role) -> AdminListen {
         let host = host.map(str::to_owned);
-        AdminListen { address: AdminAddress::Tcp { host, port }, role }
+        AdminListen { address: AdminAddress::Tcp { host, port }, role, tls: false }
     }
 
     fn unix(path: &str, mode: u32, role: Role) -> AdminListen {
-        AdminListen { address: AdminAddress::Unix { path: path.into(), mode }, role }
+        AdminListen { address: AdminAddress::Unix { path: path.into(), mode }, role, tls: false }
     }
 
     #[test]
@@ -177,6 +187,8 @@ mod tests {
             ("127.0.0.1:1,rolle=read", "host:port"),
             ("127.0.0.1:1,read", "host:port"),
             ("127.0.0.1:1,mode=600", "no permissions"),
+            ("/s,tls", "unix socket"),
+            ("127.0.0.1:1,tls=yes", "host:port"),
             ("/s,mode=8", "in octal"),
             ("/s,mode=1000", "in octal"),
         ] {
@@ -187,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_list_is_shown_as_it_is_given() {
-        let given = "127.0.0.1:1;[::1]:2,role=read;*:3,role=probe;/a/b,role=read,mode=660;/c";
+        let given = "127.0.0.1:1;127.0.0.1:2,role=read,tls;[::1]:2,role=read;*:3,role=probe;/a/b,role=read,mode=660;/c";
         assert_eq!(text(&parse(given).unwrap()), given);
     }
 

@@ -13,7 +13,9 @@ use crate::typed::tls;
 /// # Errors
 /// Names the first option that contradicts another.
 pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
-    for rule in [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in, filtered, readers] {
+    for rule in
+        [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in, filtered, readers, admin_tls]
+    {
         if let Some((id, what)) = rule(values) {
             let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
             let message = format!("{}: {what}", origin.spelling(id.row()));
@@ -94,6 +96,15 @@ fn readers(values: &Values) -> Contradiction {
 
 fn has_readers(values: &Values) -> bool {
     values.text(Id::LocalReaders).is_some_and(|readers| readers != "off")
+}
+
+/// An admin listener has no certificates of its own.
+fn admin_tls(values: &Values) -> Contradiction {
+    let wants_tls = values.admin_listen(Id::AdminListen).iter().any(|listen| listen.tls);
+    (wants_tls && !values.switch(Id::EnableSsl)).then(|| {
+        let what = "an address with tls needs -Z, whose certificates it uses";
+        (Id::AdminListen, what.to_owned())
+    })
 }
 
 fn napi_ids(values: &Values) -> Contradiction {

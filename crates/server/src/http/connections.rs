@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,6 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::journal::Peer;
+use super::secured::Secured;
 use crate::server::ADMIN_CONNECTIONS_MAX;
 
 /// The open connections. When there are too many, the one whose last request is the longest ago is
@@ -47,6 +47,8 @@ struct Member {
 struct Membership {
     crowd: Arc<Crowd>,
     number: u64,
+    /// The number of its last request, or of the connection.
+    last: Arc<AtomicU64>,
 }
 
 impl Crowd {
@@ -89,29 +91,52 @@ impl Drop for Membership {
     }
 }
 
+/// What the connections of a listener share.
+#[derive(Clone)]
+pub(super) struct Site {
+    pub(super) router: Router,
+    pub(super) crowd: Arc<Crowd>,
+    /// True from when connections are asked to end.
+    pub(super) is_over: watch::Receiver<bool>,
+}
+
 /// Accepts connections from a socket. They are asked to end when it is over.
 pub(super) async fn accept(
     descriptor: OwnedFd,
     is_unix: bool,
-    router: Router,
-    crowd: Arc<Crowd>,
-    is_over: watch::Receiver<bool>,
+    secured: Option<Secured>,
+    site: Site,
 ) {
     if is_unix {
         let Ok(listener) = UnixListener::from_std(descriptor.into()) else { return };
-        let next = || async {
-            let (stream, _) = listener.accept().await?;
-            let peer = peer_of(&stream);
-            Ok((stream, peer))
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let peer = peer_of(&stream);
+                    admit(&site, |site, member| serve((stream, peer), site, member));
+                }
+                // Without descriptors, connections wait in the kernel.
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+    let Ok(listener) = TcpListener::from_std(descriptor.into()) else { return };
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok((stream, address)) => (stream, Peer(address.to_string())),
+            Err(_) => {
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
         };
-        accept_each(next, &router, &crowd, is_over).await;
-    } else {
-        let Ok(listener) = TcpListener::from_std(descriptor.into()) else { return };
-        let next = || async {
-            let (stream, address) = listener.accept().await?;
-            Ok((stream, Peer(address.to_string())))
-        };
-        accept_each(next, &router, &crowd, is_over).await;
+        match secured.clone() {
+            None => admit(&site, |site, member| serve((stream, peer), site, member)),
+            Some(secured) => admit(&site, |site, member| async move {
+                if let Some(stream) = secured.accept(stream).await {
+                    serve((stream, peer), site, member).await;
+                }
+            }),
+        }
     }
 }
 
@@ -123,47 +148,27 @@ fn peer_of(stream: &UnixStream) -> Peer {
     })
 }
 
-async fn accept_each<S, F>(
-    mut next: impl FnMut() -> F,
-    router: &Router,
-    crowd: &Arc<Crowd>,
-    is_over: watch::Receiver<bool>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = io::Result<(S, Peer)>>,
-{
-    loop {
-        match next().await {
-            Ok(accepted) => admit(accepted, router.clone(), crowd, is_over.clone()),
-            // Without descriptors, connections wait in the kernel.
-            Err(_) => sleep(ACCEPT_PAUSE).await,
-        }
-    }
-}
-
-fn admit<S>(accepted: (S, Peer), router: Router, crowd: &Arc<Crowd>, is_over: watch::Receiver<bool>)
+/// Lets a connection into the crowd, and runs it.
+fn admit<F>(site: &Site, run: impl FnOnce(Site, Membership) -> F)
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
 {
+    let crowd = &site.crowd;
     crowd.make_room();
     let number = crowd.tick();
     let last = Arc::new(AtomicU64::new(number));
-    let membership = Membership { crowd: Arc::clone(crowd), number };
+    let membership = Membership { crowd: Arc::clone(crowd), number, last: Arc::clone(&last) };
     let mut members = crowd.members();
-    let task = tokio::spawn(serve(accepted, router, membership, Arc::clone(&last), is_over));
+    let task = tokio::spawn(run(site.clone(), membership));
     members.insert(number, Member { task: task.abort_handle(), last });
 }
 
-async fn serve<S>(
-    (stream, peer): (S, Peer),
-    router: Router,
-    membership: Membership,
-    last: Arc<AtomicU64>,
-    mut is_over: watch::Receiver<bool>,
-) where
+async fn serve<S>((stream, peer): (S, Peer), site: Site, membership: Membership)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (crowd, number) = (Arc::clone(&membership.crowd), membership.number);
+    let Site { router, crowd, mut is_over } = site;
+    let (number, last) = (membership.number, Arc::clone(&membership.last));
     let seen = Arc::clone(&last);
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {

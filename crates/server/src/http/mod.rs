@@ -12,18 +12,19 @@ mod journal;
 mod metrics;
 mod page;
 mod routes;
+mod secured;
 mod segments;
 pub(crate) mod sockets;
 mod status;
 pub(crate) mod tokens;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larder_options::{Options, Role};
+use larder_options::{ClientCertificates, Options, Role};
 use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
@@ -32,9 +33,11 @@ use crate::clock::monotonic_us;
 use crate::log;
 use crate::net::sockets::Address;
 use crate::server::Server;
+use crate::tls::certificates::Certificates;
 use crate::waker::Waker;
 use access::Rules;
 use journal::Journal;
+use secured::Secured;
 use sockets::AdminSocket;
 use tokens::Tokens;
 
@@ -44,6 +47,8 @@ pub(crate) struct Http {
     sockets: Vec<AdminSocket>,
     /// True if every program of this machine can use the cache by TCP.
     wire_is_open: bool,
+    /// The certificates of `-Z`, for the sockets that are encrypted.
+    certificates: Option<Arc<Certificates>>,
     shared: Arc<Shared>,
     /// True from when the listener is to end.
     is_over: watch::Sender<bool>,
@@ -72,12 +77,14 @@ impl Http {
         sockets: Vec<AdminSocket>,
         tokens: Option<Tokens>,
         wire_is_open: bool,
+        certificates: Option<Arc<Certificates>>,
     ) -> Self {
         let shared =
             Arc::new(Shared { tokens, serving: OnceLock::new(), journal: Journal::default() });
         let http = Self {
             sockets,
             wire_is_open,
+            certificates,
             shared,
             is_over: watch::Sender::new(false),
             thread: None,
@@ -100,7 +107,12 @@ impl Http {
             let rules = Rules::new(socket.role, is_trusted, &socket.address, &options.admin_hosts);
             let descriptor = socket.descriptor.try_clone()?;
             let is_unix = matches!(socket.address, Address::Unix(_));
-            listeners.push((descriptor, is_unix, rules));
+            let secured = self.certificates.as_ref().filter(|_| socket.tls).map(|certificates| {
+                // Without -Z there are no certificates.
+                let asked = options.tls.as_ref().map_or(ClientCertificates::None, |tls| tls.verify);
+                Secured { certificates: Arc::clone(certificates), asked }
+            });
+            listeners.push(Listening { descriptor, is_unix, rules, secured });
         }
         // Before the thread starts: afterwards the process may be forbidden to open descriptors.
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -139,7 +151,7 @@ impl Http {
             Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
             Address::Unix(_) => false,
         };
-        let needs_tokens = |socket: &&AdminSocket| socket.role > Role::Probe;
+        let needs_tokens = |socket: &&AdminSocket| socket.role > Role::Probe && !socket.tls;
         let mut sockets = self.sockets.iter().filter(needs_tokens).filter(is_far);
         if let (Some(_), Some(socket)) = (&self.shared.tokens, sockets.next()) {
             log::say(format_args!(
@@ -180,26 +192,30 @@ fn lower_priority() {
     let _ = setpriority_process(None, before.max(NICE));
 }
 
-type Listeners = Vec<(std::os::fd::OwnedFd, bool, Rules)>;
+/// A socket that is listened on.
+#[derive(Debug)]
+struct Listening {
+    descriptor: OwnedFd,
+    is_unix: bool,
+    rules: Rules,
+    /// How its connections are encrypted.
+    secured: Option<Secured>,
+}
 
 fn run(
     runtime: &Runtime,
     shared: Arc<Shared>,
-    listeners: Listeners,
+    listeners: Vec<Listening>,
     mut is_over: watch::Receiver<bool>,
 ) {
     runtime.block_on(async move {
         let crowd = Arc::new(connections::Crowd::default());
         let mut accepting = Vec::new();
-        for (descriptor, is_unix, rules) in listeners {
+        for Listening { descriptor, is_unix, rules, secured } in listeners {
             let router = routes::router(Arc::clone(&shared), rules);
-            let served = connections::accept(
-                descriptor,
-                is_unix,
-                router,
-                Arc::clone(&crowd),
-                is_over.clone(),
-            );
+            let (crowd, is_over) = (Arc::clone(&crowd), is_over.clone());
+            let site = connections::Site { router, crowd, is_over };
+            let served = connections::accept(descriptor, is_unix, secured, site);
             accepting.push(tokio::spawn(served));
         }
         tokio::spawn(ask_workers(shared));

@@ -13,10 +13,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use larder_options::Role;
+use larder_stats::Counter;
 use serde_json::{Value, json};
 
 use super::{Serving, Shared};
-use crate::http::access::Rules;
+use crate::http::access::{Refused, Rules};
 use crate::http::journal::{Peer, Write};
 use crate::http::{control, health, metrics, page, status};
 
@@ -101,6 +102,10 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
                 }
             }
             Err(refused) => {
+                if let (Refused::BadToken, Some(Serving { server, .. })) = (refused, site.serving())
+                {
+                    server.admin_counters().bump(Counter::AdminAuthFailures);
+                }
                 let (status, words) = (refused.status(), format!("{}\n", refused.words()));
                 let mut response = (status, words).into_response();
                 if status == StatusCode::UNAUTHORIZED {

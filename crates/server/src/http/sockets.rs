@@ -23,6 +23,8 @@ pub(crate) struct AdminSocket {
     pub(crate) address: Address,
     /// The most that a request may do here.
     pub(crate) role: Role,
+    /// True if connections are encrypted.
+    pub(crate) tls: bool,
 }
 
 impl AdminSocket {
@@ -54,7 +56,7 @@ pub(crate) fn wire_is_open(options: &Options, sockets: &[Socket]) -> bool {
 pub(crate) fn open(options: &Options, handed: Vec<OwnedFd>) -> Result<Vec<AdminSocket>, Failure> {
     let mut handed: Vec<_> = handed.into_iter().filter_map(usable).collect();
     let mut opened = Vec::new();
-    for AdminListen { address, role } in &options.admin_listen {
+    for AdminListen { address, role, tls } in &options.admin_listen {
         match address {
             AdminAddress::Unix { path, mode } => {
                 let failure = |error| cannot_listen(&Address::Unix(path.clone()), &error);
@@ -65,18 +67,23 @@ pub(crate) fn open(options: &Options, handed: Vec<OwnedFd>) -> Result<Vec<AdminS
                     Some((descriptor, _)) => descriptor,
                     None => open_unix(&path, *mode).map_err(failure)?,
                 };
-                opened.push(AdminSocket { descriptor, address, role: *role });
+                opened.push(AdminSocket { descriptor, address, role: *role, tls: *tls });
             }
             AdminAddress::Tcp { host, port } => {
                 for address in resolved(host.as_deref(), *port, options)? {
                     if let Some((descriptor, address)) = take(&mut handed, &Address::Tcp(address)) {
-                        opened.push(AdminSocket { descriptor, address, role: *role });
+                        opened.push(AdminSocket { descriptor, address, role: *role, tls: *tls });
                         continue;
                     }
                     match open_tcp(address) {
                         Ok((descriptor, address)) => {
                             let address = Address::Tcp(address);
-                            opened.push(AdminSocket { descriptor, address, role: *role });
+                            opened.push(AdminSocket {
+                                descriptor,
+                                address,
+                                role: *role,
+                                tls: *tls,
+                            });
                         }
                         // A machine without IPv6 is fine.
                         Err(error)
@@ -210,6 +217,7 @@ mod tests {
                 Err(_) => Address::Unix(address.into()),
             },
             role: Role::Full,
+            tls: false,
         };
         for (address, beside_open, beside_closed) in [
             ("127.0.0.1:1", true, false),

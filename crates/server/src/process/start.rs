@@ -65,7 +65,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         None => (sockets::open(&options)?, sockets::open_udp(&options)?),
     };
     let datagrams: Arc<[Datagrams]> = datagrams.into();
-    let mut http = open_http(&options, admin, tokens, &sockets)?;
+    let mut http = open_http(&options, admin, (tokens, certificates.clone()), &sockets)?;
     if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
         // Used by tests only; the server can continue without it.
         log::say(format_args!("larderd: {failure}"));
@@ -178,11 +178,12 @@ fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
 fn open_http(
     options: &Options,
     handed: Vec<OwnedFd>,
-    tokens: Option<Tokens>,
+    (tokens, certificates): (Option<Tokens>, Option<Arc<Certificates>>),
     wire: &[Socket],
 ) -> Result<Http, Failure> {
     let wire_is_open = http::sockets::wire_is_open(options, wire);
-    Ok(Http::new(http::sockets::open(options, handed)?, tokens, wire_is_open))
+    let sockets = http::sockets::open(options, handed)?;
+    Ok(Http::new(sockets, tokens, wire_is_open, certificates))
 }
 
 fn start_http(http: &mut Http, options: &Options) -> Result<(), Failure> {
@@ -272,8 +273,8 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http
         words += &format!("larderd: listening on {} (UDP)\n", socket.address);
     }
     for socket in http.sockets() {
-        let role = socket.role.name();
-        words += &format!("larderd: listening on {} (admin, {role})\n", socket.address);
+        let (role, tls) = (socket.role.name(), if socket.tls { ", TLS" } else { "" });
+        words += &format!("larderd: listening on {} (admin, {role}{tls})\n", socket.address);
     }
     let plain = sockets.iter().find(|socket| socket.client_certificates.is_none());
     if let Some(Address::Tcp(address)) = plain.map(|socket| &socket.address) {

@@ -190,6 +190,11 @@ impl Server {
         Arc::clone(self.counters.last().expect("the listener has counters"))
     }
 
+    /// Returns the counters of the admin listener's thread.
+    pub(crate) fn admin_counters(&self) -> &Counters {
+        &self.counters[self.options.worker_count + ADMIN_COUNTERS]
+    }
+
     /// Returns the value of a counter since the last reset, summed over all threads.
     pub(crate) fn counter(&self, counter: Counter) -> u64 {
         let at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +246,7 @@ impl Server {
     /// # Errors
     /// `-F` forbids it.
     pub(crate) fn clear_all(&self) -> Result<(), ClientError> {
-        self.counters[self.options.worker_count + ADMIN_COUNTERS].bump(Counter::CmdFlush);
+        self.admin_counters().bump(Counter::CmdFlush);
         if !self.options.flush_all {
             return Err(ClientError::FlushNotAllowed);
         }

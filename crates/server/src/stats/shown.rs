@@ -12,9 +12,7 @@ pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
         Condition::MaxconnsFast => options.maxconns_fast,
         Condition::IdleTimeout => options.idle_timeout_secs > 0,
         Condition::Tls => server.certificates.is_some(),
-        Condition::TlsSessions => {
-            server.certificates.as_ref().is_some_and(|of| of.has_sessions())
-        }
+        Condition::TlsSessions => server.certificates.as_ref().is_some_and(|of| of.has_sessions()),
         Condition::SlabReassign => options.slab_reassign,
         Condition::LruCrawler => server.crawler.is_enabled(),
         Condition::LruMaintainer => options.lru_maintainer,

@@ -272,6 +272,7 @@ Larder {
     "get_expired" same Counter GetExpired "Misses because the item had expired.";
     "get_flushed" same Counter GetFlushed "Misses because flush_all had invalidated the item.";
     "auth_failures" same Counter AuthErrors "Failed authentication attempts of cache clients.";
+    "admin_auth_failures" counter AdminAuthFailures "Requests to the admin listener with a token that does not exist.";
     "tls_handshakes" counter TlsHandshakes if Tls "Completed TLS handshakes of cache clients, with new and resumed sessions.";
     "tls_handshake_failures" same Counter SslHandshakeErrors if Tls "Failed TLS handshakes of cache clients.";
     "certificate_expiry_secs" gauge CertificateExpirySecs if Tls "Unix time in seconds at which the server's certificate expires; 0 if that cannot be read.";

@@ -1,0 +1,61 @@
+//! TLS on an admin listener, with the certificates of the wire.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_options::ClientCertificates;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::tls::certificates::Certificates;
+
+/// How the connections of a listener are encrypted.
+#[derive(Clone, Debug)]
+pub(super) struct Secured {
+    pub(super) certificates: Arc<Certificates>,
+    /// The client certificates asked for: those of `-o ssl_verify_mode`.
+    pub(super) asked: ClientCertificates,
+}
+
+impl Secured {
+    /// Performs the handshake, with the certificates that are in effect now. Returns `None` if the
+    /// peer has no valid certificate, does not speak TLS, or takes too long.
+    pub(super) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+        let handshake = async {
+            let mut first = [0];
+            stream.peek(&mut first).await.ok().filter(|bytes| *bytes > 0)?;
+            if first != [HANDSHAKE] {
+                // Fails only if the peer is gone.
+                let _ = stream.try_write(PLAIN_HTTP);
+                return None;
+            }
+            let config = self.certificates.config(self.asked)?;
+            // The reason of a failure has been sent as an alert.
+            TlsAcceptor::from(config).accept(stream).await.ok()
+        };
+        timeout(HANDSHAKE_TIME_MAX, handshake).await.ok()?
+    }
+}
+
+/// The type of the first record of a TLS connection.
+const HANDSHAKE: u8 = 22;
+
+/// The answer to a peer that speaks HTTP without TLS.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
+    Content-Length: 47\r\nConnection: close\r\n\r\nthis address speaks TLS only: ask for https://\n";
+
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_has_the_length_that_it_announces() {
+        let text = std::str::from_utf8(PLAIN_HTTP).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{text}");
+    }
+}
