@@ -1,8 +1,8 @@
 //! The builder of a cache: its settings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use larder_region::Access;
+use larder_region::{Access, file};
 
 use crate::clock::Clock;
 use crate::open::share::Place;
@@ -227,5 +227,19 @@ impl Builder {
     pub fn replaces_unusable(mut self, on: bool) -> Self {
         self.replaces = on;
         self
+    }
+
+    /// Returns how many bytes are reserved so far for the file that [`Builder::open`], in another
+    /// thread or process, is creating at `path`; `None` while none is created there. An existing
+    /// file is opened without reserving anything.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("cache");
+    /// assert_eq!(larder::Builder::reserved_bytes(&path), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserved_bytes(path: impl AsRef<Path>) -> Option<u64> {
+        file::reserved_bytes(path.as_ref())
     }
 }

@@ -10,4 +10,4 @@ pub use error::FileError;
 pub use length::extend;
 pub use memfd::{cannot_shrink, is_length_sealed, is_sealed, memfd, seal, seal_length};
 pub use named::{is_named, open, open_again, open_to_read};
-pub use new::{Access, NewFile};
+pub use new::{Access, NewFile, reserved_bytes};

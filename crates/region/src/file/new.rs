@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
@@ -142,6 +143,13 @@ impl Drop for NewFile {
     }
 }
 
+/// Returns how many bytes are reserved so far for the file that a process is creating at `path`;
+/// `None` while no process does.
+pub fn reserved_bytes(path: &Path) -> Option<u64> {
+    let file = fs::symlink_metadata(temporary(path).ok()?).ok()?;
+    file.is_file().then(|| file.blocks() * BLOCK_BYTES)
+}
+
 fn temporary(path: &Path) -> Result<PathBuf, FileError> {
     let Some(name) = path.file_name() else {
         return Err(FileError::NotRegular { path: path.into() });
@@ -202,3 +210,6 @@ fn grant(file: &File, access: &Access, path: &Path) -> Result<(), FileError> {
             source,
         })
 }
+
+/// The unit in which the system counts the memory of a file.
+const BLOCK_BYTES: u64 = 512;

@@ -1,8 +1,10 @@
 //! Health and readiness: whether the process works, and whether it serves.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
 use axum::http::StatusCode;
+use larder::Builder;
 use serde_json::{Value, json};
 
 use super::Serving;
@@ -28,9 +30,19 @@ fn of_silence(silence_us: u64) -> (StatusCode, Value) {
 
 /// Returns the answer of `/ready`: whether requests of the cache are served here, and otherwise
 /// why not.
-pub(super) fn ready(serving: Option<&Serving>) -> (StatusCode, Value) {
+pub(super) fn ready(
+    serving: Option<&Serving>,
+    opening: Option<&OpeningFile>,
+) -> (StatusCode, Value) {
     let reason = match serving {
-        None => Some("recovering"),
+        None => {
+            let percent = opening.and_then(OpeningFile::percent);
+            let reason = match percent {
+                Some(percent) => format!("recovering {percent} %"),
+                None => "recovering".to_owned(),
+            };
+            return not_ready(&reason);
+        }
         Some(Serving { server, .. }) if server.stop.requested().is_some() => Some("stopping"),
         Some(Serving { server, .. }) if server.handed_over.load(Relaxed) => Some("handed over"),
         Some(Serving { server, .. }) if server.drain.closes_at_us().is_some() => Some("draining"),
@@ -41,10 +53,30 @@ pub(super) fn ready(serving: Option<&Serving>) -> (StatusCode, Value) {
     };
     match reason {
         None => (StatusCode::OK, json!({ "status": "ready", "reasons": [] })),
-        Some(reason) => {
-            let document = json!({ "status": "not ready", "reasons": [reason] });
-            (StatusCode::SERVICE_UNAVAILABLE, document)
-        }
+        Some(reason) => not_ready(reason),
+    }
+}
+
+fn not_ready(reason: &str) -> (StatusCode, Value) {
+    let document = json!({ "status": "not ready", "reasons": [reason] });
+    (StatusCode::SERVICE_UNAVAILABLE, document)
+}
+
+/// The memory file of `-e`, while it is being opened.
+#[derive(Debug)]
+pub(super) struct OpeningFile {
+    pub(super) path: PathBuf,
+    /// Its size when it is complete.
+    pub(super) memory_bytes: u64,
+}
+
+impl OpeningFile {
+    /// Returns how much of a new file's memory is reserved, in percent; `None` while no file is
+    /// made. An existing file is attached in milliseconds, in which there is nothing to measure.
+    fn percent(&self) -> Option<u64> {
+        let reserved_bytes = u128::from(Builder::reserved_bytes(&self.path)?);
+        let percent = reserved_bytes * 100 / u128::from(self.memory_bytes.max(1));
+        Some(percent.min(100) as u64)
     }
 }
 
@@ -71,7 +103,7 @@ mod tests {
     #[test]
     fn a_server_that_opens_its_cache_is_alive_and_not_ready() {
         assert_eq!(health(None).0, StatusCode::OK);
-        let (status, document) = ready(None);
+        let (status, document) = ready(None, None);
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(document["reasons"], json!(["recovering"]));
     }

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larder_options::{ClientCertificates, Options, Role};
+use larder_options::{Options, Role};
 use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
@@ -36,6 +36,7 @@ use crate::server::Server;
 use crate::tls::certificates::Certificates;
 use crate::waker::Waker;
 use access::Rules;
+use health::OpeningFile;
 use journal::Journal;
 use secured::Secured;
 use sockets::AdminSocket;
@@ -61,6 +62,8 @@ struct Shared {
     tokens: Option<Tokens>,
     /// The server, once its workers run.
     serving: OnceLock<Serving>,
+    /// The memory file; set when the listener starts.
+    opening: OnceLock<OpeningFile>,
     journal: Journal,
 }
 
@@ -79,8 +82,8 @@ impl Http {
         wire_is_open: bool,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
-        let shared =
-            Arc::new(Shared { tokens, serving: OnceLock::new(), journal: Journal::default() });
+        let (serving, opening, journal) = Default::default();
+        let shared = Arc::new(Shared { tokens, serving, opening, journal });
         let http = Self {
             sockets,
             wire_is_open,
@@ -101,17 +104,18 @@ impl Http {
         if self.sockets.is_empty() || self.thread.is_some() {
             return Ok(());
         }
+        if let Some(path) = options.memory_file.clone() {
+            // The listener starts once.
+            let _ =
+                self.shared.opening.set(OpeningFile { path, memory_bytes: options.memory_bytes });
+        }
         let mut listeners = Vec::new();
         for socket in &self.sockets {
             let is_trusted = socket.is_trusted(self.wire_is_open);
             let rules = Rules::new(socket.role, is_trusted, &socket.address, &options.admin_hosts);
             let descriptor = socket.descriptor.try_clone()?;
             let is_unix = matches!(socket.address, Address::Unix(_));
-            let secured = self.certificates.as_ref().filter(|_| socket.tls).map(|certificates| {
-                // Without -Z there are no certificates.
-                let asked = options.tls.as_ref().map_or(ClientCertificates::None, |tls| tls.verify);
-                Secured { certificates: Arc::clone(certificates), asked }
-            });
+            let secured = if socket.tls { Some(self.secured(options)?) } else { None };
             listeners.push(Listening { descriptor, is_unix, rules, secured });
         }
         // Before the thread starts: afterwards the process may be forbidden to open descriptors.
@@ -127,6 +131,17 @@ impl Http {
         // Until then the thread makes system calls that the process may forbid afterwards.
         let _ = has_started.recv();
         Ok(())
+    }
+
+    /// Returns how connections are encrypted.
+    fn secured(&self, options: &Options) -> io::Result<Secured> {
+        match (&self.certificates, &options.tls) {
+            (Some(certificates), Some(tls)) => {
+                Ok(Secured { certificates: Arc::clone(certificates), asked: tls.verify })
+            }
+            // The options refuse this earlier.
+            _ => Err(io::Error::other("without -Z there are no certificates")),
+        }
     }
 
     /// Tells the listener that the server serves, with these workers.

@@ -159,7 +159,7 @@ async fn health(State(site): State<Site>) -> Response {
 }
 
 async fn ready(State(site): State<Site>) -> Response {
-    as_json(health::ready(site.shared.serving.get()))
+    as_json(health::ready(site.serving(), site.shared.opening.get()))
 }
 
 async fn metrics(State(site): State<Site>) -> Response {
