@@ -1,0 +1,145 @@
+//! Peers of the admin listener that misbehave: they do not read, they send half a body, and they
+//! ask for paths that lead elsewhere in other servers.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use larder_testkit::server::{free_address, larderd};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod http;
+#[allow(dead_code, reason = "other tests need more of it")]
+mod scene;
+
+use http::{exchange, get, wait_until_ready};
+use scene::Scene;
+
+fn start(suffix: &str, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
+    let admin = free_address()?;
+    let option = format!("--admin-listen={admin}{suffix}");
+    let args = [&[option.as_str()], args].concat();
+    let binary: PathBuf = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let server = ServerUnderTest::start(&binary, Transport::Tcp, &args)?;
+    let admin = Address::Tcp(admin);
+    wait_until_ready(&admin)?;
+    Ok((server, admin))
+}
+
+#[test]
+fn a_peer_that_does_not_read_holds_little_and_delays_no_other() -> Result<()> {
+    let admin = free_address()?;
+    let scene = Scene::start(&[&format!("--admin-listen={admin}")])?;
+    let admin = Address::Tcp(admin);
+    wait_until_ready(&admin)?;
+    let mut deaf = Vec::new();
+    for _ in 0..8 {
+        let mut stream = Stream::connect(&admin)?;
+        stream.set_timeout(Duration::from_millis(300))?;
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
+        // Until the server takes no more.
+        for _ in 0..200 {
+            if stream.write_all(&request).is_err() {
+                break;
+            }
+        }
+        deaf.push(stream);
+    }
+    for path in ["/health", "/ready", "/metrics"] {
+        let began = Instant::now();
+        assert_eq!(get(&admin, path, &[])?.status, 200);
+        let waited = began.elapsed();
+        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} beside deaf peers");
+    }
+    scene.has_grown_at_most(16 << 20)?;
+    drop(deaf);
+    scene.end()
+}
+
+#[test]
+fn a_body_that_does_not_arrive_is_waited_for_no_longer_than_its_limit() -> Result<()> {
+    let (_server, admin) = start("", &[])?;
+    let mut stream = Stream::connect(&admin)?;
+    stream.set_timeout(Duration::from_secs(30))?;
+    let began = Instant::now();
+    stream.write_all(
+        b"POST /api/v1/memory-limit HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+          Content-Length: 20\r\n\r\n{\"mega",
+    )?;
+    // Others are served meanwhile.
+    assert_eq!(get(&admin, "/ready", &[])?.status, 200);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let waited = began.elapsed();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    ensure!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    let expected = Duration::from_secs(9)..Duration::from_secs(20);
+    ensure!(expected.contains(&waited), "answered after {waited:?}");
+    Ok(())
+}
+
+/// Paths that other servers shorten, decode or cut.
+fn odd_paths() -> Vec<String> {
+    let long = "k".repeat(251);
+    let mut paths: Vec<String> = [
+        "/metrics/../api/v1/settings",
+        "/health/%2e%2e/api/v1/settings",
+        "/api/v1/role/../settings",
+        "/api/v1/settings%00",
+        "/api/v1/settings%00/health",
+        "/api/v1/settings/",
+        "/api/v1/./settings",
+        "//api/v1/settings",
+        "/api/v1//settings",
+        "/API/V1/SETTINGS",
+        "/api/v1/%73ettings",
+        "/api/v1/cache/..",
+        "/api/v1/cache/../settings",
+        "/api/v1/cache/%00",
+        "/api/v1/cache/%",
+        "/api/v1/cache/%zz",
+        "/../../../../etc/passwd",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    paths.push(format!("/api/v1/cache/{long}"));
+    paths.push(format!("/api/v1/cache/{}", "%6b".repeat(251)));
+    paths
+}
+
+#[test]
+fn odd_paths_are_no_way_around_a_role() -> Result<()> {
+    // Without a token this listener gives nothing but the probes.
+    let (server, probes) = start(",role=probe", &[])?;
+    for path in odd_paths() {
+        for method in ["GET", "PUT", "POST", "DELETE"] {
+            let request = format!(
+                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                 Content-Length: 0\r\n\r\n"
+            );
+            let response = exchange(&probes, request.as_bytes())
+                .with_context(|| format!("{method} {path}"))?;
+            ensure!(response.status == 403, "{method} {path}: {response:?}");
+            ensure!(!response.body.contains("maxconns"), "{method} {path}: {response:?}");
+        }
+    }
+    ensure!(!server.log().contains("panicked"), "{}", server.log());
+
+    let (server, full) = start("", &[])?;
+    for path in odd_paths() {
+        let response = get(&full, &path, &[]).with_context(|| path.clone())?;
+        ensure!((400..500).contains(&response.status), "{path}: {response:?}");
+    }
+    // A NUL, a space or a control character cannot stand in a path.
+    for path in ["/a\0b", "/a b", "/a\x01", "/\u{e4}"] {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let response = exchange(&full, request.as_bytes())?;
+        ensure!((400..500).contains(&response.status), "{path:?}: {response:?}");
+    }
+    assert_eq!(get(&full, "/health", &[])?.status, 200);
+    ensure!(!server.log().contains("panicked"), "{}", server.log());
+    Ok(())
+}
