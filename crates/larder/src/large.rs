@@ -96,6 +96,22 @@ impl LargeValue {
         let is_there = shared.engine.read_part(pieces, COPIED_BYTES_MAX, &mut copy)?;
         Ok(is_there.then_some(Piece(Bytes::Copied(copy))))
     }
+
+    /// Returns the memory that the read takes besides the cache's, in bytes: a few for each piece.
+    ///
+    /// ```
+    /// use larder::Read;
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("large", [7; 500_000], None)?;
+    /// let Read::Large(_, large) = cache.read(b"large", &mut Vec::new(), |_, _| ()) else {
+    ///     return Err("the value is not large".into());
+    /// };
+    /// assert!(large.held_bytes() < 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn held_bytes(&self) -> usize {
+        self.pieces.held_bytes()
+    }
 }
 
 /// The bytes of a piece of a large value: a pinned range of the cache's memory, or a copy of a part

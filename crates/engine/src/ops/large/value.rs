@@ -38,6 +38,11 @@ impl LargeValue {
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
+
+    /// Returns the memory that the read takes besides the cache's, in bytes: a few for each piece.
+    pub fn held_bytes(&self) -> usize {
+        self.pieces.capacity() * size_of::<Piece>()
+    }
 }
 
 impl Engine {
