@@ -35,7 +35,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `process` | start and stop, privileges, limits, signals, the service manager, the upgrade |
-//! | `http` | the admin listener: health, readiness and metrics over HTTP |
+//! | `http` | the admin listener: health, readiness, metrics and items over HTTP |
 //! | `net` | the listener, the workers and their loops (`ring`: io_uring, `poller`: epoll), connections, UDP |
 //! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |
 //! | `stats` | the responses of `stats` |

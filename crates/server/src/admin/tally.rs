@@ -13,6 +13,8 @@ use crate::admin::classes::{Classes, ItemSize};
 #[derive(Debug)]
 pub(crate) struct ClassTally {
     workers: Vec<Arc<ClassCounters>>,
+    /// Those of the admin listener, which executes commands too.
+    admin: Arc<ClassCounters>,
     eviction_counters: Arc<EvictionCounters>,
     /// The counter values at the last `stats reset`.
     at_reset: Mutex<Vec<[u64; ClassCounter::COUNT]>>,
@@ -32,6 +34,7 @@ impl ClassTally {
         let of_classes = usize::from(classes.last()) + 1;
         Self {
             workers: (0..worker_count).map(|_| Arc::default()).collect(),
+            admin: Arc::default(),
             eviction_counters: Arc::new(EvictionCounters {
                 classes: Arc::clone(classes),
                 counters: ClassCounters::default(),
@@ -44,6 +47,11 @@ impl ClassTally {
     /// Returns a worker's counters.
     pub(crate) fn worker(&self, number: usize) -> Arc<ClassCounters> {
         Arc::clone(&self.workers[number])
+    }
+
+    /// Returns the counters of the admin listener.
+    pub(crate) fn admin(&self) -> Arc<ClassCounters> {
+        Arc::clone(&self.admin)
     }
 
     /// Returns the eviction counters.
@@ -85,8 +93,9 @@ impl ClassTally {
     }
 
     fn sum(&self, class: u8, counter: ClassCounter) -> u64 {
-        let workers = self.workers.iter().map(|counters| counters.read(class, counter));
-        workers.fold(self.eviction_counters.counters.read(class, counter), u64::wrapping_add)
+        let threads = self.workers.iter().chain([&self.admin]);
+        let counts = threads.map(|counters| counters.read(class, counter));
+        counts.fold(self.eviction_counters.counters.read(class, counter), u64::wrapping_add)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -19,19 +19,21 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
+use super::activity::Activity;
 use super::journal::Peer;
 use super::secured::Secured;
+use super::stalls::Stalls;
 use crate::server::ADMIN_CONNECTIONS_MAX;
 
-/// The open connections. When there are too many, the one whose last request is the longest ago is
-/// closed: connections that only wait cannot keep a probe out.
+/// The open connections. When there are too many, the one that has waited for longest is closed:
+/// connections that only wait cannot keep a probe out. Where each has a request in flight that
+/// needed a role, a new one waits until one ends, for at most a second.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// Numbers connections and requests in the order of their begin.
-    clock: AtomicU64,
+    next_number: AtomicU64,
     members: Mutex<HashMap<u64, Member>>,
 }
 
@@ -39,38 +41,42 @@ pub(super) struct Crowd {
 struct Member {
     /// Closes the connection.
     task: AbortHandle,
-    /// The number of its last request, or of the connection.
-    last: Arc<AtomicU64>,
+    activity: Arc<Activity>,
 }
 
 /// Removes a connection from the crowd when it is dropped.
 struct Membership {
     crowd: Arc<Crowd>,
     number: u64,
-    /// The number of its last request, or of the connection.
-    last: Arc<AtomicU64>,
+    activity: Arc<Activity>,
 }
 
 impl Crowd {
-    fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, Relaxed)
-    }
-
     fn members(&self) -> MutexGuard<'_, HashMap<u64, Member>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes room for another connection.
-    fn make_room(&self) {
-        let mut members = self.members();
-        while members.len() >= ADMIN_CONNECTIONS_MAX {
-            let last = |member: &Member| member.last.load(Relaxed);
-            let oldest = members.iter().min_by_key(|(_, member)| last(member));
-            let Some(number) = oldest.map(|(number, _)| *number) else { return };
-            if let Some(member) = members.remove(&number) {
-                member.task.abort();
-            }
+    async fn make_room(&self) {
+        while let Some(spared) = self.close_one() {
+            sleep(spared.min(ROOM_PAUSE)).await;
         }
+    }
+
+    /// Closes a connection if there are too many. Returns how long all of them are spared if there
+    /// still are.
+    fn close_one(&self) -> Option<Duration> {
+        let mut members = self.members();
+        if members.len() < ADMIN_CONNECTIONS_MAX {
+            return None;
+        }
+        let first = members.iter().min_by_key(|(_, member)| member.activity.rank());
+        let (number, spared) = first.map(|(number, of)| (*number, of.activity.spared()))?;
+        if !spared.is_zero() {
+            return Some(spared);
+        }
+        members.remove(&number)?.task.abort();
+        None
     }
 
     /// Waits until all connections have ended, which have been asked to, and not for long.
@@ -113,7 +119,7 @@ pub(super) async fn accept(
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let peer = peer_of(&stream);
-                    admit(&site, |site, member| serve((stream, peer), site, member));
+                    admit(&site, |site, member| serve((stream, peer), site, member)).await;
                 }
                 // Without descriptors, connections wait in the kernel.
                 Err(_) => sleep(ACCEPT_PAUSE).await,
@@ -130,12 +136,15 @@ pub(super) async fn accept(
             }
         };
         match secured.clone() {
-            None => admit(&site, |site, member| serve((stream, peer), site, member)),
-            Some(secured) => admit(&site, |site, member| async move {
-                if let Some(stream) = secured.accept(stream).await {
-                    serve((stream, peer), site, member).await;
-                }
-            }),
+            None => admit(&site, |site, member| serve((stream, peer), site, member)).await,
+            Some(secured) => {
+                let run = |site, member| async move {
+                    if let Some(stream) = secured.accept(stream).await {
+                        serve((stream, peer), site, member).await;
+                    }
+                };
+                admit(&site, run).await;
+            }
         }
     }
 }
@@ -148,33 +157,42 @@ fn peer_of(stream: &UnixStream) -> Peer {
     })
 }
 
-/// Lets a connection into the crowd, and runs it.
-fn admit<F>(site: &Site, run: impl FnOnce(Site, Membership) -> F)
+/// Lets a connection into the crowd once there is room, and runs it.
+async fn admit<F>(site: &Site, run: impl FnOnce(Site, Membership) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let crowd = &site.crowd;
-    crowd.make_room();
-    let number = crowd.tick();
-    let last = Arc::new(AtomicU64::new(number));
-    let membership = Membership { crowd: Arc::clone(crowd), number, last: Arc::clone(&last) };
-    let mut members = crowd.members();
-    let task = tokio::spawn(run(site.clone(), membership));
-    members.insert(number, Member { task: task.abort_handle(), last });
+    crowd.make_room().await;
+    let number = crowd.next_number.fetch_add(1, Relaxed);
+    let activity = Arc::<Activity>::default();
+    let membership =
+        Membership { crowd: Arc::clone(crowd), number, activity: Arc::clone(&activity) };
+    {
+        let mut members = crowd.members();
+        let task = tokio::spawn(run(site.clone(), membership));
+        members.insert(number, Member { task: task.abort_handle(), activity });
+    }
+    // A request that has arrived already is served before the next connection.
+    yield_now().await;
 }
 
 async fn serve<S>((stream, peer): (S, Peer), site: Site, membership: Membership)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Site { router, crowd, mut is_over } = site;
-    let (number, last) = (membership.number, Arc::clone(&membership.last));
-    let seen = Arc::clone(&last);
+    let Site { router, mut is_over, .. } = site;
+    let activity = Arc::clone(&membership.activity);
+    let has_asked = Arc::new(AtomicBool::new(false));
+    let asks = Arc::clone(&has_asked);
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        asks.store(true, Relaxed);
+        activity.note();
         request.extensions_mut().insert(peer.clone());
-        last.store(crowd.tick(), Relaxed);
-        router.call(request)
+        request.extensions_mut().insert(Arc::clone(&activity));
+        let (responding, activity) = (router.call(request), Arc::clone(&activity));
+        async { responding.await.map(|response| response.map(|body| activity.until_end_of(body))) }
     });
     let mut builder = http1::Builder::new();
     builder
@@ -182,7 +200,7 @@ where
         .header_read_timeout(HEADER_TIME_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Stalls::new(stream)), service));
     let mut time_is_up = pin!(timeout(LIFE_MAX, is_over.wait_for(|is_over| *is_over)));
     // An error is the peer's: it has gone, or what it sends is not HTTP.
     let has_ended = poll_fn(|context| {
@@ -195,7 +213,7 @@ where
         // A peer that has just connected gets its answer: asked to end before the first request,
         // the connection would close at once.
         let first_request = poll_fn(|context| match connection.as_mut().poll(context) {
-            Poll::Pending if seen.load(Relaxed) == number => Poll::Pending,
+            Poll::Pending if !has_asked.load(Relaxed) => Poll::Pending,
             Poll::Pending => Poll::Ready(false),
             Poll::Ready(_) => Poll::Ready(true),
         });
@@ -220,6 +238,9 @@ const LIFE_MAX: Duration = Duration::from_secs(300);
 
 /// How long a connection may still begin its first request when the listener ends.
 const FIRST_REQUEST_MAX: Duration = Duration::from_millis(500);
+
+/// How often a new connection looks for a place.
+const ROOM_PAUSE: Duration = Duration::from_millis(5);
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const END_PAUSE: Duration = Duration::from_millis(5);

@@ -69,7 +69,7 @@ async fn clear(State(site): State<Site>) -> Response {
 
 async fn limit_memory(State(site): State<Site>, body: Body) -> Response {
     let Some(Serving { server, .. }) = site.serving() else { return recovering() };
-    let bytes = match timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX as usize)).await {
+    let bytes = match timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
             return as_json(refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or cut"));

@@ -1,20 +1,25 @@
-//! The admin listener: health, readiness and metrics over HTTP.
+//! The admin listener: health, readiness, metrics and items over HTTP.
 //!
 //! It has one thread of low priority with a runtime of its own, so that nothing that is asked of it
 //! takes the time of a worker. It starts before the cache is opened, since recovering is alive, and
 //! ends after the workers.
 
 mod access;
+mod activity;
+mod cache;
 mod connections;
 mod control;
 mod health;
 mod journal;
+mod memory;
 mod metrics;
 mod page;
 mod routes;
 mod secured;
 mod segments;
 pub(crate) mod sockets;
+mod stalls;
+mod statistics;
 mod status;
 pub(crate) mod tokens;
 
@@ -38,6 +43,7 @@ use crate::waker::Waker;
 use access::Rules;
 use health::OpeningFile;
 use journal::Journal;
+use memory::Memory;
 use secured::Secured;
 use sockets::AdminSocket;
 use tokens::Tokens;
@@ -60,6 +66,7 @@ pub(crate) struct Http {
 #[derive(Debug)]
 struct Shared {
     tokens: Option<Tokens>,
+    memory: Memory,
     /// The server, once its workers run.
     serving: OnceLock<Serving>,
     /// The memory file; set when the listener starts.
@@ -82,8 +89,8 @@ impl Http {
         wire_is_open: bool,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
-        let (serving, opening, journal) = Default::default();
-        let shared = Arc::new(Shared { tokens, serving, opening, journal });
+        let (memory, serving, opening, journal) = Default::default();
+        let shared = Arc::new(Shared { tokens, memory, serving, opening, journal });
         let http = Self {
             sockets,
             wire_is_open,

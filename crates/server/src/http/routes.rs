@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Extension, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
@@ -11,15 +11,16 @@ use axum::http::header::{
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
 use larder_options::Role;
 use larder_stats::Counter;
 use serde_json::{Value, json};
 
 use super::{Serving, Shared};
 use crate::http::access::{Refused, Rules};
+use crate::http::activity::Activity;
 use crate::http::journal::{Peer, Write};
-use crate::http::{control, health, metrics, page, status};
+use crate::http::{cache, control, health, metrics, page, statistics, status};
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]
@@ -47,7 +48,9 @@ const READING: &[(&str, Role)] = &[
     ("/api/v1/drain", Role::Read),
     ("/api/v1/role", Role::Probe),
     ("/api/v1/settings", Role::Read),
+    ("/api/v1/stats", Role::Read),
     ("/api/v1/status", Role::Read),
+    (cache::PREFIX, Role::Read),
 ];
 
 /// Returns the router of a listener.
@@ -63,9 +66,13 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .route("/api/v1/configuration", get(configuration))
         .route("/api/v1/role", get(role))
         .route("/api/v1/settings", get(settings))
+        .route("/api/v1/stats", get(stats))
         .route("/api/v1/status", get(status_now))
+        .route(cache::PREFIX, any(item))
+        .route("/api/v1/cache/{*key}", any(item))
         .merge(control::routes())
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(site.clone(), guard))
         .with_state(site)
 }
@@ -84,7 +91,8 @@ fn role_needed(method: &Method, path: &str) -> Role {
 /// Lets a request through if it may do what its method and path need.
 async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let mut response = if body_bytes(request.headers()) > BODY_BYTES_MAX {
+    let is_value = cache::takes_value(request.method(), path);
+    let mut response = if !is_value && body_bytes(request.headers()) > BODY_BYTES_MAX as u64 {
         (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n").into_response()
     } else if PROBES.contains(&path) {
         next.run(request).await
@@ -93,6 +101,11 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
         let tokens = site.shared.tokens.as_ref();
         match site.rules.admit(request.headers(), request.uri(), tokens, needed) {
             Ok(role) => {
+                if let Some(activity) = request.extensions().get::<Arc<Activity>>()
+                    && role > Role::Probe
+                {
+                    activity.begin();
+                }
                 request.extensions_mut().insert(Granted(role));
                 match needed {
                     Role::Full if !is_reading(request.method()) => {
@@ -190,6 +203,16 @@ async fn status_now(State(site): State<Site>) -> Response {
     as_json((StatusCode::OK, status::document(&serving.server).await))
 }
 
+async fn stats(State(site): State<Site>) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    as_json(statistics::document(&serving.server).await)
+}
+
+async fn item(State(site): State<Site>, request: Request) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    cache::answer(&serving.server, &site.shared.memory, request).await
+}
+
 pub(super) fn recovering() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the server is recovering\n").into_response()
 }
@@ -197,8 +220,9 @@ pub(super) fn recovering() -> Response {
 const ON_EVERY_RESPONSE: [(HeaderName, &str); 2] =
     [(CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
 
-/// Requests here have small bodies or none.
-pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024;
+/// The longest body that is no value. A longer one is refused by the length that it announces, and
+/// where it announces none, by the handler that reads it.
+pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -214,6 +238,13 @@ mod tests {
             (Method::GET, "/api/v1/settings/x", Role::Full),
             (Method::GET, "/", Role::Probe),
             (Method::GET, "/elsewhere", Role::Full),
+            (Method::GET, "/api/v1/stats", Role::Read),
+            (Method::GET, "/api/v1/cache/a/../b", Role::Read),
+            (Method::HEAD, "/api/v1/cache/", Role::Read),
+            (Method::PUT, "/api/v1/cache/k", Role::Full),
+            (Method::DELETE, "/api/v1/cache/clear", Role::Full),
+            (Method::OPTIONS, "/api/v1/cache/k", Role::Full),
+            (Method::GET, "/api/v1/cache", Role::Full),
         ] {
             assert_eq!(role_needed(&method, path), needed, "{method} {path}");
         }

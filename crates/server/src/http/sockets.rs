@@ -174,7 +174,7 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
 }
 
 /// Connections that wait to be accepted. More are a flood, and the kernel drops it.
-const BACKLOG: i32 = 128;
+const BACKLOG: i32 = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -125,8 +125,8 @@ impl Server {
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(&counters[options.worker_count]),
-            // The workers, the listener, the maintainer and the crawler.
-            options.worker_count + 3,
+            // The workers, the listener, the maintainer, the crawler and the admin listener.
+            options.worker_count + 4,
             bytes_max(options.worker_log_bytes),
             bytes_max(options.watcher_log_bytes),
         ));
@@ -191,7 +191,7 @@ impl Server {
     }
 
     /// Returns the counters of the admin listener's thread.
-    pub(crate) fn admin_counters(&self) -> &Counters {
+    pub(crate) fn admin_counters(&self) -> &Arc<Counters> {
         &self.counters[self.options.worker_count + ADMIN_COUNTERS]
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Response {
     /// The headers, in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: String,
+    /// The body as it is, for values that are no text.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Asks for a path with these further header lines.
@@ -56,15 +58,17 @@ pub(crate) fn exchange(address: &Address, request: &[u8]) -> Result<Response> {
     parse(&received)
 }
 
-fn parse(received: &[u8]) -> Result<Response> {
-    let text = String::from_utf8_lossy(received);
-    let (head, body) = text.split_once("\r\n\r\n").context("a head without an end")?;
+pub(crate) fn parse(received: &[u8]) -> Result<Response> {
+    let end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let (head, bytes) = received.split_at(end.context("a head without an end")?);
+    let (head, bytes) = (String::from_utf8_lossy(head), bytes[4..].to_vec());
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("no status")?;
     let headers = lines.filter_map(|line| line.split_once(": "));
     Ok(Response {
         status: status.parse()?,
         headers: headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect(),
-        body: body.to_owned(),
+        body: String::from_utf8_lossy(&bytes).into_owned(),
+        bytes,
     })
 }

@@ -62,7 +62,10 @@ fn of_class(name: &str) -> Option<(u8, String)> {
 }
 
 /// Returns the rows of a command. A census is taken slice by slice, as for a connection.
-pub(crate) async fn answer(server: &Arc<Server>, section: StatsSection) -> Vec<(String, String)> {
+pub(in crate::http) async fn answer(
+    server: &Arc<Server>,
+    section: StatsSection,
+) -> Vec<(String, String)> {
     let frame = Frame::default();
     let mut text = Vec::new();
     if let Answer::Gather(mut gathering) = stats::answer(server, section, &frame, &mut text) {

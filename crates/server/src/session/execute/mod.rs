@@ -2,6 +2,7 @@
 
 mod admin;
 mod change;
+pub(crate) mod direct;
 mod fetch;
 mod login;
 mod store;
@@ -96,8 +97,25 @@ impl From<Appended> for Executed {
 impl Executor {
     /// Creates the executor of a worker, counted from 0.
     pub fn new(server: Arc<Server>, worker: usize) -> Self {
-        let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
+        let counters = server.worker_counters(worker);
         let class_counters = server.class_tally.worker(worker);
+        Self::counting(server, counters, class_counters)
+    }
+
+    /// Creates the executor of the admin listener's thread.
+    pub(crate) fn of_admin(server: Arc<Server>) -> Self {
+        let (counters, class_counters) =
+            (Arc::clone(server.admin_counters()), server.class_tally.admin());
+        Self::counting(server, counters, class_counters)
+    }
+
+    /// Creates an executor of a thread, which alone writes these counters.
+    fn counting(
+        server: Arc<Server>,
+        counters: Arc<Counters>,
+        class_counters: Arc<ClassCounters>,
+    ) -> Self {
+        let cache = server.cache.clone();
         let asker = Cell::new(NO_CONNECTION);
         let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.classes));
         Self { server, cache, counters, class_counters, asker, log, classes, waker: None }

@@ -25,6 +25,11 @@ impl Executor {
         self.stored(store, stored)
     }
 
+    /// Stores a whole value without a line end.
+    pub(super) fn store_value(&self, store: &Store<'_>, value: &[u8]) -> Response {
+        self.stored(store, self.cache.store(&self.request(store), value))
+    }
+
     /// Executes a store with a lease: it succeeds if the lease still holds, and no other client has
     /// stored the item meanwhile.
     #[cold]

@@ -1,0 +1,120 @@
+//! Whether a connection has a request in flight that may wait for its peer, and since when.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::BoxError;
+use axum::body::Body;
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+
+use crate::clock::monotonic_us;
+
+/// The state of a connection. Its task writes it, and the one that accepts reads it.
+#[derive(Debug)]
+pub(super) struct Activity {
+    is_in_flight: AtomicBool,
+    since_us: AtomicI64,
+}
+
+/// The body of a response, which ends the request when it has been sent or given up.
+#[derive(Debug)]
+struct Response {
+    body: Body,
+    activity: Arc<Activity>,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        let since_us = AtomicI64::new(monotonic_us());
+        Self { is_in_flight: AtomicBool::new(false), since_us }
+    }
+}
+
+impl Activity {
+    /// Records that a request has arrived.
+    pub(super) fn note(&self) {
+        self.set(false);
+    }
+
+    /// Spares the request that has arrived: its sender may do more than probe.
+    pub(super) fn begin(&self) {
+        self.set(true);
+    }
+
+    /// Returns the body of the response, at whose end the request has ended.
+    pub(super) fn until_end_of(self: Arc<Self>, body: Body) -> Body {
+        Body::new(Response { body, activity: self })
+    }
+
+    /// Returns whether a request is in flight, and since when that is so. The smallest is the first
+    /// to be closed.
+    pub(super) fn rank(&self) -> (bool, i64) {
+        (self.is_in_flight.load(Relaxed), self.since_us.load(Relaxed))
+    }
+
+    /// Returns how long the connection is still spared when others want its place.
+    pub(super) fn spared(&self) -> Duration {
+        let (is_in_flight, since_us) = self.rank();
+        let spared_us = if is_in_flight { IN_FLIGHT_SPARED_US } else { WAITING_SPARED_US };
+        let left_us = since_us.saturating_add(spared_us).saturating_sub(monotonic_us());
+        Duration::from_micros(u64::try_from(left_us).unwrap_or(0))
+    }
+
+    fn set(&self, is_in_flight: bool) {
+        self.is_in_flight.store(is_in_flight, Relaxed);
+        self.since_us.store(monotonic_us(), Relaxed);
+    }
+}
+
+impl Drop for Response {
+    fn drop(&mut self) {
+        self.activity.set(false);
+    }
+}
+
+impl HttpBody for Response {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.body).poll_frame(context).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A connection without a request is spared for long enough that a peer that has just connected can
+/// send one, and one with a request until most requests have ended.
+const WAITING_SPARED_US: i64 = 50_000;
+const IN_FLIGHT_SPARED_US: i64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_lasts_until_its_response_is_dropped() {
+        let activity = Arc::<Activity>::default();
+        assert!(!activity.rank().0);
+        activity.begin();
+        assert!(activity.spared() > Duration::from_micros(WAITING_SPARED_US as u64));
+        let body = Arc::clone(&activity).until_end_of(Body::from("x"));
+        assert_eq!(body.size_hint().exact(), Some(1));
+        assert!(activity.rank().0);
+        drop(body);
+        assert!(!activity.rank().0);
+        assert!(activity.spared() <= Duration::from_micros(WAITING_SPARED_US as u64));
+    }
+}

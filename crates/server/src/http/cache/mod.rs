@@ -1,0 +1,116 @@
+//! `/api/v1/cache/{key}`: items over HTTP. The value is the body.
+//!
+//! Requests run on the admin listener's thread, a bounded slice at a time, and have the effect and
+//! the counters of a get, a set and a delete of the text protocol. docs/http.md describes them.
+
+mod get;
+mod key;
+mod pace;
+mod put;
+mod terms;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{
+    ALLOW, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use larder_protocol as protocol;
+
+use crate::clock::Clock;
+use crate::http::memory::Memory;
+use crate::server::Server;
+use crate::session::execute::direct::{Direct, Found, Value};
+use terms::TTL;
+
+/// What the path of every item begins with.
+pub(super) const PREFIX: &str = "/api/v1/cache/";
+
+/// Why a request is not executed: the status, and words for its sender.
+type Refusal = (StatusCode, String);
+
+/// True if the body of a request is a value: its length is judged here.
+pub(super) fn takes_value(method: &Method, path: &str) -> bool {
+    *method == Method::PUT && path.starts_with(PREFIX)
+}
+
+/// Answers a request for an item.
+pub(super) async fn answer(server: &Arc<Server>, memory: &Memory, request: Request) -> Response {
+    // Workers advance the clock when they are asked; the main thread, once a second.
+    Clock::new(server.cache.clone(), server.warp.clone());
+    let path = request.uri().path();
+    let answered = match *request.method() {
+        // The raw path decides, so that the item `clear` has one: `%63lear`.
+        Method::DELETE if path == CLEAR => clear(server),
+        Method::GET | Method::HEAD => read(server, memory, &request),
+        Method::DELETE => delete(server, &request),
+        Method::PUT => put::put(server, memory, request).await,
+        _ => Ok((StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, METHODS)]).into_response()),
+    };
+    let refused = |(status, words): Refusal| (status, format!("{words}\n")).into_response();
+    let mut response = answered.unwrap_or_else(refused);
+    for (name, value) in ON_EVERY_RESPONSE {
+        response.headers_mut().insert(name.clone(), HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn read(server: &Arc<Server>, memory: &Memory, request: &Request) -> Result<Response, Refusal> {
+    terms::without_query(request.uri())?;
+    let key = key::of_path(request.uri().path())?;
+    let with_value = *request.method() == Method::GET;
+    let Some(Found { meta, ttl_secs, value }) = Direct::new(server).get(&key, with_value) else {
+        return Ok(StatusCode::NOT_FOUND.into_response());
+    };
+    let body = match value {
+        Value::Whole(value) => Body::from(value),
+        Value::Pieces(first, others) => get::stream(memory, first, others, meta.value_bytes)?,
+    };
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    // Of a HEAD too, whose body is empty.
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(meta.value_bytes));
+    headers.insert(terms::FLAGS, HeaderValue::from(meta.flags));
+    if let Some(ttl_secs) = ttl_secs {
+        headers.insert(TTL, HeaderValue::from(ttl_secs));
+    }
+    Ok(response)
+}
+
+fn delete(server: &Arc<Server>, request: &Request) -> Result<Response, Refusal> {
+    terms::without_query(request.uri())?;
+    terms::without_conditions(request.headers())?;
+    let key = key::of_path(request.uri().path())?;
+    match Direct::new(server).delete(&key) {
+        protocol::Response::Deleted => Ok(StatusCode::OK.into_response()),
+        protocol::Response::NotFound => Ok(StatusCode::NOT_FOUND.into_response()),
+        _ => Err(stuck()),
+    }
+}
+
+fn clear(server: &Arc<Server>) -> Result<Response, Refusal> {
+    match Direct::new(server).clear() {
+        protocol::Response::Ok => Ok(StatusCode::OK.into_response()),
+        _ => Err((StatusCode::FORBIDDEN, "the server runs with -F, which forbids this".to_owned())),
+    }
+}
+
+fn stuck() -> Refusal {
+    let words = "a stopped process that shares the cache holds the item; try again later";
+    (StatusCode::SERVICE_UNAVAILABLE, words.to_owned())
+}
+
+/// The path whose removal removes every item.
+const CLEAR: &str = "/api/v1/cache/clear";
+
+const METHODS: &str = "GET, HEAD, PUT, DELETE";
+
+/// A value is foreign bytes: no browser may run it as a page, nor a page of another site load it.
+const ON_EVERY_RESPONSE: [(HeaderName, &str); 2] = [
+    (CONTENT_SECURITY_POLICY, "sandbox"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];

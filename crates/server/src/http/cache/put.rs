@@ -1,0 +1,184 @@
+//! Stores: the body of a request becomes a value.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Body as _, Bytes};
+use larder::Upload;
+use larder_protocol::{self as protocol, ServerError, Store};
+use tokio::task::yield_now;
+use tokio::time::timeout_at;
+
+use super::get::SLICE_BYTES;
+use super::pace::Pace;
+use super::terms::Terms;
+use super::{Refusal, key, stuck};
+use crate::http::memory::{Lease, Memory};
+use crate::server::Server;
+use crate::session::execute::direct::Direct;
+
+/// A store that is under way.
+struct Put<'a> {
+    server: &'a Arc<Server>,
+    key: Vec<u8>,
+    terms: Terms,
+    body: Body,
+    pace: Pace,
+    /// Bytes since other requests had their turn.
+    slice_bytes: usize,
+    lease: Lease,
+}
+
+/// Stores the body of a request. A body that ends early changes nothing.
+pub(super) async fn put(
+    server: &Arc<Server>,
+    memory: &Memory,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let key = key::of_path(request.uri().path())?;
+    let terms = Terms::read(request.uri(), request.headers())?;
+    let body = request.into_body();
+    let announced = body.size_hint().exact();
+    let lease = memory.lease();
+    let mut put = Put { server, key, terms, body, pace: Pace::begin(), slice_bytes: 0, lease };
+    let response = match announced {
+        None => put.unannounced().await?,
+        Some(bytes) => put.announced(usize::try_from(bytes).unwrap_or(usize::MAX)).await?,
+    };
+    match response {
+        protocol::Response::Stored(_) => Ok(StatusCode::CREATED.into_response()),
+        response => Err(put.refused(response)),
+    }
+}
+
+impl Put<'_> {
+    /// Stores a body that has announced its length.
+    async fn announced(&mut self, bytes: usize) -> Result<protocol::Response, Refusal> {
+        if let Some(response) = self.direct().refusal(&self.store(bytes)) {
+            return Ok(response);
+        }
+        if bytes > self.direct().whole_bytes_max() {
+            return self.upload(bytes).await;
+        }
+        // Not more than 16 KiB.
+        let mut value = Vec::with_capacity(bytes);
+        while let Some(part) = self.part().await? {
+            value.extend_from_slice(&part);
+        }
+        Ok(self.direct().store(&self.store(value.len()), &value))
+    }
+
+    /// Stores a body in chunks, whose length shows at its end: until then it is in the memory of
+    /// the listener.
+    async fn unannounced(&mut self) -> Result<protocol::Response, Refusal> {
+        let mut value = Vec::new();
+        while let Some(part) = self.part().await? {
+            let bytes = value.len() + part.len();
+            if let Some(response) = self.direct().refusal(&self.store(bytes)) {
+                return Ok(response);
+            }
+            if bytes > UNANNOUNCED_BYTES_MAX {
+                let words = "a body of more than 1 MiB announces its length: send Content-Length";
+                return Err((StatusCode::LENGTH_REQUIRED, words.to_owned()));
+            }
+            if bytes > value.capacity() {
+                let capacity = bytes.next_power_of_two();
+                self.lease(capacity)?;
+                value.reserve_exact(capacity - value.len());
+            }
+            value.extend_from_slice(&part);
+        }
+        if value.len() <= self.direct().whole_bytes_max() {
+            return Ok(self.direct().store(&self.store(value.len()), &value));
+        }
+        let mut upload = match self.direct().begin_upload(&self.store(value.len())) {
+            Ok(upload) => upload,
+            Err(response) => return Ok(response),
+        };
+        if upload.push(&value).is_err() {
+            return Ok(self.direct().give_up(&self.store(value.len())));
+        }
+        Ok(self.direct().finish_upload(&self.store(value.len()), upload))
+    }
+
+    /// Stores a body in the pieces that it is kept in.
+    async fn upload(&mut self, bytes: usize) -> Result<protocol::Response, Refusal> {
+        let mut upload: Upload = match self.direct().begin_upload(&self.store(bytes)) {
+            Ok(upload) => upload,
+            Err(response) => return Ok(response),
+        };
+        while let Some(part) = self.part().await? {
+            if upload.push(&part).is_err() {
+                return Ok(self.direct().give_up(&self.store(bytes)));
+            }
+            self.lease(upload.held_bytes())?;
+        }
+        Ok(self.direct().finish_upload(&self.store(bytes), upload))
+    }
+
+    /// Returns the next part of the body, or `None` at its end.
+    async fn part(&mut self) -> Result<Option<Bytes>, Refusal> {
+        if self.slice_bytes >= SLICE_BYTES {
+            self.slice_bytes = 0;
+            yield_now().await;
+        }
+        loop {
+            let body = &mut self.body;
+            let next = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
+            let Ok(frame) = timeout_at(self.pace.deadline(), next).await else {
+                let words = "the body arrives too slowly: 16 KiB/s after 10 s are expected";
+                return Err((StatusCode::REQUEST_TIMEOUT, words.to_owned()));
+            };
+            // An answer reaches only a peer that is still there.
+            let broken = |_| (StatusCode::BAD_REQUEST, "the body ends early".to_owned());
+            let Some(frame) = frame.transpose().map_err(broken)? else { return Ok(None) };
+            // Trailers say nothing about a value.
+            let Ok(part) = frame.into_data() else { continue };
+            self.slice_bytes += part.len();
+            self.pace.note(part.len());
+            return Ok(Some(part));
+        }
+    }
+
+    fn lease(&mut self, bytes: usize) -> Result<(), Refusal> {
+        match self.lease.grow_to(bytes) {
+            true => Ok(()),
+            false => Err((StatusCode::SERVICE_UNAVAILABLE, Memory::EXHAUSTED.to_owned())),
+        }
+    }
+
+    /// Created for each use: it must not outlive a wait, during which others count.
+    fn direct(&self) -> Direct {
+        Direct::new(self.server)
+    }
+
+    /// Returns the store of a value of this length. Its time to live begins now.
+    fn store(&self, value_bytes: usize) -> Store<'_> {
+        let exptime = self.terms.ttl_secs.map_or(0, |secs| self.direct().exptime(secs));
+        Store { key: &self.key, flags: self.terms.flags, exptime, value_bytes, ..Store::PLAIN }
+    }
+
+    fn refused(&self, response: protocol::Response) -> Refusal {
+        match response {
+            protocol::Response::ServerError(ServerError::TooLarge) => {
+                let bytes_max = self.server.options.item_bytes_max;
+                let words = format!("an item has at most {bytes_max} bytes (-I), the key included");
+                (StatusCode::PAYLOAD_TOO_LARGE, words)
+            }
+            protocol::Response::ServerError(ServerError::OutOfMemoryStoring) => {
+                let words = "no memory for the value: it is larger than what can be evicted";
+                (StatusCode::INSUFFICIENT_STORAGE, words.to_owned())
+            }
+            _ => stuck(),
+        }
+    }
+}
+
+/// A body in chunks is stored at its end, when its length is known. A longer one has to announce
+/// its length.
+const UNANNOUNCED_BYTES_MAX: usize = 1 << 20;

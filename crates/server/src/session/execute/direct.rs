@@ -1,0 +1,174 @@
+//! Commands on single items that come without a dialect, from the HTTP API. They have the effect,
+//! the counters and the observers of the same commands in the text protocol.
+
+use std::sync::Arc;
+
+use larder::{LargeValue, Piece, Read, ReadOptions, Upload};
+use larder_item::{Epoch, Meta, Second};
+use larder_protocol::{Command, Delete, Frame, Remains, Response, Store};
+use larder_stats::{ClassCounter, Counter};
+
+use super::fetch::ttl_secs;
+use super::{Executor, READ_ATTEMPTS_MAX};
+use crate::admin::classes::ItemSize;
+use crate::server::Server;
+use crate::session::observer::Observer;
+
+/// Executes commands for the thread of the admin listener.
+pub(crate) struct Direct {
+    executor: Executor,
+}
+
+/// An item that was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) meta: Meta,
+    /// The seconds that are left; `None` if the item does not expire.
+    pub(crate) ttl_secs: Option<Second>,
+    pub(crate) value: Value,
+}
+
+/// The value of an item that was found.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// The whole value; nothing if it was not asked for.
+    Whole(Vec<u8>),
+    /// The first piece, and the others.
+    Pieces(Piece, Box<LargeValue>),
+}
+
+impl Direct {
+    pub(crate) fn new(server: &Arc<Server>) -> Self {
+        Self { executor: Executor::of_admin(Arc::clone(server)) }
+    }
+
+    /// Reads an item, with its value or without. Either is a get.
+    pub(crate) fn get(&self, key: &[u8], with_value: bool) -> Option<Found> {
+        let command = Command::Get { key, with_cas: false, exptime: None };
+        self.observed(&command, || {
+            let Executor { counters, .. } = &self.executor;
+            counters.bump(Counter::CmdGet);
+            let found = self.executor.find(key, with_value);
+            let is_hit = found.is_some();
+            counters.bump(if is_hit { Counter::GetHits } else { Counter::GetMisses });
+            (found, if is_hit { Response::Hit } else { Response::Miss })
+        })
+    }
+
+    /// Removes an item, and ends its lease.
+    pub(crate) fn delete(&self, key: &[u8]) -> Response {
+        let remains = Remains::Nothing;
+        let delete = Delete { key, cas: None, version: None, exptime: None, remains };
+        self.observed(&Command::Delete(delete), || {
+            let response = self.executor.delete(&delete, &Frame::default());
+            (response, response)
+        })
+    }
+
+    /// Removes all items and ends all leases, unless the options forbid it.
+    pub(crate) fn clear(&self) -> Response {
+        self.executor.flush_all(0, &Frame::default())
+    }
+
+    /// Checks a store before its value arrives, as [`Executor::refusal`].
+    pub(crate) fn refusal(&self, store: &Store<'_>) -> Option<Response> {
+        let response = self.executor.refusal(store, &Frame::default())?;
+        Some(self.stored(store, response))
+    }
+
+    /// Returns the longest value, in bytes, that is stored at once.
+    pub(crate) fn whole_bytes_max(&self) -> usize {
+        self.executor.cache.upload_bytes_min()
+    }
+
+    /// Begins to store a value in parts.
+    pub(crate) fn begin_upload(&self, store: &Store<'_>) -> Result<Upload, Response> {
+        self.executor.begin_upload(store)
+    }
+
+    /// Abandons a store for whose value no memory was left.
+    pub(crate) fn give_up(&self, store: &Store<'_>) -> Response {
+        let response = self.executor.give_up_upload(store, &Frame::default());
+        self.stored(store, response)
+    }
+
+    /// Stores a whole value.
+    pub(crate) fn store(&self, store: &Store<'_>, value: &[u8]) -> Response {
+        self.observed(&Command::Store(*store), || {
+            let response = self.executor.store_value(store, value);
+            (response, response)
+        })
+    }
+
+    /// Stores a value that has arrived in parts.
+    pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
+        self.observed(&Command::Store(*store), || {
+            let response = self.executor.finish_upload(store, upload);
+            (response, response)
+        })
+    }
+
+    /// Returns the exptime, as on the wire, of an item that lives for this long.
+    pub(crate) fn exptime(&self, ttl_secs: u32) -> i64 {
+        let (ttl_secs, cache) = (i64::from(ttl_secs), &self.executor.cache);
+        if ttl_secs <= Epoch::RELATIVE_SECS_MAX {
+            return ttl_secs;
+        }
+        cache.epoch().unix_of(cache.now()) + ttl_secs
+    }
+
+    /// Executes a command, and reports it to those who observe commands.
+    fn observed<T>(&self, command: &Command<'_>, execute: impl FnOnce() -> (T, Response)) -> T {
+        let Some(observer) = self.observer() else { return execute().0 };
+        let frame = Frame::default();
+        let meta = observer.before(command, &frame);
+        let (result, response) = execute();
+        observer.after(command, &frame, meta, &response);
+        result
+    }
+
+    /// Reports a store that ended before its value was complete.
+    fn stored(&self, store: &Store<'_>, response: Response) -> Response {
+        if let Some(observer) = self.observer() {
+            observer.stored(store, &response);
+        }
+        response
+    }
+
+    fn observer(&self) -> Option<Observer<'_>> {
+        let interest = self.executor.log.interest();
+        let observer = Observer { executor: &self.executor, interest, connection: NO_SESSION };
+        (!interest.is_none()).then_some(observer)
+    }
+}
+
+impl Executor {
+    /// Reads an item and counts a hit for its class.
+    fn find(&self, key: &[u8], with_value: bool) -> Option<Found> {
+        let reading = ReadOptions { noted: true, value: with_value };
+        for _ in 0..READ_ATTEMPTS_MAX {
+            let mut whole = Vec::new();
+            let (meta, value) = match self.cache.read_as(key, reading, &mut whole, |_, _| ()) {
+                Read::Hit(meta) => (meta, Value::Whole(whole)),
+                Read::Large(meta, _) if !with_value => (meta, Value::Whole(whole)),
+                Read::Large(meta, mut large) => match large.take_piece() {
+                    Ok(Some(first)) => (meta, Value::Pieces(first, large)),
+                    Ok(None) => (meta, Value::Whole(whole)),
+                    // The item may be looked up again, since nothing of it has been sent.
+                    Err(_) => continue,
+                },
+                Read::Miss(miss) => {
+                    self.count_miss(miss);
+                    return None;
+                }
+            };
+            self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::GetHits);
+            let ttl_secs = ttl_secs(meta.deadline, self.cache.now());
+            return Some(Found { meta, ttl_secs, value });
+        }
+        None
+    }
+}
+
+/// The number of a connection that watchers see: the API's requests belong to no session.
+const NO_SESSION: u64 = 0;
