@@ -7,7 +7,7 @@ LARDER := $(BUILT)/larder
 # Suites of clients: those of every change, and those that take minutes or many packages.
 SUITES := memccapable libmemcached pymemcache python_memcached gomemcache trace
 LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli \
-	spymemcached libmemcached_tests nutcracker page
+	spymemcached libmemcached_tests nutcracker page bigcache_http
 MEMCACHED_SUITE := conformance/memcached/suite.py
 FUZZ_SECS ?= 20
 MIRI_SEEDS ?= 8

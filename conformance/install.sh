@@ -29,7 +29,7 @@ missing_packages() {
     perl -e 'use IO::Socket::SSL' 2>/dev/null || echo libio-socket-ssl-perl
     [ "$wanted" = all ] || return 0
     for program in java:default-jdk-headless mvn:maven node:nodejs npm:npm cmake:cmake flex:flex bison:bison \
-        saslpasswd2:sasl2-bin; do
+        saslpasswd2:sasl2-bin curl:curl; do
         command -v "${program%:*}" >/dev/null || echo "${program#*:}"
     done
     not_installed chromium debootstrap dpkg-dev haproxy libevent-dev libsasl2-dev lintian nutcracker \
