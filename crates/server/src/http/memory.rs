@@ -37,7 +37,7 @@ impl Lease {
     /// nothing waits, since those who hold memory might wait for more too.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let missing =
-            bytes.saturating_sub(self.taken.as_ref().map_or(0, |taken| taken.num_permits()));
+            bytes.saturating_sub(self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
         let Ok(missing) = u32::try_from(missing) else { return false };
         if missing == 0 {
             return true;
@@ -51,8 +51,8 @@ impl Lease {
     }
 }
 
-/// Beside these 8 MiB each of 128 connections has 16 KiB for input, 16 KiB for output and a value of
-/// 16 KiB: at most 14 MiB in all.
+/// Beside these 8 MiB each of 128 connections has 16 KiB for input, 16 KiB for output and a value
+/// of 16 KiB: at most 14 MiB in all.
 const BYTES_MAX: usize = 8 << 20;
 
 #[cfg(test)]

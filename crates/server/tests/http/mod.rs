@@ -36,11 +36,11 @@ pub(crate) fn get(address: &Address, path: &str, headers: &[&str]) -> Result<Res
 pub(crate) fn wait_until_ready(address: &Address) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let response = get(address, "/ready", &[]);
-        if response.as_ref().is_ok_and(|response| response.status == 200) {
+        let asked = get(address, "/ready", &[]);
+        if asked.as_ref().is_ok_and(|response| response.status == 200) {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "the server does not become ready: {response:?}");
+        ensure!(Instant::now() < deadline, "the server does not become ready: {asked:?}");
         sleep(Duration::from_millis(5));
     }
 }
