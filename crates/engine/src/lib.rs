@@ -65,6 +65,7 @@ pub use ops::large::upload::Upload;
 pub use ops::large::value::{Evicted, LargeValue};
 pub use ops::look::Looked;
 pub use ops::read::{Read, ReadOptions};
+pub use ops::remove_prefix::PrefixRemoval;
 pub use ops::request::{Stale, StoreRequest, Stored};
 pub use ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
 pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX, PeerReport};

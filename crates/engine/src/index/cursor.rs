@@ -6,3 +6,16 @@
 pub struct Cursor {
     pub(crate) group: u64,
 }
+
+impl Cursor {
+    /// Returns the position as a number, for callers that cannot keep Rust values.
+    pub const fn position(self) -> u64 {
+        self.group
+    }
+
+    /// Restores the result of [`Cursor::position`], in the same cache or another process's. The
+    /// walk goes on as if nothing had happened in between; behind the end it is over.
+    pub const fn at(position: u64) -> Self {
+        Self { group: position }
+    }
+}

@@ -1,7 +1,10 @@
 //! The index: a hash table whose groups of 15 slots name records. It grows by splitting groups.
 
+use std::sync::Arc;
+
 use rapidhash::v3::RapidSecrets;
 
+use crate::index::prefix_removals::PrefixRemovals;
 use crate::index::removal::RemovalListeners;
 use crate::process::Peers;
 use crate::region::Region;
@@ -18,6 +21,7 @@ pub(crate) mod item;
 pub(crate) mod life;
 pub(crate) mod overflow;
 pub(crate) mod prefetch;
+pub(crate) mod prefix_removals;
 pub(crate) mod removal;
 pub(crate) mod selection;
 pub(crate) mod unlink;
@@ -33,6 +37,8 @@ pub(crate) struct Index {
     group_shift: u32,
     /// The listeners that removals are reported to.
     removals: RemovalListeners,
+    /// The removals by prefix of this process.
+    prefix_removals: Arc<PrefixRemovals>,
 }
 
 impl Index {
@@ -45,6 +51,7 @@ impl Index {
             first_level,
             group_shift,
             removals: RemovalListeners::default(),
+            prefix_removals: Arc::default(),
         }
     }
 

@@ -28,9 +28,6 @@ pub struct Dumped {
 pub struct DumpFilter<'a> {
     /// The first bytes of the keys.
     pub key_prefix: &'a [u8],
-    /// True if the walk also shows the keys that loads have reserved, for callers that delete what
-    /// it shows.
-    pub with_loads: bool,
 }
 
 /// An item of a sample.
@@ -88,15 +85,13 @@ impl Engine {
 
     fn is_shown(&self, found: &Found, filter: &DumpFilter<'_>, now: Second) -> bool {
         let prefix = filter.key_prefix;
-        let is_wanted = self.index().death(found, now).is_none()
-            || filter.with_loads && self.index().reserved_until(found).is_some();
-        is_wanted
+        self.index().death(found, now).is_none()
             && found.header.key_bytes() >= prefix.len()
             && self.region().memory().equals(found.record_at + found.header.key_at(), prefix)
     }
 
     /// Prefetches what the next steps of a walk will read.
-    fn prefetch_groups_from(&self, group: u64) {
+    pub(crate) fn prefetch_groups_from(&self, group: u64) {
         let groups = self.index().groups();
         if group < groups {
             let slots = slots_of(self.index().group_at(group), 0).map(|at| self.index().slot(at));

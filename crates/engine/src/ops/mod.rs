@@ -10,6 +10,7 @@ pub(crate) mod load;
 pub(crate) mod look;
 pub(crate) mod publish;
 pub(crate) mod read;
+pub(crate) mod remove_prefix;
 pub(crate) mod request;
 pub(crate) mod store;
 pub(crate) mod update_meta;

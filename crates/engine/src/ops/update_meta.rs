@@ -155,6 +155,10 @@ impl Engine {
                 if self.segments().is_flushed(found.sequence) {
                     return Ok(MetaOutcome::NotFound);
                 }
+                // Nor must it hide the item from a removal by prefix.
+                if self.index().remove_condemned(thread, &found) {
+                    return Ok(MetaOutcome::NotFound);
+                }
                 let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
                 let meta = self.update_meta_here(op, &copy, update);
                 self.reclaimer().relink(thread, &room, &found, deadline, found.slot.freq());

@@ -53,7 +53,7 @@ impl Engine {
         let shown_bytes = found.header.shown_bytes();
         let has_room = found.header.deadline_at().is_some()
             || counting.deadline.is_none_or(|deadline| deadline == Deadline::NEVER);
-        if !found.header.is_number() || !has_room {
+        if !found.header.is_number() || !has_room || self.index().is_condemned(&found) {
             return Ok(UpdatedValue::NotHere);
         }
         let moved = self.index().number(&found).moved(counting.direction, counting.delta);
@@ -94,7 +94,8 @@ impl Engine {
         let fits = request.mode == StoreMode::Append
             && header.is_growing()
             && self.accepts(request.key.len(), value_bytes)
-            && value_bytes <= header.record_bytes() - header.value_at();
+            && value_bytes <= header.record_bytes() - header.value_at()
+            && !self.index().is_condemned(&found);
         if !fits {
             return Ok(UpdatedValue::NotHere);
         }

@@ -358,6 +358,10 @@ impl Reclaimer {
         if self.segments().is_flushed(found.sequence) {
             return self.index().remove_dead(op.thread, found, Miss::Flushed);
         }
+        // Nor must an item that a removal by prefix is to remove.
+        if self.index().remove_condemned(op.thread, found) {
+            return;
+        }
         let Some(room) = &pass.room else {
             return;
         };

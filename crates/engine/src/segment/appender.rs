@@ -313,6 +313,28 @@ impl Segments {
         }
     }
 
+    /// Claims each appender in turn, and passes its segment, if it has one, to `visit`. Waits for
+    /// the threads that hold one.
+    pub(crate) fn claim_each_appender(
+        &self,
+        op: &Op<'_>,
+        mut visit: impl FnMut(u32),
+    ) -> Result<(), Stuck> {
+        for stream in self.streams() {
+            for stripe in 0..self.region().layout().stripes {
+                let mut wait = Wait::default();
+                let claimed = loop {
+                    match self.try_claim_stripe(op.thread, stream, stripe) {
+                        Some(claimed) => break claimed,
+                        None => op.wait(self.peers(), &mut wait)?,
+                    }
+                };
+                self.appender_segment(claimed.appender_at).into_iter().for_each(&mut visit);
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the owner and the segment of each appender.
     pub(crate) fn appender_words(&self) -> impl Iterator<Item = (u64, Option<u32>)> {
         let owner = |appender_at| self.region().word(appender_at + CLAIMED).load(Acquire);

@@ -15,6 +15,7 @@ pub(crate) mod filing;
 pub(crate) mod flush;
 pub(crate) mod fresh;
 pub(crate) mod header;
+pub(crate) mod moment;
 pub(crate) mod record;
 pub(crate) mod shortage;
 pub(crate) mod slot;

@@ -6,6 +6,7 @@ mod loading;
 mod ordering;
 mod reading;
 mod recaching;
+mod removing;
 mod updating;
 mod uploading;
 mod using;

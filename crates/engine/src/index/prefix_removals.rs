@@ -1,0 +1,122 @@
+//! The removals by prefix that this process has in progress, for the operations that move or change
+//! items meanwhile.
+//!
+//! A removal by prefix takes the items stored before it began, and tells them by their place. An
+//! item that moves would look younger, and one that changes in place would look older than it is.
+//! So the thread that is to move an item of a removal removes it instead, and the thread that is to
+//! change one in place writes it anew.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use crate::index::Index;
+use crate::index::find::Found;
+use crate::index::removal::Reason;
+use crate::process::thread_slot::ThreadSlot;
+use crate::segment::moment::Moment;
+
+/// The removals by prefix in progress.
+#[derive(Debug, Default)]
+pub(crate) struct PrefixRemovals {
+    /// True if there are any. While there are none, a moved item costs this load.
+    are_any: AtomicBool,
+    targets: RwLock<Vec<Arc<Target>>>,
+}
+
+/// The items that a removal by prefix is to remove.
+#[derive(Debug)]
+pub(crate) struct Target {
+    prefix: Vec<u8>,
+    /// When the removal began; empty while that is determined.
+    began: OnceLock<Moment>,
+    removed: AtomicU64,
+}
+
+impl Target {
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// Sets the moment before which the removed items were stored.
+    pub(crate) fn begin(&self, moment: Moment) {
+        self.began.set(moment).expect("a removal begins once");
+    }
+
+    /// Returns how many items were removed.
+    pub(crate) fn removed(&self) -> u64 {
+        self.removed.load(Relaxed)
+    }
+}
+
+impl PrefixRemovals {
+    /// Adds a removal that is about to begin.
+    pub(crate) fn add(&self, prefix: &[u8]) -> Arc<Target> {
+        let prefix = prefix.to_vec();
+        let target =
+            Arc::new(Target { prefix, began: OnceLock::new(), removed: AtomicU64::new(0) });
+        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+        targets.push(Arc::clone(&target));
+        // Pairs with the claim of an appender: its next holder sees this.
+        self.are_any.store(true, Release);
+        target
+    }
+
+    /// Removes a removal that has ended.
+    pub(crate) fn remove(&self, target: &Arc<Target>) {
+        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+        targets.retain(|other| !Arc::ptr_eq(other, target));
+        self.are_any.store(!targets.is_empty(), Release);
+    }
+
+    fn targets(&self) -> Vec<Arc<Target>> {
+        self.targets.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Index {
+    /// True if a removal by prefix in progress is to remove a found item. The caller holds the lock
+    /// of its group. One that moves the item has also claimed the appender that it moves to: either
+    /// it sees the removal, or the removal sees the moved item in its place.
+    #[inline]
+    pub(crate) fn is_condemned(&self, found: &Found) -> bool {
+        self.prefix_removals.are_any.load(Relaxed) && self.target_of(found).is_some()
+    }
+
+    /// As [`Self::is_condemned`], and removes such an item.
+    #[inline]
+    pub(crate) fn remove_condemned(&self, thread: &ThreadSlot, found: &Found) -> bool {
+        self.prefix_removals.are_any.load(Relaxed)
+            && self.target_of(found).is_some_and(|target| {
+                self.remove_target(thread, found, &target);
+                true
+            })
+    }
+
+    #[cold]
+    fn target_of(&self, found: &Found) -> Option<Arc<Target>> {
+        let mut targets = self.prefix_removals.targets().into_iter();
+        targets.find(|target| self.is_target(found, target))
+    }
+
+    /// True if a found item has the prefix of a removal and was stored before it began. While the
+    /// beginning is determined, every item that exists may count as stored before it.
+    pub(crate) fn is_target(&self, found: &Found, target: &Target) -> bool {
+        let prefix = target.prefix();
+        target.began.get().is_none_or(|began| began.is_after(found.slot, found.sequence))
+            && found.header.key_bytes() >= prefix.len()
+            && self.region().memory().equals(found.record_at + found.header.key_at(), prefix)
+    }
+
+    /// Removes a found item of a removal. The caller holds the lock of its group.
+    pub(crate) fn remove_target(&self, thread: &ThreadSlot, found: &Found, target: &Target) {
+        self.report_removal(found, Reason::Deleted);
+        self.unlink(thread, found);
+        target.removed.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn prefix_removals(&self) -> &Arc<PrefixRemovals> {
+        &self.prefix_removals
+    }
+}
