@@ -48,6 +48,28 @@ impl Cache {
         })
     }
 
+    /// As [`Cache::dump_group`], for the items whose keys begin with `prefix`.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// # use larder::Cursor;
+    /// cache.set("user:7", "Ada", None)?;
+    /// cache.set("page:7", "<p>", None)?;
+    /// let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
+    /// while cache.dump_group_of("user:", &mut cursor, &mut shown) {}
+    /// assert_eq!((shown.len(), &shown[0].key[..]), (1, &b"user:7"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dump_group_of(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        cursor: &mut Cursor,
+        out: &mut Vec<Dumped>,
+    ) -> bool {
+        let (now, filter) = (self.now(), DumpFilter { key_prefix: prefix.as_ref() });
+        self.with_thread_slot(|engine, thread| engine.dump_group(thread, cursor, &filter, now, out))
+    }
+
     /// Removes the expired and cleared items of the next group of the index for which `wanted`
     /// returns true, and advances the cursor. `wanted` receives the length of the key and the
     /// metadata. Returns false after the last group. The maintainer removes the same items in the

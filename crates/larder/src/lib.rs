@@ -57,7 +57,7 @@
 //!
 //! `shared` is the state of a cache in one process, which [`Cache`] (`cache`) refers to, and `fork`
 //! replaces it in a child. The other files extend [`Cache`], one concern each: `get`, `set`,
-//! `walk`, `subscribe`, `stats`, and for servers and bindings `wire`, `large` and `dump`.
+//! `walk`, `prefix`, `subscribe`, `stats`, and for servers and bindings `wire`, `large` and `dump`.
 //!
 //! A file imports only from files that do not import it. `shared` is below `thread` and `load`, and
 //! still takes the thread slots and the flights from them: these two files know no cache.
@@ -72,6 +72,7 @@ pub mod get;
 pub mod large;
 pub mod load;
 mod open;
+pub mod prefix;
 pub mod removals;
 pub mod set;
 mod shared;
@@ -101,6 +102,7 @@ pub use open::anonymous::Inheritance;
 pub use open::builder::Builder;
 pub use open::error::{OpenError, SharedError, Unusable};
 pub use open::inspect::{Inspection, Peer};
+pub use prefix::PrefixRemoval;
 pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};
 pub use shared::Opening;

@@ -9,7 +9,7 @@
 
 use std::vec;
 
-use larder_engine::{Cursor, DumpFilter, Dumped, StoreError};
+use larder_engine::{Cursor, DumpFilter, Dumped};
 use larder_item::Meta;
 
 use crate::cache::Cache;
@@ -33,8 +33,6 @@ pub struct Keys {
     prefix: Vec<u8>,
     /// The keys of the current group that are not yet returned.
     found: vec::IntoIter<Dumped>,
-    /// True if keys reserved by loads are returned too.
-    with_loads: bool,
 }
 
 impl Iterator for Keys {
@@ -48,7 +46,7 @@ impl Iterator for Keys {
             let mut found = Vec::new();
             let now = self.cache.now();
             let cursor = &mut self.cursor;
-            let filter = DumpFilter { key_prefix: &self.prefix, with_loads: self.with_loads };
+            let filter = DumpFilter { key_prefix: &self.prefix };
             let has_group = self.cache.with_thread_slot(|engine, thread| {
                 engine.dump_group(thread, cursor, &filter, now, &mut found)
             });
@@ -127,7 +125,6 @@ impl Cache {
             cursor: Cursor::default(),
             prefix: prefix.as_ref().to_vec(),
             found: Vec::new().into_iter(),
-            with_loads: false,
         }
     }
 
@@ -147,31 +144,5 @@ impl Cache {
     /// ```
     pub fn iterate(&self) -> Items {
         Items { keys: self.keys() }
-    }
-
-    /// Removes every item whose key begins with `prefix`, and returns the number of removed items.
-    /// An item stored meanwhile may or may not be removed. An empty prefix removes all items one by
-    /// one; [`Cache::clear`] does so at once.
-    ///
-    /// Cost: a walk over all keys, and a delete per removed item. To invalidate a group of items
-    /// often, put a generation number into their keys and change it.
-    ///
-    /// ```
-    /// # let cache = larder::Cache::builder().open()?;
-    /// cache.set("user:7:name", "Ada", None)?;
-    /// cache.set("user:7:cart", "3 books", None)?;
-    /// cache.set("user:8:name", "Bob", None)?;
-    /// assert_eq!(cache.remove_prefix("user:7:")?, 2);
-    /// assert!(cache.contains("user:8:name"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Cache::delete`]; the remaining items are kept.
-    pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<u64, StoreError> {
-        let prefix = prefix.as_ref();
-        self.shared().flights.detach_all(|key| key.starts_with(prefix));
-        let keys = Keys { with_loads: true, ..self.keys_with_prefix(prefix) };
-        keys.map(|key| self.delete(key).map(u64::from)).sum()
     }
 }
