@@ -220,6 +220,20 @@ pub enum Refusal {
     TooManyWatchers,
     /// This kind of connection cannot watch.
     CannotWatch,
+    /// `delete_prefix` is disabled.
+    DeletePrefixNotAllowed,
+    /// `delete_prefix` has no prefix.
+    NoPrefix,
+    /// A prefix is longer than a key.
+    PrefixTooLong,
+    /// A prefix is not valid base64.
+    BadPrefix,
+    /// This kind of connection cannot remove a prefix.
+    CannotDeletePrefix,
+    /// Another removal by prefix is in progress.
+    DeletingPrefix,
+    /// The server has no thread for a removal by prefix, or a stopped process holds what it needs.
+    NoPrefixRemoval,
     /// `stats detail` is disabled.
     DetailNotAllowed,
     /// The argument of `stats detail` is neither on, off nor dump.

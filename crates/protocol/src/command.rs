@@ -50,6 +50,13 @@ pub enum Command<'a> {
         /// The time, read as an item's exptime; 0 or negative means now.
         exptime: i64,
     },
+    /// Removes the items with a prefix that were stored before, in the background.
+    DeletePrefix {
+        /// The first bytes of the keys, as on the wire.
+        prefix: &'a [u8],
+        /// True if the prefix is in base64.
+        base64: bool,
+    },
     /// Does nothing; the server responds.
     NoOp,
     /// Asks for the server's version.
@@ -299,6 +306,8 @@ pub enum StatsSection {
     Connections,
     /// `stats larder`: statistics that memcached does not have.
     Larder,
+    /// `stats delete_prefix`: the last removal by prefix.
+    DeletePrefix,
     /// `stats cachedump`: items of a size class.
     CacheDump {
         /// The size class.

@@ -40,6 +40,12 @@ pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
     text::render::lease(out, key, token);
 }
 
+/// Appends the response to [`Command::DeletePrefix`](crate::Command::DeletePrefix): the number of
+/// the removal.
+pub fn removal(out: &mut Vec<u8>, id: u64) {
+    text::render::removal(out, id);
+}
+
 /// Appends the response to a command, unless it has none or the frame hides it.
 #[inline]
 pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {

@@ -137,6 +137,9 @@ fn commands_without_a_key_are_read_as_they_were_written() {
         Command::Stats(StatsSection::Connections),
         Command::Stats(StatsSection::Sizes),
         Command::Stats(StatsSection::Larder),
+        Command::Stats(StatsSection::DeletePrefix),
+        Command::DeletePrefix { prefix: b"user:7:", base64: false },
+        Command::DeletePrefix { prefix: b"AP8=", base64: true },
         Command::Stats(StatsSection::Reset),
     ] {
         let mut out = Vec::new();

@@ -90,6 +90,21 @@ pub(super) const COMMANDS: &[CommandRow] = &[
             base64, with the flag `b`.",
     },
     CommandRow {
+        form: "delete_prefix <prefix> [b]",
+        replies: "OK <id>",
+        meaning: "Removes, in the background, all items whose keys begin with these bytes, or with \
+            `b` with the bytes that they encode in base64. An item stored after this response \
+            stays; one stored before the request is removed. Not by UDP. A removal ends with the \
+            process. memcached responds `ERROR`.",
+    },
+    CommandRow {
+        form: "stats delete_prefix",
+        replies: "STAT <name> <value> / END",
+        meaning: "Shows the last removal: `id`; `prefix` in URI encoding, except with `-X`; \
+            `state`: running, done, cancelled or failed; `removed` items; `progress` from 0 to 1; \
+            `secs`. Only `END` before the first one. memcached responds `ERROR`.",
+    },
+    CommandRow {
         form: "watch [<topic>…]",
         replies: "OK, lines until the connection is closed",
         meaning: "Streams events; without a topic, `fetchers`. The server ignores further input of \
@@ -171,6 +186,17 @@ const REFUSALS: &[(Refusal, &str)] = &[
     ),
     (Refusal::DumpPipelined(DumpForm::Get), "The same."),
     (Refusal::WatchPipelined, "The same."),
+    (Refusal::DeletePrefixNotAllowed, "`-F`."),
+    (Refusal::NoPrefix, "`delete_prefix` without a prefix."),
+    (Refusal::PrefixTooLong, "A prefix longer than a key can be."),
+    (Refusal::BadPrefix, "`delete_prefix … b` with a prefix that is not base64."),
+    (Refusal::CannotDeletePrefix, "`delete_prefix` in a datagram, whose sender may be forged."),
+    (Refusal::DeletingPrefix, "The previous removal by prefix is in progress."),
+    (
+        Refusal::NoPrefixRemoval,
+        "`delete_prefix` when no thread can be started, or a process that shares the cache is \
+        stopped.",
+    ),
     (Refusal::WatchNotAllowed, "`-W`."),
     (Refusal::TooManyWatchers, "20 connections watch already."),
     (Refusal::CannotWatch, "The peer does not use a stream connection."),

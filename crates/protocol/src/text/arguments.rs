@@ -2,6 +2,7 @@
 
 use larder_item::{Direction, StoreMode};
 
+use crate::admin::Refusal;
 use crate::command::{Arithmetic, Command, Delete, StatsSection, Store};
 use crate::frame::Frame;
 use crate::lines::key::short;
@@ -136,6 +137,19 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// `<prefix> [b]`. A word more is refused: a prefix with a space in it removes too much.
+    pub(super) fn delete_prefix(mut self) -> Parsed<'a> {
+        let (Some(prefix), flag) = (self.words.next(), self.words.next()) else {
+            return self.refuse(Refusal::NoPrefix.into(), false);
+        };
+        match (flag, self.words.next()) {
+            (None | Some(b"b"), None) => {
+                self.answered(Command::DeletePrefix { prefix, base64: flag.is_some() })
+            }
+            _ => self.refuse(ClientError::BadFormat, false),
+        }
+    }
+
     /// `<level> [noreply]`
     pub(super) fn verbosity(mut self) -> Parsed<'a> {
         let level = self.words.next().and_then(number::unsigned_32);
@@ -175,7 +189,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full; `reset`, `settings`,
+    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder` and `delete_prefix` in full; `reset`, `settings`,
     /// `detail`, `cachedump` and `conns` also by any prefix, tried in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
@@ -184,6 +198,7 @@ impl<'a> Arguments<'a> {
             Some(b"slabs") => StatsSection::Slabs,
             Some(b"sizes") => StatsSection::Sizes,
             Some(b"larder") => StatsSection::Larder,
+            Some(b"delete_prefix") => StatsSection::DeletePrefix,
             Some(word) if b"reset".starts_with(word) => StatsSection::Reset,
             Some(word) if b"settings".starts_with(word) => StatsSection::Settings,
             Some(word) if b"detail".starts_with(word) => return self.detail(),

@@ -80,7 +80,7 @@ fn is_word(key: &[u8]) -> bool {
 
 /// Appends a key in URI encoding: letters, digits and `-._~` as they are, any other byte as `%` and
 /// two digits. The result is at most three times as long as the key.
-pub(super) fn push_uri(out: &mut Vec<u8>, key: &[u8]) {
+pub fn push_uri(out: &mut Vec<u8>, key: &[u8]) {
     for byte in key {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(*byte),

@@ -31,6 +31,15 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::WatchPipelined => "ERROR cannot pipeline other commands before watch",
         Refusal::TooManyWatchers => "WATCHER_TOO_MANY log watcher limit reached",
         Refusal::CannotWatch => "WATCHER_FAILED failed to add log watcher",
+        Refusal::DeletePrefixNotAllowed => "CLIENT_ERROR delete_prefix not allowed",
+        Refusal::NoPrefix => {
+            "CLIENT_ERROR the prefix is missing: delete_prefix <prefix> [b]; flush_all removes all"
+        }
+        Refusal::PrefixTooLong => "CLIENT_ERROR the prefix is longer than 250 bytes",
+        Refusal::BadPrefix => "CLIENT_ERROR error decoding prefix",
+        Refusal::CannotDeletePrefix => "CLIENT_ERROR delete_prefix needs TCP or a unix socket",
+        Refusal::DeletingPrefix => "SERVER_ERROR busy",
+        Refusal::NoPrefixRemoval => "SERVER_ERROR the removal could not be started",
         Refusal::DetailNotAllowed => "CLIENT_ERROR stats detail not allowed",
         Refusal::BadDetail => "CLIENT_ERROR usage: stats detail on|off|dump",
     }

@@ -63,6 +63,13 @@ pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
     out.extend_from_slice(b" 0 0\r\n\r\n");
 }
 
+/// Appends the response to `delete_prefix`: the number of the removal.
+pub fn removal(out: &mut Vec<u8>, id: u64) {
+    out.extend_from_slice(b"OK ");
+    push_number(out, id);
+    out.extend_from_slice(LINE_END);
+}
+
 /// Appends the response to `metaget`. [`Response::EndOfKeys`] ends the list.
 pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>) {
     out.extend_from_slice(b"META ");

@@ -39,18 +39,9 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             push_number(out, exptime);
         }
         Command::FlushAll { exptime: 0 } => push_words(out, &[b"flush_all"]),
-        Command::FlushAll { exptime } => {
-            push_words(out, &[b"flush_all", b""]);
-            push_number(out, exptime);
-        }
-        Command::Verbosity { level } => {
-            push_words(out, &[b"verbosity", b""]);
-            push_number(out, level);
-        }
-        Command::MemoryLimit { mebibytes } => {
-            push_words(out, &[b"cache_memlimit", b""]);
-            push_number(out, mebibytes);
-        }
+        Command::FlushAll { exptime } => push_numbered(out, b"flush_all", exptime),
+        Command::Verbosity { level } => push_numbered(out, b"verbosity", level),
+        Command::MemoryLimit { mebibytes } => push_numbered(out, b"cache_memlimit", mebibytes),
         Command::Shutdown { graceful: false } => push_words(out, &[b"shutdown"]),
         Command::Shutdown { graceful: true } => push_words(out, &[b"shutdown", b"graceful"]),
         Command::Stats(section) => {
@@ -67,6 +58,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Inspect { key } => push_keyed(out, b"me", key)?,
         Command::Fetch(fetch) => return meta::client::fetch(out, &fetch),
         Command::Version => push_words(out, &[b"version"]),
+        Command::DeletePrefix { prefix, base64 } => delete_prefix(out, prefix, base64),
         Command::RefreshCertificates => push_words(out, &[b"refresh_certs"]),
         Command::Quit => push_words(out, &[b"quit"]),
         Command::Region => push_words(out, &[local::REQUEST]),
@@ -81,6 +73,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             | Command::Inspect { .. }
             | Command::Version
             | Command::Quit
+            | Command::DeletePrefix { .. }
             | Command::RefreshCertificates
             | Command::Shutdown { .. }
             | Command::Region
@@ -167,6 +160,18 @@ fn store_head(out: &mut Vec<u8>, head: &Store<'_>, quiet: bool) -> Result<(), Un
     Ok(())
 }
 
+fn push_numbered(out: &mut Vec<u8>, name: &[u8], number: impl itoa::Integer) {
+    push_words(out, &[name, b""]);
+    push_number(out, number);
+}
+
+fn delete_prefix(out: &mut Vec<u8>, prefix: &[u8], base64: bool) {
+    push_words(out, &[b"delete_prefix", prefix]);
+    if base64 {
+        out.extend_from_slice(b" b");
+    }
+}
+
 fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
     match section {
         StatsSection::General => &[b"stats"],
@@ -176,6 +181,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::Sizes => &[b"stats", b"sizes"],
         StatsSection::Connections => &[b"stats", b"conns"],
         StatsSection::Larder => &[b"stats", b"larder"],
+        StatsSection::DeletePrefix => &[b"stats", b"delete_prefix"],
         StatsSection::CacheDump { .. } => &[b"stats", b"cachedump"],
         StatsSection::Reset => &[b"stats", b"reset"],
     }

@@ -113,6 +113,7 @@ impl Parser {
             b"decr" => arguments.arithmetic(Direction::Decrement),
             b"touch" => arguments.touch(),
             b"flush_all" => arguments.flush_all(),
+            b"delete_prefix" => arguments.delete_prefix(),
             b"version" => arguments.answered(Command::Version),
             b"verbosity" => arguments.verbosity(),
             b"stats" => arguments.stats(),
@@ -219,7 +220,7 @@ fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
 }
 
 /// The names of all commands, sorted.
-pub(crate) const NAMES: [&[u8]; 38] = [
+pub(crate) const NAMES: [&[u8]; 39] = [
     b"add",
     b"append",
     b"cache_memlimit",
@@ -227,6 +228,7 @@ pub(crate) const NAMES: [&[u8]; 38] = [
     b"debugtime",
     b"decr",
     b"delete",
+    b"delete_prefix",
     b"flush_all",
     b"gat",
     b"gats",

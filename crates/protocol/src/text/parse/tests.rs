@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::text::{SHORT_LINE_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::{Arithmetic, Delete, Frame, Response, StatsSection, Store};
+use crate::{Arithmetic, Delete, Frame, Refusal, Response, StatsSection, Store};
 
 const KEY_251: &str = concat!(
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234",
@@ -238,6 +238,21 @@ fn touch_takes_a_negative_exptime_as_routers_write_it() {
     assert_eq!(refused("touch k 4294967296\r\n"), refusal(ClientError::BadExptime));
     assert_eq!(refused("touch k\r\n"), refusal(ClientError::BadFormat));
     assert_eq!(refused("touch k noreply\r\n"), (None, 0));
+}
+
+#[test]
+fn a_prefix_to_delete_is_one_word_with_at_most_a_flag() {
+    let asked = |prefix: &'static [u8], base64| Command::DeletePrefix { prefix, base64 };
+    assert_eq!(command("delete_prefix user:7:\r\n"), (asked(b"user:7:", false), false));
+    assert_eq!(command("delete_prefix  AP8= b \r\n"), (asked(b"AP8=", true), false));
+    assert_eq!(command("delete_prefix noreply\r\n"), (asked(b"noreply", false), false));
+    assert_eq!(refused("delete_prefix\r\n"), refusal(Refusal::NoPrefix.into()));
+    assert_eq!(refused("delete_prefix  \r\n"), refusal(Refusal::NoPrefix.into()));
+    for line in ["delete_prefix a noreply\r\n", "delete_prefix a b b\r\n", "delete_prefix a B\r\n"]
+    {
+        assert_eq!(refused(line), refusal(ClientError::BadFormat), "{line:?}");
+    }
+    assert_eq!(command("stats delete_prefix\r\n").0, Command::Stats(StatsSection::DeletePrefix));
 }
 
 #[test]
