@@ -6,6 +6,7 @@ pub(crate) mod classes;
 pub(crate) mod conn_table;
 pub(crate) mod crawler;
 pub(crate) mod dump;
+pub(crate) mod prefix_removal;
 pub(crate) mod prefixes;
 pub(crate) mod readers;
 pub(crate) mod tally;

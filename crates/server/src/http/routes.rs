@@ -11,7 +11,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use larder_options::Role;
 use larder_stats::Counter;
 use serde_json::{Value, json};
@@ -20,12 +20,14 @@ use super::{Serving, Shared};
 use crate::http::access::{Refused, Rules};
 use crate::http::activity::Activity;
 use crate::http::journal::{Peer, Write};
-use crate::http::{cache, control, health, metrics, page, statistics, status};
+use crate::http::{
+    cache, control, health, keys, metrics, page, removals, statistics, status,
+};
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     rules: Arc<Rules>,
 }
 
@@ -45,7 +47,9 @@ const PROBES: &[&str] = &["/health", "/healthz", "/ready", "/readyz", "/metrics"
 const READING: &[(&str, Role)] = &[
     ("/", Role::Probe),
     ("/api/v1/configuration", Role::Read),
+    ("/api/v1/delete-prefix/", Role::Read),
     ("/api/v1/drain", Role::Read),
+    ("/api/v1/keys", Role::Read),
     ("/api/v1/role", Role::Probe),
     ("/api/v1/settings", Role::Read),
     ("/api/v1/stats", Role::Read),
@@ -71,6 +75,9 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .route(cache::PREFIX, any(item))
         .route("/api/v1/cache/{*key}", any(item))
         .merge(control::routes())
+        .route("/api/v1/keys", get(keys::keys))
+        .route("/api/v1/delete-prefix", post(removals::begin))
+        .route("/api/v1/delete-prefix/{id}", get(removals::show).delete(removals::cancel))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(site.clone(), guard))
@@ -245,6 +252,10 @@ mod tests {
             (Method::DELETE, "/api/v1/cache/clear", Role::Full),
             (Method::OPTIONS, "/api/v1/cache/k", Role::Full),
             (Method::GET, "/api/v1/cache", Role::Full),
+            (Method::GET, "/api/v1/keys", Role::Read),
+            (Method::GET, "/api/v1/delete-prefix/1", Role::Read),
+            (Method::DELETE, "/api/v1/delete-prefix/1", Role::Full),
+            (Method::POST, "/api/v1/delete-prefix", Role::Full),
         ] {
             assert_eq!(role_needed(&method, path), needed, "{method} {path}");
         }

@@ -76,6 +76,7 @@ impl Listener {
             self.server.conn_table.remove(socket.descriptor.as_raw_fd());
         }
         self.server.handed_over.store(true, Relaxed);
+        self.server.prefix_removals.retire();
         for inbox in &self.inboxes {
             inbox.waker().wake();
         }

@@ -307,4 +307,5 @@ fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
         // A worker that panics ends the process, so this cannot fail.
         let _ = worker.join();
     }
+    server.prefix_removals.retire();
 }

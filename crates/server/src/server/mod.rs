@@ -14,13 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder::{Cache, LimitError, Second};
 use larder_item::Deadline;
 use larder_options::{AnswersAs, Options, Tuning};
-use larder_protocol::ClientError;
+use larder_protocol::{ClientError, Refusal};
 use larder_stats::{Counter, Counters};
 
 use crate::admin::census::Censuses;
 use crate::admin::classes::Classes;
 use crate::admin::conn_table::ConnTable;
 use crate::admin::crawler::Crawler;
+use crate::admin::prefix_removal::PrefixRemovals;
 use crate::admin::prefixes::Prefixes;
 use crate::admin::readers::Readers;
 use crate::admin::tally::ClassTally;
@@ -71,6 +72,7 @@ pub struct Server {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) prefixes: Prefixes,
     pub(crate) crawler: Arc<Crawler>,
+    pub(crate) prefix_removals: Arc<PrefixRemovals>,
     /// Items counted by size class, for statistics.
     pub(crate) censuses: Censuses,
     /// Lets clients move the clock (`debugtime`); `None` unless enabled.
@@ -147,6 +149,8 @@ impl Server {
             Arc::clone(&stop),
             Arc::clone(&counters[options.worker_count + 1]),
         ));
+        let prefix_removals =
+            PrefixRemovals::new(options.flush_all, cache.clone(), Arc::clone(&stop));
         Ok(Self {
             started: cache.now(),
             at_reset: Mutex::new(counted_before(&cache)),
@@ -171,6 +175,7 @@ impl Server {
             watchers,
             prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),
             crawler,
+            prefix_removals: Arc::new(prefix_removals),
             censuses,
             warp: options.debug_time.then(Arc::default),
             tuning: Mutex::new(options.tuning.clone()),
@@ -318,6 +323,16 @@ impl Server {
                 "larderd: users not reloaded, the previous ones stay in effect: {error}"
             )),
         }
+    }
+
+    /// Begins to remove the items with a prefix that are stored by now, and returns the number of
+    /// the removal.
+    ///
+    /// # Errors
+    /// As [`PrefixRemovals::begin`].
+    pub(crate) fn delete_prefix(&self, prefix: &[u8]) -> Result<u64, Refusal> {
+        // A lease may be for a key with the prefix, and the value with it from before.
+        self.prefix_removals.begin(prefix, || self.leases.revoke_all(self.cache.now()))
     }
 
     /// Records whether new connections are accepted.

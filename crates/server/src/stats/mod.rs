@@ -3,6 +3,7 @@
 mod by_class;
 mod connections;
 mod gather;
+mod removal;
 mod rows;
 mod shown;
 
@@ -64,6 +65,7 @@ fn at_once(
         StatsSection::General => rows::section(server, Section::General, frame, out),
         StatsSection::Connections => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
+        StatsSection::DeletePrefix => removal::show(server, frame, out),
         StatsSection::Settings => {
             for (name, text) in larder_options::settings(&server.current_options()) {
                 render::stat(out, name, text, frame);

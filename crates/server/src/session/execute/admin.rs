@@ -1,11 +1,12 @@
 //! Administrative commands.
 
+use larder_item::KEY_BYTES_MAX;
 use larder_options::AnswersAs;
 use larder_protocol::admin::{Admin, Crawled, Detail, DumpForm, Knob, Refusal, Topics};
-use larder_protocol::{ClientError, Frame, Response, render};
+use larder_protocol::{ClientError, Frame, Response, base64, render};
 use larder_stats::Counter;
 
-use super::{Executed, Executor};
+use super::{Executed, Executor, NO_CONNECTION};
 use crate::admin::dump::Dump;
 use crate::admin::watch::Watch;
 use crate::stats::Gathering;
@@ -108,6 +109,31 @@ impl Executor {
             return Err(Refusal::DumpNotAllowed(form));
         }
         Ok(Dump::begin(&self.cache, &self.classes, &self.counters, form, crawled?))
+    }
+
+    /// The number of the removal is part of the response.
+    pub(super) fn delete_prefix(&self, prefix: &[u8], base64: bool, out: &mut Vec<u8>) -> Response {
+        if self.asker.get() == NO_CONNECTION {
+            return Refusal::CannotDeletePrefix.into();
+        }
+        let mut bytes = [0; KEY_BYTES_MAX];
+        let prefix = match base64 {
+            true if prefix.len().div_ceil(4) > KEY_BYTES_MAX.div_ceil(3) => {
+                return Refusal::PrefixTooLong.into();
+            }
+            true => match base64::decode(prefix, &mut bytes) {
+                Some(prefix) => prefix,
+                None => return Refusal::BadPrefix.into(),
+            },
+            false => prefix,
+        };
+        match self.server.delete_prefix(prefix) {
+            Ok(id) => {
+                render::removal(out, id);
+                Response::Shown
+            }
+            Err(refusal) => refusal.into(),
+        }
     }
 
     /// True if the start of a dump is acknowledged; memcached 1.6.18 does not.

@@ -179,6 +179,7 @@ impl Executor {
             Command::Arithmetic(arithmetic) => self.arithmetic(&arithmetic),
             Command::Touch { key, exptime } => self.touch(key, exptime),
             Command::FlushAll { exptime } => self.flush_all(exptime, frame),
+            Command::DeletePrefix { prefix, base64 } => self.delete_prefix(prefix, base64, out),
             Command::Version => Response::Version,
             Command::Verbosity { level } => {
                 self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));

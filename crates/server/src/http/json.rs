@@ -1,0 +1,87 @@
+//! JSON with keys in it, which are foreign bytes: one that is no UTF-8 text is in base64, in a
+//! field of another name.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use larder_protocol::base64;
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use super::routes::BODY_BYTES_MAX;
+
+/// Reads the body of a request as a JSON object.
+///
+/// # Errors
+/// The response: the body is too long, does not arrive, or is no object.
+pub(super) async fn read_object(body: Body) -> Result<Map<String, Value>, Response> {
+    let read = axum::body::to_bytes(body, BODY_BYTES_MAX as usize);
+    let bytes = match timeout(BODY_TIMEOUT, read).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => {
+            return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"));
+        }
+        Err(_) => return Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body does not arrive")),
+    };
+    match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(members)) => Ok(members),
+        _ => Err(refusal(StatusCode::BAD_REQUEST, "the body is no JSON object")),
+    }
+}
+
+/// Adds bytes as the member `name`, or in base64 as `name_base64` if they are no text.
+pub(super) fn insert_bytes(members: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+    match str::from_utf8(bytes) {
+        Ok(text) => members.insert(name.to_owned(), text.into()),
+        Err(_) => {
+            let mut encoded = Vec::new();
+            base64::encode(&mut encoded, bytes);
+            let encoded = String::from_utf8_lossy(&encoded);
+            members.insert(format!("{name}_base64"), encoded.into())
+        }
+    };
+}
+
+/// Returns what standard base64 encodes, up to a length; `None` if it is longer or no base64.
+pub(super) fn decoded(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
+    let mut bytes = vec![0; bytes_max];
+    let decoded = base64::decode(text, &mut bytes)?.len();
+    bytes.truncate(decoded);
+    Some(bytes)
+}
+
+/// Returns an error with its reason on a line.
+pub(super) fn refusal(status: StatusCode, words: impl std::fmt::Display) -> Response {
+    (status, format!("{words}\n")).into_response()
+}
+
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_in_base64() {
+        let mut members = Map::new();
+        insert_bytes(&mut members, "key", "ü\"\n".as_bytes());
+        insert_bytes(&mut members, "prefix", b"\xff\0");
+        let shown = Value::Object(members).to_string();
+        assert_eq!(shown, r#"{"key":"ü\"\n","prefix_base64":"/wA="}"#);
+    }
+
+    #[test]
+    fn base64_is_decoded_up_to_a_length() {
+        assert_eq!(decoded(b"/wA=", 2), Some(vec![255, 0]));
+        assert_eq!(
+            (decoded(b"/wA=", 1), decoded(b"/wA", 9), decoded(b"", 0)),
+            (None, None, Some(vec![]))
+        );
+    }
+}
