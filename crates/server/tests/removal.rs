@@ -45,6 +45,12 @@ fn start(args: &[&str]) -> Result<(ServerUnderTest, Admin)> {
     let option = format!("--admin-listen={}", socket.display());
     let args: Vec<&str> = [option.as_str()].iter().chain(args).copied().collect();
     let server = ServerUnderTest::start(&binary(), Transport::Unix, &args)?;
+    // The server opens it after the other one.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !socket.exists() {
+        ensure!(Instant::now() < deadline, "no admin socket: {}", server.log());
+        sleep(Duration::from_millis(5));
+    }
     let admin = Admin(Address::Unix(socket), folder);
     wait_until_ready(&admin)?;
     Ok((server, admin))

@@ -32,9 +32,7 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::TooManyWatchers => "WATCHER_TOO_MANY log watcher limit reached",
         Refusal::CannotWatch => "WATCHER_FAILED failed to add log watcher",
         Refusal::DeletePrefixNotAllowed => "CLIENT_ERROR delete_prefix not allowed",
-        Refusal::NoPrefix => {
-            "CLIENT_ERROR the prefix is missing: delete_prefix <prefix> [b]; flush_all removes all"
-        }
+        Refusal::NoPrefix => "CLIENT_ERROR the prefix is missing; flush_all removes all items",
         Refusal::PrefixTooLong => "CLIENT_ERROR the prefix is longer than 250 bytes",
         Refusal::BadPrefix => "CLIENT_ERROR error decoding prefix",
         Refusal::CannotDeletePrefix => "CLIENT_ERROR delete_prefix needs TCP or a unix socket",
