@@ -20,7 +20,7 @@ mod http;
 
 use http::{Response, exchange, get, wait_until_ready};
 
-/// So many that a removal takes a hundred milliseconds or more.
+/// A removal of these takes a hundred milliseconds or more.
 const ITEMS: usize = 300_000;
 
 fn binary() -> PathBuf {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rapidhash::v3::RapidSecrets;
 
-use crate::index::prefix_removals::PrefixRemovals;
 use crate::index::removal::RemovalListeners;
+use crate::index::removal::by_prefix::PrefixRemovals;
 use crate::process::Peers;
 use crate::region::Region;
 use crate::segment::Segments;
@@ -21,7 +21,6 @@ pub(crate) mod item;
 pub(crate) mod life;
 pub(crate) mod overflow;
 pub(crate) mod prefetch;
-pub(crate) mod prefix_removals;
 pub(crate) mod removal;
 pub(crate) mod selection;
 pub(crate) mod unlink;

@@ -1,5 +1,7 @@
 //! Reports of removed items.
 
+pub(crate) mod by_prefix;
+
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

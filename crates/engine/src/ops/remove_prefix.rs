@@ -18,7 +18,7 @@ use larder_item::Second;
 use crate::engine::Engine;
 use crate::error::Stuck;
 use crate::index::cursor::Cursor;
-use crate::index::prefix_removals::{PrefixRemovals, Target};
+use crate::index::removal::by_prefix::{PrefixRemovals, Target};
 use crate::process::thread_slot::ThreadSlot;
 
 /// A removal by prefix in progress. Dropping it ends the removal where it is.

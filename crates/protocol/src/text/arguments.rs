@@ -189,8 +189,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder` and `delete_prefix` in full; `reset`, `settings`,
-    /// `detail`, `cachedump` and `conns` also by any prefix, tried in this order.
+    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder` and `delete_prefix` in full; `reset`,
+    /// `settings`, `detail`, `cachedump` and `conns` also by any prefix, tried in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,
