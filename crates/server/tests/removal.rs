@@ -47,7 +47,7 @@ fn start(args: &[&str]) -> Result<(ServerUnderTest, Admin)> {
     let server = ServerUnderTest::start(&binary(), Transport::Unix, &args)?;
     // The server opens it after the other one.
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !socket.exists() {
+    while Stream::connect(&Address::Unix(socket.clone())).is_err() {
         ensure!(Instant::now() < deadline, "no admin socket: {}", server.log());
         sleep(Duration::from_millis(5));
     }
