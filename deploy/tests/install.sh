@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the tests of this folder need, as root; otherwise it prints the
+# command and fails. What is there already is left alone.
+set -euo pipefail
+
+export PATH=$PATH:/usr/sbin
+packages=()
+for program in prometheus:prometheus promtool:prometheus python3:python3; do
+    command -v "${program%:*}" >/dev/null || packages+=("${program#*:}")
+done
+[ ${#packages[@]} -gt 0 ] || exit 0
+
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+if [ "$(id -u)" -ne 0 ]; then
+    echo "The tests need Debian packages that are not installed. Run as root:" >&2
+    echo "    apt-get install --no-install-recommends ${packages[*]}" >&2
+    exit 1
+fi
+apt-get update -qq
+# The run level keeps the packages from starting services: the tests start their own.
+RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${packages[@]}"

@@ -1,0 +1,179 @@
+"""Each of our alerts fires when a real larderd is brought into the state that it reports, and none
+fires on a healthy server under load."""
+
+import contextlib
+import re
+import threading
+import time
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+from servers import ROOT, Larderd, Prometheus, stop, wait_until
+
+FIRED_SECS_MAX = 120
+# An hour of production is a few seconds here: no alert waits, and windows are short.
+WINDOW_SECS = 15
+OFFSET_SECS = 25
+
+
+def shorten(rules):
+    rules = re.sub(r"\n +for: \w+", "", rules)
+    rules = re.sub(r"\[\w+\]", f"[{WINDOW_SECS}s]", rules)
+    return re.sub(r"offset \w+", f"offset {OFFSET_SECS}s", rules)
+
+
+# Each step is repeated until the alert fires.
+def kill(server):
+    server.kill()
+
+
+def restart(server):
+    server.restart()
+    time.sleep(2)
+
+
+def connect(count):
+    def step(server):
+        while len(server.streams) < count:
+            server.connect()
+
+    return step
+
+
+def connect_beyond_the_limit(server):
+    # Refused connections are closed by the server.
+    for _ in range(30):
+        server.connect()
+
+
+def store_without_eviction(server):
+    for number in range(100):
+        server.store(f"k{number}", 100_000)
+
+
+def store_too_large(server):
+    for number in range(20):
+        server.store(f"k{number}", 20_000)
+
+
+def load(*arguments):
+    def step(server):
+        server.bench(10, *arguments).wait()
+
+    return step
+
+
+def miss_after_hits(server):
+    """Hits until a past to compare with has been scraped, misses afterwards."""
+    server.store("present", 10)
+    key = b"present" if server.age() < OFFSET_SECS else b"absent"
+    server.ask((b"get " + key + b"\r\n") * 20 + b"mn\r\n", b"MN\r\n")
+
+
+STORES = ("--mode", "set", "--keys", "100000", "--connections", "4", "--pipeline", "4")
+# By alert: the options of the server, and the step that provokes it.
+PROVOCATIONS = {
+    "LarderDown": ([], kill),
+    "LarderRestarting": ([], restart),
+    "LarderConnectionsHigh": (["-c", "100"], connect(85)),
+    "LarderConnectionsNearLimit": (["-c", "100"], connect(97)),
+    "LarderConnectionsRefused": (["-c", "20"], connect_beyond_the_limit),
+    "LarderStoresRefused": (["-m", "4", "-M"], store_without_eviction),
+    "LarderItemsTooLarge": (["-I", "10k"], store_too_large),
+    "LarderEvictsYoung": (["-m", "4"], load(*STORES, "--value-bytes", "1000")),
+    "LarderHitRatioDropped": ([], miss_after_hits),
+    "LarderStoresMakeRoom": (["-m", "32"], load(*STORES, "--value-bytes", "100000")),
+}
+# It has no instance, so that it cannot be provoked beside the others.
+ALONE = {"LarderAbsent"}
+
+
+class Provoked(Larderd):
+    def __init__(self, name):
+        options, self.step = PROVOCATIONS[name]
+        super().__init__(*options)
+        self.name = name
+        self.began = time.monotonic()
+
+    def age(self):
+        return time.monotonic() - self.began
+
+
+class Alerts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.prometheus = Prometheus(shorten)
+        cls.addClassCleanup(cls.prometheus.close)
+        wait_until("it loads the rules", cls.prometheus.expressions)
+
+    def test_every_alert_has_a_provocation_and_a_section_of_the_runbook(self):
+        alerts = set(self.prometheus.expressions())
+        self.assertEqual(alerts, set(PROVOCATIONS) | ALONE)
+        rules = (ROOT / "deploy/prometheus/alerts.yaml").read_text()
+        runbook = (ROOT / "docs/runbook.md").read_text()
+        for name in alerts:
+            self.assertIn(f"runbook_url: docs/runbook.md#{name.lower()}\n", rules)
+            self.assertIn(f"\n## {name}\n", runbook)
+
+    def test_alerts_fire_when_provoked(self):
+        fires = self.prometheus.firing
+        absent = ("LarderAbsent", None)
+        wait_until("LarderAbsent fires without targets", lambda: absent in fires())
+
+        with contextlib.ExitStack() as stack:
+            healthy = Larderd("-m", "64")
+            stack.callback(healthy.close)
+            load = healthy.bench(600, "--mode", "mix", "--fill", "--rate", "2000")
+            stack.callback(stop, load)
+            servers = []
+            for name in PROVOCATIONS:
+                servers.append(Provoked(name))
+                stack.callback(servers[-1].close)
+            addresses = [healthy.address, *(server.address for server in servers)]
+            self.prometheus.watch(addresses)
+            self.prometheus.reload()
+            up = 'count(up{job="larder"} == 1)'
+            all_up = [float(len(addresses))]
+            wait_until("all servers are up", lambda: self.prometheus.numbers(up) == all_up)
+            wait_until("LarderAbsent ends", lambda: absent not in fires())
+            self.assertEqual(fires(), set(), "no alert fires before it is provoked")
+
+            fired = self.provoke(servers)
+            for server in servers:
+                with self.subTest(server.name):
+                    self.assertIn(server.name, fired)
+            false_alarms = {name for name, instance in fires() if instance == healthy.address}
+            self.assertEqual(false_alarms, set(), "an alert fires on the healthy server")
+            self.assertIsNone(load.poll(), "the load of the healthy server has ended")
+
+    def provoke(self, servers):
+        """Repeats the steps side by side, and returns the names of the alerts that fired."""
+        fired = {}
+        ended = threading.Event()
+
+        def run(server):
+            server.began = time.monotonic()
+            while not ended.is_set() and server.name not in fired:
+                server.step(server)
+                time.sleep(0.3)
+
+        with ThreadPoolExecutor(len(servers)) as pool:
+            running = [pool.submit(run, server) for server in servers]
+            began = time.monotonic()
+            try:
+                while len(fired) < len(servers) and time.monotonic() < began + FIRED_SECS_MAX:
+                    firing = self.prometheus.firing()
+                    for server in servers:
+                        if server.name not in fired and (server.name, server.address) in firing:
+                            fired[server.name] = time.monotonic() - began
+                            print(f"{server.name} fires after {fired[server.name]:.0f} s")
+                    time.sleep(0.5)
+            finally:
+                ended.set()
+            for each in running:
+                each.result()
+        return fired
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+"""Prometheus scrapes a larderd under load: every expression of our dashboard, every selector of our
+alerts and every query of the community's dashboards returns data."""
+
+import json
+import pathlib
+import re
+import subprocess
+import unittest
+
+from servers import ROOT, Larderd, Prometheus, stop, wait_until
+
+FOLDER = pathlib.Path(__file__).parent
+DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
+# What Grafana puts in the place of its variables, with "All" chosen.
+VARIABLES = {"$job": ".*", "$instance": ".*", "$__rate_interval": "20s"}
+DATA_SECS_MAX = 40
+
+
+def dashboard_expressions(path):
+    """Returns the expressions of a dashboard, with the titles of their panels."""
+    panels = json.loads(path.read_text())["panels"]
+    nested = [inner for panel in panels for inner in panel.get("panels", [])]
+    found = []
+    for panel in panels + nested:
+        for target in panel.get("targets", []):
+            expression = target["expr"]
+            for variable, value in VARIABLES.items():
+                expression = expression.replace(variable, value)
+            found.append((f"{path.name}, {panel['title']}", expression))
+    return found
+
+
+def community_expressions():
+    lines = (FOLDER / "community.txt").read_text().splitlines()
+    return [("community.txt", line) for line in lines if line and not line.startswith("#")]
+
+
+def selectors(expression):
+    """Returns the selectors of an alert. The alert as a whole returns nothing while all is well."""
+    return re.findall(r"[a-z_]+\{[^}]*\}", expression)
+
+
+class Expressions(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # The memory is small, so that the load evicts.
+        cls.larderd = Larderd("-m", "16")
+        cls.addClassCleanup(cls.larderd.close)
+        cls.prometheus = Prometheus()
+        cls.addClassCleanup(cls.prometheus.close)
+        cls.prometheus.watch([cls.larderd.address])
+        cls.prometheus.reload()
+        load = ["--mode", "mix", "--fill", "--rate", "3000", "--keys", "40000", "--value-bytes"]
+        cls.load = cls.larderd.bench(600, *load, "1000", "--connections", "8")
+        cls.addClassCleanup(stop, cls.load)
+
+    def returns_data(self, name, expression):
+        with self.subTest(name, expression=expression):
+            self.assertIsNone(self.load.poll(), "the load has ended")
+            wait_until(
+                f"{name}: {expression} returns a number",
+                lambda: self.prometheus.numbers(expression),
+                DATA_SECS_MAX,
+            )
+
+    def test_dashboards(self):
+        self.assertTrue(DASHBOARDS)
+        for path in DASHBOARDS:
+            for name, expression in dashboard_expressions(path):
+                self.returns_data(name, expression)
+
+    def test_dashboards_leave_no_variable_open(self):
+        for path in DASHBOARDS:
+            for name, expression in dashboard_expressions(path):
+                self.assertNotIn("$", expression, name)
+
+    def test_community(self):
+        for name, expression in community_expressions():
+            self.returns_data(name, expression)
+
+    def test_alerts_select_what_exists(self):
+        for name, expression in self.prometheus.expressions().items():
+            found = selectors(expression)
+            self.assertTrue(found, f"{name} selects nothing: {expression}")
+            for selector in found:
+                self.returns_data(name, selector)
+
+
+class Files(unittest.TestCase):
+    def test_promtool_accepts_the_rules_and_the_configuration(self):
+        for arguments in (["rules", "alerts.yaml"], ["config", "prometheus.yml"]):
+            check = subprocess.run(
+                ["promtool", "check", *arguments],
+                cwd=ROOT / "deploy/prometheus",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(check.returncode, 0, check.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
