@@ -98,7 +98,7 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
 
-deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 2 min
+deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh
 
 # `make crash JUDGED=1000` checks about 1000 of the states that each operation leaves, `make crash

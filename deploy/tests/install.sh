@@ -5,8 +5,14 @@ set -euo pipefail
 
 export PATH=$PATH:/usr/sbin
 packages=()
-for program in prometheus:prometheus promtool:prometheus python3:python3; do
+for program in prometheus:prometheus promtool:prometheus python3:python3 go:golang-go \
+    debootstrap:debootstrap buildah:buildah podman:podman podman-compose:podman-compose \
+    crun:crun unshare:util-linux ip:iproute2 iptables:iptables; do
     command -v "${program%:*}" >/dev/null || packages+=("${program#*:}")
+done
+# Podman's networks and the names in them.
+for package in netavark aardvark-dns; do
+    [ -x "/usr/lib/podman/$package" ] || packages+=("$package")
 done
 [ ${#packages[@]} -gt 0 ] || exit 0
 
