@@ -7,7 +7,7 @@ export PATH=$PATH:/usr/sbin
 packages=()
 for program in prometheus:prometheus promtool:prometheus python3:python3 go:golang-go \
     debootstrap:debootstrap buildah:buildah podman:podman podman-compose:podman-compose \
-    crun:crun unshare:util-linux ip:iproute2 iptables:iptables; do
+    crun:crun openssl:openssl unshare:util-linux ip:iproute2 iptables:iptables; do
     command -v "${program%:*}" >/dev/null || packages+=("${program#*:}")
 done
 # Podman's networks and the names in them.

@@ -11,6 +11,8 @@ for program in "$LARDERD" "$LARDER"; do
     [ -x "$program" ] || { echo "run.sh: no $program: run \`make build\` or set LARDERD" >&2; exit 1; }
 done
 ./install.sh
+# One test opens thousands of connections.
+ulimit -n "$(ulimit -Hn)"
 
 # Builds the images, then runs them with mounts, networks and ports of their own. A crun that meets
 # both generations of cgroups refuses to work, so the second one is left out there.

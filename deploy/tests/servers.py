@@ -22,6 +22,9 @@ LARDERD = os.environ.get("LARDERD", str(BUILT / "larderd"))
 LARDER = os.environ.get("LARDER", str(BUILT / "larder"))
 USER = pwd.getpwuid(os.getuid()).pw_name
 STARTED_SECS_MAX = 20
+# Removed when the tests end.
+SCRATCH_FOLDER = tempfile.TemporaryDirectory()
+SCRATCH = pathlib.Path(SCRATCH_FOLDER.name)
 
 
 def free_port():
@@ -48,6 +51,23 @@ def stop(process):
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def users():
+    """Returns the option for a file with a user."""
+    path = SCRATCH / "users"
+    path.touch(0o600)
+    path.write_text("app:secret\n")
+    return ["-Y", str(path)]
+
+
+def tls():
+    """Returns the options for a certificate that is valid for two days."""
+    chain, key = SCRATCH / "cert.pem", SCRATCH / "key.pem"
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    make = [*make.split(), "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(chain)]
+    subprocess.run(make, check=True, capture_output=True)
+    return ["-Z", "-o", f"ssl_chain_cert={chain},ssl_key={key}"]
 
 
 class Larderd:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import unittest
 
-from servers import ROOT, Larderd, Prometheus, stop, wait_until
+from servers import ROOT, Larderd, Prometheus, stop, tls, wait_until
 
 FOLDER = pathlib.Path(__file__).parent
 DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
@@ -48,7 +48,10 @@ class Expressions(unittest.TestCase):
         cls.addClassCleanup(cls.larderd.close)
         cls.prometheus = Prometheus()
         cls.addClassCleanup(cls.prometheus.close)
-        cls.prometheus.watch([cls.larderd.address])
+        # Some families exist with TLS only.
+        cls.encrypted = Larderd(*tls())
+        cls.addClassCleanup(cls.encrypted.close)
+        cls.prometheus.watch([cls.larderd.address, cls.encrypted.address])
         cls.prometheus.reload()
         load = ["--mode", "mix", "--fill", "--rate", "3000", "--keys", "40000", "--value-bytes"]
         cls.load = cls.larderd.bench(600, *load, "1000", "--connections", "8")
