@@ -8,7 +8,10 @@ built=${CARGO_TARGET_DIR:-$(cd ../.. && pwd)/target}/release
 export LARDERD=${LARDERD:-$built/larderd} LARDER=${LARDER:-$built/larder}
 export PATH=$PATH:/usr/sbin PYTHONDONTWRITEBYTECODE=1
 for program in "$LARDERD" "$LARDER"; do
-    [ -x "$program" ] || { echo "run.sh: no $program: run \`make build\` or set LARDERD" >&2; exit 1; }
+    if [ ! -x "$program" ]; then
+        echo "run.sh: there is no $program: run \`make build\`, or set LARDERD and LARDER" >&2
+        exit 1
+    fi
 done
 ./install.sh
 # One test opens thousands of connections.

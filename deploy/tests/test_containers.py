@@ -103,7 +103,10 @@ class Image(unittest.TestCase):
 
     def is_ready(self):
         running = podman("inspect", "-f", "{{.State.Running}}", "larder")
-        assert running == "true", podman("logs", "larder")
+        if running != "true":
+            # larderd writes to standard error, which Podman keeps apart.
+            log = run("sh", "-c", "podman logs larder 2>&1")
+            raise AssertionError(f"the container has ended: {log}")
         with contextlib.suppress(OSError):
             return get(tcp(), "/ready")[0] == 200
         return False
