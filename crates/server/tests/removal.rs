@@ -27,14 +27,17 @@ fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
 }
 
-/// The address of an admin listener, and the folder of its socket.
-struct Admin(Address, TempDir);
+/// The address of an admin listener, and the folder of its socket, which goes with it.
+struct Admin {
+    address: Address,
+    _folder: TempDir,
+}
 
 impl Deref for Admin {
     type Target = Address;
 
     fn deref(&self) -> &Address {
-        &self.0
+        &self.address
     }
 }
 
@@ -51,7 +54,7 @@ fn start(args: &[&str]) -> Result<(ServerUnderTest, Admin)> {
         ensure!(Instant::now() < deadline, "no admin socket: {}", server.log());
         sleep(Duration::from_millis(5));
     }
-    let admin = Admin(Address::Unix(socket), folder);
+    let admin = Admin { address: Address::Unix(socket), _folder: folder };
     wait_until_ready(&admin)?;
     Ok((server, admin))
 }
@@ -352,10 +355,10 @@ fn bad_requests_are_refused_with_a_reason() -> Result<()> {
     let long = format!("{{\"prefix\":\"{}\"}}", "k".repeat(251));
     let huge = format!("{{\"prefix\":\"{}\"}}", "k".repeat(70_000));
     for (body, status, words) in [
-        ("", 400, "no JSON object"),
-        ("{", 400, "no JSON object"),
-        ("[]", 400, "no JSON object"),
-        ("{\"prefix\":\"\u{0}\"}", 400, "no JSON object"),
+        ("", 400, "not a JSON object"),
+        ("{", 400, "not a JSON object"),
+        ("[]", 400, "not a JSON object"),
+        ("{\"prefix\":\"\u{0}\"}", 400, "not a JSON object"),
         ("{}", 400, "expected"),
         (r#"{"prefix":7}"#, 400, "expected"),
         (r#"{"prefix":"a","more":1}"#, 400, "expected"),

@@ -1,9 +1,7 @@
 //! Requests that change the running server: drain, clear and the memory limit.
 
-use std::time::Duration;
-
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -11,10 +9,10 @@ use axum::routing::{get, post};
 use larder_protocol::text::render;
 use larder_protocol::{ClientError, ServerError};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::Serving;
-use super::routes::{BODY_BYTES_MAX, Site, as_json, recovering};
+use super::json::{read_object, refusal};
+use super::routes::{Site, as_json, recovering};
 use crate::clock::monotonic_us;
 use crate::server::Server;
 
@@ -61,55 +59,36 @@ fn drain_state(server: &Server) -> (StatusCode, Value) {
 
 async fn clear(State(site): State<Site>) -> Response {
     let Some(Serving { server, .. }) = site.serving() else { return recovering() };
-    as_json(match server.clear_all() {
-        Ok(()) => (StatusCode::OK, json!({ "status": "cleared" })),
-        Err(error) => refusal(StatusCode::FORBIDDEN, &words(error)),
-    })
-}
-
-async fn limit_memory(State(site): State<Site>, body: Body) -> Response {
-    let Some(Serving { server, .. }) = site.serving() else { return recovering() };
-    let bytes = match timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(_)) => {
-            return as_json(refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or cut"));
-        }
-        Err(_) => {
-            let words = "the body did not arrive within 10 s";
-            return as_json(refusal(StatusCode::REQUEST_TIMEOUT, words));
-        }
-    };
-    as_json(set_limit(server, &bytes))
+    match server.clear_all() {
+        Ok(()) => as_json((StatusCode::OK, json!({ "status": "cleared" }))),
+        Err(error) => refusal(StatusCode::FORBIDDEN, words(error)),
+    }
 }
 
 /// Sets the limit that a body names, as `cache_memlimit` does.
-fn set_limit(server: &Server, body: &[u8]) -> (StatusCode, Value) {
-    let Some(mebibytes) = megabytes(body) else {
+async fn limit_memory(State(site): State<Site>, body: Body) -> Response {
+    let Some(Serving { server, .. }) = site.serving() else { return recovering() };
+    let members = match read_object(body).await {
+        Ok(members) => members,
+        Err(response) => return response,
+    };
+    let Some(mebibytes) = members.get("megabytes").and_then(Value::as_u64) else {
         return refusal(StatusCode::BAD_REQUEST, EXPECTED);
     };
-    let refused = match mebibytes {
-        ..MEBIBYTES_MIN => Some(ClientError::MemoryLimitTooSmall),
-        MEBIBYTES_MIN..=MEBIBYTES_MAX => None,
-        _ => Some(ClientError::MemoryLimitInBytes),
-    };
-    if let Some(error) = refused {
-        return refusal(StatusCode::BAD_REQUEST, &words(error));
+    match mebibytes {
+        ..MEBIBYTES_MIN => {
+            return refusal(StatusCode::BAD_REQUEST, words(ClientError::MemoryLimitTooSmall));
+        }
+        MEBIBYTES_MIN..=MEBIBYTES_MAX => {}
+        _ => return refusal(StatusCode::BAD_REQUEST, words(ClientError::MemoryLimitInBytes)),
     }
     match server.set_memory_limit(mebibytes) {
-        Ok(()) => (StatusCode::OK, json!({ "megabytes": mebibytes })),
+        Ok(()) => as_json((StatusCode::OK, json!({ "megabytes": mebibytes }))),
         Err(error) => {
             let words = format!("{}: {error}", words(ServerError::MemoryLimitFixed));
-            refusal(StatusCode::CONFLICT, &words)
+            refusal(StatusCode::CONFLICT, words)
         }
     }
-}
-
-fn megabytes(body: &[u8]) -> Option<u64> {
-    serde_json::from_slice::<Value>(body).ok()?.as_object()?.get("megabytes")?.as_u64()
-}
-
-fn refusal(status: StatusCode, words: &str) -> (StatusCode, Value) {
-    (status, json!({ "error": words }))
 }
 
 /// Returns the words of an error on the wire.
@@ -125,6 +104,3 @@ const EXPECTED: &str =
 /// The limits of `cache_memlimit`.
 const MEBIBYTES_MIN: u64 = 8;
 const MEBIBYTES_MAX: u64 = 1_000_000_000;
-
-/// How long a body may take to arrive.
-const BODY_TIME_MAX: Duration = Duration::from_secs(10);

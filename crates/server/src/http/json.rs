@@ -17,7 +17,7 @@ use super::routes::BODY_BYTES_MAX;
 /// # Errors
 /// The response: the body is too long, does not arrive, or is no object.
 pub(super) async fn read_object(body: Body) -> Result<Map<String, Value>, Response> {
-    let read = axum::body::to_bytes(body, BODY_BYTES_MAX as usize);
+    let read = axum::body::to_bytes(body, BODY_BYTES_MAX);
     let bytes = match timeout(BODY_TIMEOUT, read).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
@@ -27,7 +27,7 @@ pub(super) async fn read_object(body: Body) -> Result<Map<String, Value>, Respon
     };
     match serde_json::from_slice(&bytes) {
         Ok(Value::Object(members)) => Ok(members),
-        _ => Err(refusal(StatusCode::BAD_REQUEST, "the body is no JSON object")),
+        _ => Err(refusal(StatusCode::BAD_REQUEST, "the body is not a JSON object")),
     }
 }
 

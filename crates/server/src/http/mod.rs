@@ -4,27 +4,19 @@
 //! takes the time of a worker. It starts before the cache is opened, since recovering is alive, and
 //! ends after the workers.
 
-mod access;
-mod activity;
+pub(crate) mod access;
 mod cache;
 mod connections;
 mod control;
 mod health;
-mod journal;
 mod json;
 mod keys;
-mod memory;
 mod metrics;
 mod page;
 mod removals;
 mod routes;
-mod secured;
-mod segments;
 pub(crate) mod sockets;
-mod stalls;
-mod statistics;
 mod status;
-pub(crate) mod tokens;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,12 +36,12 @@ use crate::server::Server;
 use crate::tls::certificates::Certificates;
 use crate::waker::Waker;
 use access::Rules;
+use access::journal::Journal;
+use access::tokens::Tokens;
+use cache::memory::Memory;
+use connections::secured::Secured;
 use health::OpeningFile;
-use journal::Journal;
-use memory::Memory;
-use secured::Secured;
 use sockets::AdminSocket;
-use tokens::Tokens;
 
 /// The admin listener of a server.
 #[derive(Debug)]

@@ -17,12 +17,10 @@ use larder_stats::Counter;
 use serde_json::{Value, json};
 
 use super::{Serving, Shared};
+use crate::http::access::journal::{Peer, Write};
 use crate::http::access::{Refused, Rules};
-use crate::http::activity::Activity;
-use crate::http::journal::{Peer, Write};
-use crate::http::{
-    cache, control, health, keys, metrics, page, removals, statistics, status,
-};
+use crate::http::connections::activity::Activity;
+use crate::http::{cache, control, health, keys, metrics, page, removals, status};
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]
@@ -212,7 +210,7 @@ async fn status_now(State(site): State<Site>) -> Response {
 
 async fn stats(State(site): State<Site>) -> Response {
     let Some(serving) = site.shared.serving.get() else { return recovering() };
-    as_json(statistics::document(&serving.server).await)
+    as_json(status::statistics::document(&serving.server).await)
 }
 
 async fn item(State(site): State<Site>, request: Request) -> Response {

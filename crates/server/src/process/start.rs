@@ -12,7 +12,7 @@ use larder_options::Options;
 
 use crate::admin::conn_table::Ends;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
-use crate::http::tokens::Tokens;
+use crate::http::access::tokens::Tokens;
 use crate::http::{self, Http};
 use crate::log;
 use crate::net::datagrams::Datagrams;

@@ -10,8 +10,8 @@ use larder::{Evicted, LargeValue, Piece};
 use tokio::time::Instant;
 
 use super::Refusal;
+use super::memory::{Lease, Memory};
 use super::pace::Pace;
-use crate::http::memory::{Lease, Memory};
 
 /// A large value that is sent piece by piece. HTTP asks for a piece when the peer has taken the
 /// ones before; until then it stays in the cache, pinned.

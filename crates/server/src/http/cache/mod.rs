@@ -5,6 +5,7 @@
 
 mod get;
 mod key;
+pub(super) mod memory;
 mod pace;
 mod put;
 mod terms;
@@ -21,9 +22,9 @@ use axum::response::{IntoResponse, Response};
 use larder_protocol as protocol;
 
 use crate::clock::Clock;
-use crate::http::memory::Memory;
 use crate::server::Server;
 use crate::session::execute::direct::{Direct, Found, Value};
+use memory::Memory;
 use terms::TTL;
 
 /// What the path of every item begins with.

@@ -15,10 +15,10 @@ use tokio::task::yield_now;
 use tokio::time::timeout_at;
 
 use super::get::SLICE_BYTES;
+use super::memory::{Lease, Memory};
 use super::pace::Pace;
 use super::terms::Terms;
 use super::{Refusal, key, stuck};
-use crate::http::memory::{Lease, Memory};
 use crate::server::Server;
 use crate::session::execute::direct::Direct;
 

@@ -1,5 +1,9 @@
 //! Accepts connections, bounds them, and serves HTTP on them.
 
+pub(super) mod activity;
+pub(super) mod secured;
+mod stalls;
+
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
@@ -22,11 +26,11 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::activity::Activity;
-use super::journal::Peer;
-use super::secured::Secured;
-use super::stalls::Stalls;
+use super::access::journal::Peer;
 use crate::server::ADMIN_CONNECTIONS_MAX;
+use activity::Activity;
+use secured::Secured;
+use stalls::Stalls;
 
 /// The open connections. When there are too many, the one that has waited for longest is closed:
 /// connections that only wait cannot keep a probe out. Where each has a request in flight that

@@ -12,7 +12,7 @@ use crate::http::metrics;
 use crate::server::Server;
 
 /// Returns the document.
-pub(super) async fn document(server: &Arc<Server>) -> (StatusCode, Value) {
+pub(in crate::http) async fn document(server: &Arc<Server>) -> (StatusCode, Value) {
     // Workers advance the clock when they are asked; the main thread, once a second.
     Clock::new(server.cache.clone(), server.warp.clone());
     let mut members = Map::new();

@@ -6,11 +6,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The bytes that requests may still take.
 #[derive(Debug)]
-pub(super) struct Memory(Arc<Semaphore>);
+pub(in crate::http) struct Memory(Arc<Semaphore>);
 
 /// The memory of one request. It is given back when the lease is dropped.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(in crate::http) struct Lease {
     free: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
 }
@@ -23,11 +23,11 @@ impl Default for Memory {
 
 impl Memory {
     /// The words for a request that gets no more.
-    pub(super) const EXHAUSTED: &str =
+    pub(in crate::http) const EXHAUSTED: &str =
         "other requests take all memory of the admin listener; try again";
 
     /// Begins a lease of nothing.
-    pub(super) fn lease(&self) -> Lease {
+    pub(in crate::http) fn lease(&self) -> Lease {
         Lease { free: Arc::clone(&self.0), taken: None }
     }
 }
@@ -35,7 +35,7 @@ impl Memory {
 impl Lease {
     /// Extends the lease to this many bytes, if it is less. Returns false if they are not free:
     /// nothing waits, since those who hold memory might wait for more too.
-    pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
+    pub(in crate::http) fn grow_to(&mut self, bytes: usize) -> bool {
         let missing =
             bytes.saturating_sub(self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
         let Ok(missing) = u32::try_from(missing) else { return false };

@@ -3,6 +3,9 @@
 //! Its counters are totals. A client asks again and shows the differences, so that the server keeps
 //! nothing for its watchers.
 
+mod segments;
+pub(super) mod statistics;
+
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +13,6 @@ use larder_protocol::StatsSection;
 use serde_json::{Map, Value, json};
 
 use super::metrics::answer;
-use super::segments;
 use crate::clock::{Clock, monotonic_us};
 use crate::server::Server;
 

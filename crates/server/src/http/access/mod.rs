@@ -1,11 +1,14 @@
 //! Who may do what: roles, tokens, and the checks against foreign web pages.
 
+pub(super) mod journal;
+pub(crate) mod tokens;
+
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use larder_options::Role;
 
-use crate::http::tokens::Tokens;
 use crate::net::sockets::Address;
+use tokens::Tokens;
 
 /// The rules of a listener.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::log;
 /// Writes a line for a request that was allowed to change something. Floods are cut: a line then
 /// counts the requests that have none.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(in crate::http) struct Journal {
     /// Writes of single keys, which a program may send by the thousand.
     keys: Mutex<Limiter>,
     /// All others.
@@ -20,16 +20,16 @@ pub(super) struct Journal {
 
 /// The peer of a connection, as the journal names it.
 #[derive(Clone, Debug)]
-pub(super) struct Peer(pub(super) String);
+pub(in crate::http) struct Peer(pub(in crate::http) String);
 
 /// A request that was allowed.
 #[derive(Debug)]
-pub(super) struct Write<'a> {
-    pub(super) role: Role,
-    pub(super) peer: &'a Peer,
-    pub(super) method: &'a Method,
-    pub(super) path: &'a str,
-    pub(super) status: StatusCode,
+pub(in crate::http) struct Write<'a> {
+    pub(in crate::http) role: Role,
+    pub(in crate::http) peer: &'a Peer,
+    pub(in crate::http) method: &'a Method,
+    pub(in crate::http) path: &'a str,
+    pub(in crate::http) status: StatusCode,
 }
 
 /// Lets a number of lines pass in each period.
@@ -54,7 +54,7 @@ impl Default for Journal {
 
 impl Journal {
     /// Records a request that was allowed, unless there are too many.
-    pub(super) fn record(&self, write: &Write<'_>) {
+    pub(in crate::http) fn record(&self, write: &Write<'_>) {
         let limiter = match is_of_key(write.method, write.path) {
             true => &self.keys,
             false => &self.others,
