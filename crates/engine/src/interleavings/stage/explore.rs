@@ -14,6 +14,9 @@ use shuttle::{Config, Runner};
 const FEW_PREEMPTIONS: usize = 1500;
 /// The number of orders in which each step may be any thread's.
 const ALL_PREEMPTIONS: usize = 100;
+/// The number of orders of a scene, of those with at most two preemptions, that are played when
+/// more than usual are asked for. A scene of two long operations has millions.
+const ORDERS_MAX: usize = 50_000;
 /// The seed of the random places, fixed so that a test that passed passes again.
 const SEED: u64 = 0x1A2D;
 /// A scene has some hundred steps; one with this many hangs.
@@ -21,11 +24,13 @@ const STEPS_MAX: usize = 200_000;
 
 /// Plays a scene in every order with at most one preemption, and in many with more.
 ///
-/// With `LARDER_INTERLEAVINGS=n`, in every order with at most two, and in n times as many with
-/// more, each time different ones.
+/// With `LARDER_INTERLEAVINGS=n`, also in every order with two unless there are more than
+/// [`ORDERS_MAX`], and in n times as many with more, each time different ones.
 pub(crate) fn explore(scene: impl Fn() + Copy + Send + Sync + 'static) {
-    let bound = if asked_times().is_some() { 2 } else { 1 };
-    play(scene, Preemptions::up_to(bound));
+    play(scene, Preemptions::up_to(1));
+    if asked_times().is_some() {
+        play(scene, Preemptions { orders_left: ORDERS_MAX, ..Preemptions::up_to(2) });
+    }
     explore_some(scene);
 }
 
@@ -79,6 +84,8 @@ struct Preemptions {
     decided: usize,
     preempted: usize,
     begun: bool,
+    /// The number of orders that may still be played.
+    orders_left: usize,
 }
 
 /// A point where the schedule can continue in `ways` ways, of which `taken` is tried now.
@@ -90,7 +97,14 @@ struct Decision {
 
 impl Preemptions {
     fn up_to(bound: usize) -> Self {
-        Self { bound, decisions: Vec::new(), decided: 0, preempted: 0, begun: false }
+        Self {
+            bound,
+            decisions: Vec::new(),
+            decided: 0,
+            preempted: 0,
+            begun: false,
+            orders_left: usize::MAX,
+        }
     }
 
     fn decide(&mut self, ways: usize) -> usize {
@@ -109,6 +123,7 @@ impl Preemptions {
 
 impl Scheduler for Preemptions {
     fn new_execution(&mut self) -> Option<Schedule> {
+        self.orders_left = self.orders_left.checked_sub(1)?;
         if self.begun {
             while self.decisions.pop_if(|last| last.taken + 1 == last.ways).is_some() {}
             self.decisions.last_mut()?.taken += 1;
