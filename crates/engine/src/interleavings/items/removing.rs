@@ -115,7 +115,7 @@ fn an_item_whose_group_is_split_meanwhile_is_removed() {
                 actor.engine.remove_prefix_of_group(&actor.thread, &mut removal, NOW).unwrap();
             }
         };
-        scene.race(move |actor| walk(actor, removal), |actor| actor.split_a_group());
+        scene.race(move |actor| walk(actor, removal), Actor::split_a_group);
         assert_eq!(scene.stage.fill_of(KEY), None);
     });
 }
