@@ -2,14 +2,20 @@
 fires on a healthy server under load."""
 
 import contextlib
+import ctypes
 import re
 import socket
 import threading
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from servers import ROOT, Larderd, Prometheus, stop, tls, users, wait_until
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PTRACE_SEIZE = 0x4206
+PTRACE_INTERRUPT = 0x4207
 
 FIRED_SECS_MAX = 120
 # An hour of production is a few seconds here: no alert waits, and windows are short.
@@ -45,6 +51,14 @@ def connect_beyond_the_limit(server):
     # Refused connections are closed by the server.
     for _ in range(30):
         server.connect()
+
+
+def trace_a_worker(server):
+    # A traced thread stands still, alone, until the thread that traces it ends.
+    tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
+    worker = next(task for task in tasks if (task / "comm").read_text().startswith("worker"))
+    if LIBC.ptrace(PTRACE_SEIZE, int(worker.name), None, None) == 0:
+        LIBC.ptrace(PTRACE_INTERRUPT, int(worker.name), None, None)
 
 
 def store_without_eviction(server):
@@ -99,6 +113,8 @@ STORES = ("--mode", "set", "--keys", "100000", "--connections", "4", "--pipeline
 # By alert: the options of the server, and the step that provokes it.
 PROVOCATIONS = {
     "LarderDown": ([], kill),
+    "LarderNotReady": (["-c", "20"], connect(25)),
+    "LarderWorkerSilent": ([], trace_a_worker),
     "LarderRestarting": ([], restart),
     "LarderConnectionsHigh": (["-c", "100"], connect(85)),
     "LarderConnectionsNearLimit": (["-c", "100"], connect(97)),

@@ -62,6 +62,11 @@ impl Drained {
         Ok((response.status, response.body))
     }
 
+    /// True if a line of the metrics is this one.
+    fn metric(&self, line: &str) -> Result<bool> {
+        Ok(get(&self.admin, "/metrics", &[])?.body.lines().any(|of| of == line))
+    }
+
     /// Waits until all connections are closed.
     fn wait_until_drained(&self) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(15);
@@ -90,6 +95,8 @@ fn idle_connections_end_after_the_grace_and_new_ones_after_their_answer() -> Res
         let udp = free_address()?.port();
         let drained = Drained::start(&[io, "--drain-grace=1", "-U", &udp.to_string()])?;
         assert_eq!(drained.ask("GET")?.0, "serving");
+        ensure!(drained.metric("larder_ready 1")?, "a server that serves is ready");
+        ensure!(drained.metric("larder_worker_silence_seconds 0.000")?, "its workers work");
         let mut idle = drained.server.connect()?;
         idle.ask(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n")?;
         let mut silent = drained.server.connect()?;
@@ -99,6 +106,7 @@ fn idle_connections_end_after_the_grace_and_new_ones_after_their_answer() -> Res
         let (status, body) = drained.ready()?;
         ensure!(status == 503 && body.contains("[\"draining\"]"), "{status} {body}");
         assert_eq!(get(&drained.admin, "/health", &[])?.status, 200);
+        ensure!(drained.metric("larder_ready 0")?, "a drained server is not ready");
         idle.ask(b"get k\r\n", b"END\r\n").context("a request within the grace")?;
         ensure!(began.elapsed() < Duration::from_secs(1), "too slow to judge");
         ensure!(rest(&mut idle)?.is_empty(), "{io}: bytes without a request");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::Serving;
 use crate::clock::monotonic_us;
+use crate::server::Server;
 
 /// Returns the answer of `/health`: whether the workers turn their loops. A server that is still
 /// opening its cache is alive.
@@ -34,26 +35,30 @@ pub(super) fn ready(
     serving: Option<&Serving>,
     opening: Option<&OpeningFile>,
 ) -> (StatusCode, Value) {
-    let reason = match serving {
-        None => {
-            let percent = opening.and_then(OpeningFile::percent);
-            let reason = match percent {
-                Some(percent) => format!("recovering {percent} %"),
-                None => "recovering".to_owned(),
-            };
-            return not_ready(&reason);
-        }
-        Some(Serving { server, .. }) if server.stop.requested().is_some() => Some("stopping"),
-        Some(Serving { server, .. }) if server.handed_over.load(Relaxed) => Some("handed over"),
-        Some(Serving { server, .. }) if server.drain.closes_at_us().is_some() => Some("draining"),
-        Some(Serving { server, .. }) if !server.accepting.load(Relaxed) => {
-            Some("as many connections as -c allows")
-        }
-        Some(_) => None,
+    let Some(Serving { server, .. }) = serving else {
+        return match opening.and_then(OpeningFile::percent) {
+            Some(percent) => not_ready(&format!("recovering {percent} %")),
+            None => not_ready("recovering"),
+        };
     };
-    match reason {
+    match reason_not_ready(server) {
         None => (StatusCode::OK, json!({ "status": "ready", "reasons": [] })),
         Some(reason) => not_ready(reason),
+    }
+}
+
+/// Returns why new clients should go elsewhere; `None`: they are welcome.
+pub(super) fn reason_not_ready(server: &Server) -> Option<&'static str> {
+    if server.stop.requested().is_some() {
+        Some("stopping")
+    } else if server.handed_over.load(Relaxed) {
+        Some("handed over")
+    } else if server.drain.closes_at_us().is_some() {
+        Some("draining")
+    } else if !server.accepting.load(Relaxed) {
+        Some("as many connections as -c allows")
+    } else {
+        None
     }
 }
 
