@@ -254,6 +254,7 @@ fn curl_stores_and_reads_a_large_value() -> Result<()> {
     assert_eq!(curl(&["-T", &from], "../a?ttl=60")?, "201");
     assert_eq!(curl(&["-o", &to], "../a")?, "200");
     ensure!(fs::read(&received)? == fs::read(&sent)?, "curl gets other bytes");
+    assert_eq!(curl(&["-T", &from, "-H", "Transfer-Encoding: chunked", "-o", &to], "b")?, "411");
     fs::write(&sent, pattern(33 * MIB))?;
     assert_eq!(curl(&["-T", &from, "-o", &to], "c")?, "413");
     Ok(())

@@ -319,3 +319,22 @@ fn limits_are_judged_before_and_while_a_body_arrives() -> Result<()> {
     ensure!(parse(&stored)?.status == 201, "{}", stored.escape_ascii());
     Ok(())
 }
+
+#[test]
+fn items_need_no_privileges_and_writes_are_logged() -> Result<()> {
+    let cache = Cache::start(&["-o", "drop_privileges", "-I", "8m"])?;
+    let value = pattern(5 * MIB);
+    assert_eq!(cache.put("a%1b/k", &[], &value)?.status, 201, "{}", cache.server.log());
+    ensure!(cache.get("a%1b/k")?.bytes == value, "other bytes: {}", cache.server.log());
+    let stored = exchange(&cache.admin, &chunked("c", &[&value[..500_000]]))?;
+    assert_eq!(stored.status, 201, "{}", cache.server.log());
+    assert_eq!(cache.ask("DELETE", "a%1b/k", &[], b"")?.status, 200);
+    assert_eq!(cache.ask("DELETE", "clear", &[], b"")?.status, 200);
+    let log = cache.server.log();
+    for words in ["admin: PUT /api/v1/cache/a%1b/k by ", "admin: DELETE /api/v1/cache/clear by "] {
+        ensure!(log.contains(words), "no {words:?} in {log}");
+    }
+    ensure!(!log.contains("DELETE /api/v1/cache/a"), "a line for each single key: {log}");
+    ensure!(!log.contains("GET /api"), "{log}");
+    Ok(())
+}

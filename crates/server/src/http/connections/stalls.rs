@@ -1,8 +1,9 @@
-//! A connection whose peer has to go on taking its responses.
+//! A connection whose peer has to go on taking its responses, and gets the last one.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -15,11 +16,21 @@ pub(super) struct Stalls<S> {
     stream: S,
     /// Set while a write waits.
     patience: Option<Pin<Box<Sleep>>>,
+    /// Set once nothing more is sent.
+    lingering: Option<Lingering>,
+}
+
+/// A peer may still send the body of a request that is refused. If the socket were closed at once,
+/// the kernel would reset the connection, and the peer might not see why.
+#[derive(Debug)]
+struct Lingering {
+    until: Pin<Box<Sleep>>,
+    left_bytes: usize,
 }
 
 impl<S> Stalls<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, patience: None }
+        Self { stream, patience: None, lingering: None }
     }
 
     /// Returns the outcome of a write, or the end of patience in its place.
@@ -47,7 +58,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stalls<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stalls<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stalls<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -75,9 +86,31 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalls<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
+        let Self { stream, lingering, .. } = &mut *self;
+        let Lingering { until, left_bytes } = lingering.get_or_insert_with(|| Lingering {
+            until: Box::pin(sleep(LINGER_MAX)),
+            left_bytes: LINGER_BYTES_MAX,
+        });
+        let mut bytes = [MaybeUninit::uninit(); 4096];
+        while *left_bytes > 0 && until.as_mut().poll(context).is_pending() {
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            match ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)) {
+                Ok(()) if buffer.filled().is_empty() => break,
+                Ok(()) => *left_bytes = left_bytes.saturating_sub(buffer.filled().len()),
+                // The peer has gone.
+                Err(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
 /// How long a peer may take nothing.
 const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// How long, and how much, a peer may still send after the last response.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 16 << 20;
