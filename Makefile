@@ -9,8 +9,8 @@ SUITES := memccapable libmemcached pymemcache python_memcached gomemcache trace
 LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli \
 	spymemcached libmemcached_tests nutcracker page bigcache_http
 MEMCACHED_SUITE := conformance/memcached/suite.py
-FUZZ_SECS ?= 20
-MIRI_SEEDS ?= 8
+FUZZ_SECS ?= 10
+MIRI_SEEDS ?= 4
 MINUTES ?= 1
 STORM_SECS ?= 600
 
@@ -83,7 +83,7 @@ bindings: build ## Tests the libraries for C and Go as their users install them
 readme: build ## Runs the first minute of README.md as a newcomer would
 	.ci/readme
 
-fuzz-all: ## Fuzzes every target for FUZZ_SECS (20), as many at a time as there are processors
+fuzz-all: ## Fuzzes every target for FUZZ_SECS (10), as many at a time as there are processors
 	fuzz/run.sh all $(FUZZ_SECS)
 
 ## Stages of `make verify`
