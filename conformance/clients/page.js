@@ -131,6 +131,22 @@ async function login(browser) {
   await page.close();
 }
 
+// A cached page is foreign bytes: opened in the browser it is saved, not run.
+async function valuesOfOthers(browser) {
+  const html = "<script>fetch('/api/v1/clear', { method: 'POST' })</script>";
+  await send(`set page.html 0 0 ${html.length}\r\n${html}\r\n`);
+  const page = await browser.newPage();
+  const saved = page.waitForEvent('download', { timeout: 10000 });
+  await page.goto(`${open}/api/v1/cache/page.html`).catch(() => {});
+  await check('a cached page is saved', async () =>
+    (await saved).suggestedFilename().startsWith('page'));
+  await check('a cached page does not run', async () => {
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    return (await send('mg page.html\r\n', /\r\n$/)).startsWith('HD');
+  });
+  await page.close();
+}
+
 async function main() {
   const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
@@ -148,6 +164,7 @@ async function main() {
   await page.close();
   await looks(browser);
   await login(browser);
+  await valuesOfOthers(browser);
   await browser.close();
   console.log('done');
 }
