@@ -234,6 +234,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_document_lists_every_path() {
+        let document = include_str!("../../../../docs/http.md");
+        for (path, _) in READING {
+            assert!(document.contains(path), "docs/http.md has no {path}");
+        }
+        for path in PROBES {
+            assert!(document.contains(path), "docs/http.md has no {path}");
+        }
+    }
+
+    #[test]
     fn what_is_not_listed_needs_the_highest_role() {
         for (method, path, needed) in [
             (Method::GET, "/api/v1/role", Role::Probe),
