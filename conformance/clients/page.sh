@@ -8,7 +8,10 @@ admin=$((30000 + RANDOM % 10000))
 while accepts "$admin" || accepts $((admin + 1)); do admin=$((admin + 1)); done
 reading=$(head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n')
 (umask 077 && echo "read $reading" >"$folder/tokens")
-start_on_free_port -m 256 --admin-token-file "$folder/tokens" \
-    --admin-listen "127.0.0.1:$admin;127.0.0.1:$((admin + 1)),role=probe"
+echo "user:$reading" >"$folder/users"
+# With passwords on the wire, a request without a token may only look at the probes.
+start_on_free_port -Y "$folder/users" --admin-token-file "$folder/tokens" \
+    --admin-listen "127.0.0.1:$((admin + 1))"
+start_on_free_port -m 256 --admin-listen "127.0.0.1:$admin"
 NODE_PATH=$modules/node_modules LARDER_TOKEN=$reading play_driver node \
     "$root/conformance/clients/page.js" "$port" "$admin" $((admin + 1))
