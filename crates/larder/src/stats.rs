@@ -46,6 +46,24 @@ const COUNTERS: &[Counter] = &[
     Counter::CrawlerReclaimed,
 ];
 
+/// The counters of `stats larder` that only a server has, or that `stats` already shows.
+const NOT_OF_LIBRARY: &[Counter] = &[
+    Counter::GetExpired,
+    Counter::GetFlushed,
+    Counter::AuthErrors,
+    Counter::AdminAuthFailures,
+    Counter::TlsHandshakes,
+    Counter::SslHandshakeErrors,
+];
+
+/// True if a statistic has a value without a server. Each is in one section.
+fn is_of_library(section: Section, counter: Counter) -> bool {
+    match section {
+        Section::Larder => !NOT_OF_LIBRARY.contains(&counter),
+        _ => COUNTERS.contains(&counter),
+    }
+}
+
 impl Cache {
     /// Returns the statistics of the cache, by name. Counters of events begin when the cache is
     /// opened, or at [`Cache::reset_counters`]. `get_hits` and related counters count the calls of
@@ -67,9 +85,7 @@ impl Cache {
         let rows = Section::General.rows().chain(Section::Larder.rows());
         rows.filter_map(move |row| {
             let value = match row.source {
-                Source::Counter(counter)
-                    if row.section == Section::Larder || COUNTERS.contains(&counter) =>
-                {
+                Source::Counter(counter) if is_of_library(row.section, counter) => {
                     self.counter(counter)
                 }
                 Source::Gauge(gauge) => self.gauge(&report, gauge)?,
