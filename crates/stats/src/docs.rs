@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Condition, Section, Source, Stat};
+use crate::{Condition, HISTOGRAMS, Section, Source, Stat};
 
 /// Returns the text of docs/stats.md.
 pub fn stats_md() -> String {
@@ -15,6 +15,17 @@ pub fn stats_md() -> String {
             writeln!(page, "| `{}` | {} | {} |", stat.name, stat.doc, kind(stat))
                 .expect("writing to a String never fails");
         }
+    }
+    page += HISTOGRAMS_HEAD;
+    for family in HISTOGRAMS {
+        let commands: Vec<_> =
+            family.timings.iter().filter_map(|timing| timing.command()).collect();
+        let labels = match commands.is_empty() {
+            true => String::new(),
+            false => format!("`command`: {}", commands.join(", ")),
+        };
+        writeln!(page, "| `{}` | {} | {labels} |", family.name, family.doc)
+            .expect("writing to a String never fails");
     }
     page
 }
@@ -75,6 +86,16 @@ fn introduction(section: Section) -> (&'static str, &'static str) {
         Section::Larder => ("`stats larder`", "Statistics that memcached does not have."),
     }
 }
+
+const HISTOGRAMS_HEAD: &str = "
+## Histograms
+
+`/metrics` of the admin listener has these families beside the rows above. Their buckets end at
+1 µs, 2 µs, 4 µs and so on to 1.048576 s. `stats reset` does not reset them.
+
+| family | meaning | labels |
+|---|---|---|
+";
 
 const HEAD: &str = "\
 <!-- Generated from crates/stats/src/table/mod.rs. Change a row there, then run

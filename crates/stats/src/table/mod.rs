@@ -278,6 +278,8 @@ Larder {
     "certificate_expiry_secs" gauge CertificateExpirySecs if Tls "Unix time in seconds at which the server's certificate expires; 0 if that cannot be read.";
     "output_budget_bytes" gauge OutputBudgetBytes "Limit for the unsent output and unfinished input of all connections together, beyond what each of them may hold in any case.";
     "output_budget_used_bytes" gauge OutputBudgetUsedBytes "Used part of that limit.";
+    "hot_keys_sampled" counter HotKeysSampled "Commands sampled for `stats hotkeys`.";
+    "hot_keys_lost" counter HotKeysLost "Samples for `stats hotkeys` that were dropped because they came faster than they were evaluated.";
     "uploads_aborted" counter UploadsAborted "Incomplete values abandoned because the sender disconnected or memory was full.";
     "segment_bytes" gauge SegmentBytes "Size of a segment, in bytes.";
     "segments" gauge SegmentCount "Segments that may be in use.";
