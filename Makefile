@@ -40,7 +40,7 @@ test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
-		conformance models miri crash storm sanitize fuzz-all endurance readers scale-out \
+		conformance models miri crash storm sanitize fuzz-all endurance readers hot-keys scale-out \
 		deploy-test book-test package-test crates-test bench-restart
 
 ## Stages of `make test`
@@ -130,6 +130,11 @@ book-test: build ## Types the commands of the book's start pages and compares th
 
 readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
 	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored
+
+hot-keys: build ## Finds the hottest keys of Zipf loads of 400,000 gets per second, 4 min
+	LARDER_SEEDS=20 cargo test -p larder-server --locked --lib -- hot::collector
+	LARDERD=$(LARDERD) LARDER=$(LARDER) cargo test -p larder-server --locked \
+		--test hot_keys -- --ignored --nocapture
 
 # Needs root, and the Debian packages debootstrap and lintian.
 package-test: release ## Installs, upgrades under load and purges the Debian package in a chroot

@@ -236,6 +236,8 @@ pub enum Refusal {
     NoPrefixRemoval,
     /// `stats detail` is disabled.
     DetailNotAllowed,
+    /// `stats hotkeys` is disabled, or the peer uses UDP.
+    HotKeysNotAllowed,
     /// The argument of `stats detail` is neither on, off nor dump.
     BadDetail,
 }

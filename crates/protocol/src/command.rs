@@ -308,6 +308,8 @@ pub enum StatsSection {
     Larder,
     /// `stats delete_prefix`: the last removal by prefix.
     DeletePrefix,
+    /// `stats hotkeys`: the keys that are asked for most.
+    HotKeys,
     /// `stats cachedump`: items of a size class.
     CacheDump {
         /// The size class.

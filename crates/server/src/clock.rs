@@ -98,6 +98,14 @@ pub(crate) fn monotonic_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_nsec / 1000
 }
 
+/// Returns the monotonic clock in nanoseconds.
+#[inline]
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    // Neither is negative.
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Measures how long something takes.
 #[derive(Debug)]
 pub(crate) struct Stopwatch(Timespec);

@@ -201,5 +201,6 @@ const REFUSALS: &[(Refusal, &str)] = &[
     (Refusal::TooManyWatchers, "20 connections watch already."),
     (Refusal::CannotWatch, "The peer does not use a stream connection."),
     (Refusal::DetailNotAllowed, "`-X`."),
+    (Refusal::HotKeysNotAllowed, "`-X`, or the request came by UDP."),
     (Refusal::BadDetail, "The argument of `stats detail` is neither `on`, `off` nor `dump`."),
 ];

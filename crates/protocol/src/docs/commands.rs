@@ -130,6 +130,12 @@ pub(super) const COMMANDS: &[CommandRow] = &[
             any prefix, `conns` to `co`.",
     },
     CommandRow {
+        form: "stats hotkeys",
+        replies: "STAT <name> <value> / END",
+        meaning: "Returns the keys that most commands and most bytes are for, see \
+            [operating.md](operating.md#hot-keys). Larder's own; not by UDP.",
+    },
+    CommandRow {
         form: "stats cachedump <class> <items>",
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
         meaning: "Returns keys of live items of a size class, 0 for all: up to 2 MiB, from the \

@@ -156,8 +156,8 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Clients recognise only these words.",
     },
     Difference {
-        memcached: "`stats larder` is an error.",
-        larder: "It returns the statistics that memcached does not have. The word must be written \
+        memcached: "`stats larder` and `stats hotkeys` are errors.",
+        larder: "They return statistics that memcached does not have. The words must be written \
             in full.",
         reason: "memcached's own lists stay as they are.",
     },

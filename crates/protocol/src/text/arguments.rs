@@ -189,7 +189,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder` and `delete_prefix` in full; `reset`,
+    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix` and `hotkeys` in full; `reset`,
     /// `settings`, `detail`, `cachedump` and `conns` also by any prefix, tried in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
@@ -199,6 +199,7 @@ impl<'a> Arguments<'a> {
             Some(b"sizes") => StatsSection::Sizes,
             Some(b"larder") => StatsSection::Larder,
             Some(b"delete_prefix") => StatsSection::DeletePrefix,
+            Some(b"hotkeys") => StatsSection::HotKeys,
             Some(word) if b"reset".starts_with(word) => StatsSection::Reset,
             Some(word) if b"settings".starts_with(word) => StatsSection::Settings,
             Some(word) if b"detail".starts_with(word) => return self.detail(),

@@ -7,6 +7,8 @@ pub(crate) mod conn_table;
 pub(crate) mod crawler;
 pub(crate) mod dump;
 pub(crate) mod prefix_removal;
+pub(crate) mod hot;
+pub(crate) mod latency;
 pub(crate) mod prefixes;
 pub(crate) mod readers;
 pub(crate) mod tally;

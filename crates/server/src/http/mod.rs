@@ -9,6 +9,7 @@ mod cache;
 mod connections;
 mod control;
 mod health;
+mod hot;
 mod json;
 mod keys;
 mod metrics;

@@ -8,7 +8,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -20,7 +20,7 @@ use super::{Serving, Shared};
 use crate::http::access::journal::{Peer, Write};
 use crate::http::access::{Refused, Rules};
 use crate::http::connections::activity::Activity;
-use crate::http::{cache, control, health, keys, metrics, page, removals, status};
+use crate::http::{cache, control, health, hot, keys, metrics, page, removals, status};
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]
@@ -47,6 +47,7 @@ const READING: &[(&str, Role)] = &[
     ("/api/v1/configuration", Role::Read),
     ("/api/v1/delete-prefix/", Role::Read),
     ("/api/v1/drain", Role::Read),
+    ("/api/v1/hot", Role::Read),
     ("/api/v1/keys", Role::Read),
     ("/api/v1/role", Role::Probe),
     ("/api/v1/settings", Role::Read),
@@ -68,6 +69,7 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .route("/api/v1/configuration", get(configuration))
         .route("/api/v1/role", get(role))
         .route("/api/v1/settings", get(settings))
+        .route("/api/v1/hot", get(hot_keys))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/status", get(status_now))
         .route(cache::PREFIX, any(item))
@@ -208,6 +210,11 @@ async fn status_now(State(site): State<Site>) -> Response {
     as_json((StatusCode::OK, status::document(&serving.server).await))
 }
 
+async fn hot_keys(State(site): State<Site>, uri: Uri) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    hot::hot(&serving.server, uri.query().unwrap_or_default())
+}
+
 async fn stats(State(site): State<Site>) -> Response {
     let Some(serving) = site.shared.serving.get() else { return recovering() };
     as_json(status::statistics::document(&serving.server).await)
@@ -251,6 +258,7 @@ mod tests {
             (Method::GET, "/api/v1/settings", Role::Read),
             (Method::HEAD, "/api/v1/settings", Role::Read),
             (Method::POST, "/api/v1/settings", Role::Full),
+            (Method::GET, "/api/v1/hot", Role::Read),
             (Method::GET, "/api/v1/settings/x", Role::Full),
             (Method::GET, "/", Role::Probe),
             (Method::GET, "/elsewhere", Role::Full),

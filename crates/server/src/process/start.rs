@@ -91,6 +91,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         log::say(format_args!("{}", server.classes.table().trim_end()));
     }
     enroll(&server, &sockets, &datagrams);
+    start_hot_keys(&server)?;
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
     http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
     start_http(&mut http, options)?;
@@ -213,6 +214,17 @@ fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
     for socket in datagrams {
         server.conn_table.add(socket.socket.as_raw_fd(), Ends::Udp(socket.address), now);
     }
+}
+
+/// Starts the evaluation of hot keys. With an admin listener it begins at once, so that the first
+/// request finds a list.
+fn start_hot_keys(server: &Server) -> Result<(), Failure> {
+    let started = server.hot_keys.start(&server.stop);
+    started.map_err(|error| os_failure("start the thread for hot keys", &error))?;
+    if !server.options.admin_listen.is_empty() && server.options.dump {
+        server.hot_keys.enable();
+    }
+    Ok(())
 }
 
 type Workers = Vec<JoinHandle<()>>;

@@ -22,6 +22,8 @@ use crate::admin::classes::Classes;
 use crate::admin::conn_table::ConnTable;
 use crate::admin::crawler::Crawler;
 use crate::admin::prefix_removal::PrefixRemovals;
+use crate::admin::hot::HotKeys;
+use crate::admin::latency::Latencies;
 use crate::admin::prefixes::Prefixes;
 use crate::admin::readers::Readers;
 use crate::admin::tally::ClassTally;
@@ -68,6 +70,10 @@ pub struct Server {
     pub(crate) drain: Drain,
     /// Whether the workers turn their loops, for the admin listener.
     pub(crate) heartbeats: Heartbeats,
+    /// The keys that are asked for most.
+    pub(crate) hot_keys: Arc<HotKeys>,
+    /// How long requests take.
+    pub(crate) latencies: Latencies,
     pub(crate) leases: Leases,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) prefixes: Prefixes,
@@ -171,6 +177,8 @@ impl Server {
             handed_over: AtomicBool::new(false),
             drain: Drain::default(),
             heartbeats: Heartbeats::new(options.worker_count),
+            hot_keys: Arc::default(),
+            latencies: Latencies::new(options.worker_count),
             leases: Leases::default(),
             watchers,
             prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),

@@ -1,5 +1,6 @@
 //! A session: turns a peer's bytes into commands and responses into bytes. It performs no I/O.
 
+mod ahead;
 mod allowance;
 mod batch;
 pub(crate) mod execute;
@@ -11,8 +12,8 @@ use larder::{DirectBuffer, LargeValue};
 use larder_item::{KEY_BYTES_MAX, Meta};
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
-    Arithmetic, Bad, ClientError, Command, Delete, Dialects, Fetch, Frame, Kept, Parsed, Parser,
-    Refusal, Response, Store, meta, names_command,
+    Bad, ClientError, Command, Dialects, Fetch, Frame, Kept, Parsed, Parser, Refusal, Response,
+    Store, meta, names_command,
 };
 
 use crate::admin::conn_table::Stage;
@@ -21,8 +22,9 @@ use crate::admin::watch::Watch;
 use crate::buffers::output::Output;
 use crate::server::Server;
 use crate::session::execute::{Executed, Executor};
+use crate::session::observer::key_of;
 use crate::session::payload::{Payload, payload_bytes};
-use crate::stats::{ConnectionList, Gathering};
+use crate::stats::{self, ConnectionList, Gathering};
 
 pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
@@ -191,45 +193,6 @@ impl Session {
         Step::GoOn(0)
     }
 
-    /// Returns the keys of the first commands of `input`. Executes nothing: the same input is
-    /// passed to [`Self::receive`] later.
-    pub(crate) fn keys_ahead<'a>(
-        &self,
-        input: &'a [u8],
-    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let mut parser = self.parser.clone();
-        let mut rest = match self.state {
-            State::Command => input,
-            _ => &[],
-        };
-        std::iter::from_fn(move || {
-            loop {
-                let (command, frame, consumed) = match parser.next(rest) {
-                    Parsed::Command { command, frame, consumed } => (command, frame, consumed),
-                    Parsed::Skipped { consumed } => {
-                        rest = &rest[consumed..];
-                        continue;
-                    }
-                    Parsed::NeedMore | Parsed::Bad(_) => return None,
-                };
-                rest = &rest[consumed..];
-                match command {
-                    Command::Get { key, .. }
-                    | Command::Delete(Delete { key, .. })
-                    | Command::Arithmetic(Arithmetic { key, .. })
-                    | Command::Fetch(Fetch { key, .. })
-                    | Command::Touch { key, .. } => return Some(key),
-                    Command::Store(store) => {
-                        rest = rest.get(payload_bytes(&store, &frame)..).unwrap_or_default();
-                        return Some(store.key);
-                    }
-                    Command::EndOfKeys => {}
-                    _ => return None,
-                }
-            }
-        })
-    }
-
     /// Executes the first command of `input`.
     #[inline]
     fn command(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
@@ -293,6 +256,32 @@ impl Session {
             true => batch.take_key(),
             false => batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND),
         }
+        if batch.executor.sampler().is_due() {
+            return self.run_sampled(batch, parsed);
+        }
+        self.run_unsampled(batch, parsed)
+    }
+
+    /// As [`Self::run`], for a command that is sampled for the hot keys.
+    #[cold]
+    fn run_sampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+        let started = batch.out.len();
+        let step = self.run_unsampled(batch, parsed);
+        let key = key_of(parsed.command);
+        let mut bytes = parsed.consumed + batch.out.len().saturating_sub(started);
+        if let Command::Store(store) = parsed.command {
+            bytes += payload_bytes(store, parsed.frame);
+        } else if let (State::Large(..), Some(key)) = (&self.state, key) {
+            // Its pieces are sent later.
+            let meta = batch.executor.cache().peek(key);
+            bytes = bytes.max(meta.map_or(0, |meta| meta.value_bytes));
+        }
+        batch.executor.sample(key, bytes);
+        step
+    }
+
+    #[inline]
+    fn run_unsampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         if batch.interest.is_none() {
             self.carry_out::<false>(batch, parsed)
         } else {
@@ -383,6 +372,14 @@ impl Session {
             Executed::Dump(dump) => self.begin_dump(batch, dump, frame),
             Executed::Connections(list) => self.state = State::Connections(list),
             Executed::Gather(gathering) => self.gather(batch, gathering, frame),
+            Executed::HotKeys if self.is_brief => {
+                batch.respond(&Refusal::HotKeysNotAllowed.into(), frame);
+            }
+            Executed::HotKeys => {
+                stats::hot_keys(batch.executor.server(), frame, &mut batch.out.bytes);
+                (batch.left, batch.took_long) = (0, true);
+                batch.respond(&Response::EndOfStats, frame);
+            }
             Executed::Watch(watch) => self.begin_watch(batch, watch, frame),
             Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             Executed::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),

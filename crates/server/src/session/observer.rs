@@ -129,7 +129,7 @@ impl Observer<'_> {
 }
 
 /// Returns the key that a command looks up.
-fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
+pub(super) fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     match *command {
         Command::Get { key, .. }
         | Command::LeaseGet { key }

@@ -4,6 +4,7 @@ mod by_class;
 mod connections;
 mod gather;
 mod removal;
+mod hot_keys;
 mod rows;
 mod shown;
 
@@ -16,6 +17,7 @@ use crate::server::Server;
 pub(crate) use connections::ConnectionList;
 use gather::Counted;
 pub(crate) use gather::Gathering;
+pub(crate) use hot_keys::hot_keys;
 
 /// The result of a request for statistics.
 pub(crate) enum Answer {
@@ -63,7 +65,8 @@ fn at_once(
 ) -> Response {
     match section {
         StatsSection::General => rows::section(server, Section::General, frame, out),
-        StatsSection::Connections => {}
+        // Both are listed in another way.
+        StatsSection::Connections | StatsSection::HotKeys => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::DeletePrefix => removal::show(server, frame, out),
         StatsSection::Settings => {

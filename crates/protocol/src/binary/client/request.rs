@@ -223,7 +223,10 @@ fn stats_key(section: StatsSection) -> Result<&'static [u8], Unsendable> {
         StatsSection::Sizes => b"sizes",
         StatsSection::Larder => b"larder",
         StatsSection::Reset => b"reset",
-        StatsSection::Connections | StatsSection::DeletePrefix | StatsSection::CacheDump { .. } => {
+        StatsSection::Connections
+        | StatsSection::DeletePrefix
+        | StatsSection::HotKeys
+        | StatsSection::CacheDump { .. } => {
             return Err(Unsendable::Command);
         }
     })

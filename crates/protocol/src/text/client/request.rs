@@ -182,6 +182,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::Connections => &[b"stats", b"conns"],
         StatsSection::Larder => &[b"stats", b"larder"],
         StatsSection::DeletePrefix => &[b"stats", b"delete_prefix"],
+        StatsSection::HotKeys => &[b"stats", b"hotkeys"],
         StatsSection::CacheDump { .. } => &[b"stats", b"cachedump"],
         StatsSection::Reset => &[b"stats", b"reset"],
     }

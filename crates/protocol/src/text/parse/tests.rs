@@ -287,6 +287,7 @@ fn some_sections_of_stats_may_be_abbreviated() {
         ("stats slabs x\r\n", StatsSection::Slabs),
         ("stats sizes\r\n", StatsSection::Sizes),
         ("stats larder\r\n", StatsSection::Larder),
+        ("stats hotkeys\r\n", StatsSection::HotKeys),
         ("stats conns\r\n", StatsSection::Connections),
         ("stats co\r\n", StatsSection::Connections),
         ("stats s\r\n", StatsSection::Settings),
@@ -295,7 +296,7 @@ fn some_sections_of_stats_may_be_abbreviated() {
     ] {
         assert_eq!(command(line), (Command::Stats(section), false), "{line:?}");
     }
-    for word in ["i", "si", "l", "connss", "settingss", "noreply", "maps"] {
+    for word in ["i", "si", "l", "connss", "settingss", "noreply", "maps", "h"] {
         assert_eq!(refused(&format!("stats {word}\r\n")), refusal(ClientError::UnknownCommand));
     }
 }

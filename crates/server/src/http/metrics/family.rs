@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use larder_stats::Distribution;
+
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -30,9 +32,7 @@ impl Page {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
         };
-        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
+        self.head(name, kind, help);
         for (labels, value) in samples {
             if labels.is_empty() {
                 self.line(format_args!("{name} {value}"));
@@ -49,6 +49,36 @@ impl Page {
     /// Appends a family with one sample without labels.
     pub(super) fn single(&mut self, name: &str, kind: Kind, help: &str, value: String) {
         self.family(name, kind, help, &[(Vec::new(), value)]);
+    }
+
+    /// Appends a family of histograms: a label, if there is one, and the distribution of each.
+    pub(super) fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        histograms: &[(Option<(&str, &str)>, Distribution)],
+    ) {
+        self.head(name, "histogram", help);
+        for (label, distribution) in histograms {
+            let label = label.map(|(name, text)| format!("{name}=\"{}\"", escaped(text)));
+            let (before, alone) = match &label {
+                Some(label) => (format!("{label},"), format!("{{{label}}}")),
+                None => Default::default(),
+            };
+            for (bound, count) in distribution.buckets() {
+                self.line(format_args!("{name}_bucket{{{before}le=\"{bound}\"}} {count}"));
+            }
+            let count = distribution.count();
+            self.line(format_args!("{name}_bucket{{{before}le=\"+Inf\"}} {count}"));
+            self.line(format_args!("{name}_sum{alone} {}", distribution.sum_secs()));
+            self.line(format_args!("{name}_count{alone} {count}"));
+        }
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
     }
 
     fn line(&mut self, words: std::fmt::Arguments<'_>) {
@@ -68,6 +98,28 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_histogram_has_cumulative_buckets_a_sum_and_a_count() {
+        let histogram = larder_stats::Histogram::default();
+        [1_500, 3_000_000_000].into_iter().for_each(|ns| histogram.record(ns));
+        let mut distribution = Distribution::default();
+        distribution.add(&histogram);
+        let mut page = Page::default();
+        page.histograms("h", "words", &[(Some(("a", "b")), distribution), (None, distribution)]);
+        let text = page.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..3],
+            ["# HELP h words", "# TYPE h histogram", "h_bucket{a=\"b\",le=\"0.000001\"} 0"]
+        );
+        assert_eq!(lines[3], "h_bucket{a=\"b\",le=\"0.000002\"} 1");
+        assert_eq!(lines[22], "h_bucket{a=\"b\",le=\"1.048576\"} 1");
+        assert_eq!(lines[23], "h_bucket{a=\"b\",le=\"+Inf\"} 2");
+        assert_eq!(lines[24], "h_sum{a=\"b\"} 3.0000015");
+        assert_eq!(lines[25..27], ["h_count{a=\"b\"} 2", "h_bucket{le=\"0.000001\"} 0"]);
+        assert_eq!(lines[lines.len() - 1], "h_count 2");
+    }
 
     #[test]
     fn a_family_is_named_once_and_texts_are_escaped() {

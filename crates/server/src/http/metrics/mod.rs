@@ -43,6 +43,7 @@ pub(super) async fn page(server: &Arc<Server>) -> String {
     own::show(&rows, &mut page);
     show_health(server, &mut page);
     workers::show(&mut page);
+    own::show_histograms(&server.latencies.snapshot(), &mut page);
     process::show(&mut page);
     page.text()
 }

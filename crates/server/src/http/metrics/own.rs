@@ -1,9 +1,10 @@
-//! Larder's own metrics: the rows of `stats larder`, and the build.
+//! Larder's own metrics: the rows of `stats larder`, the histograms, and the build.
 
-use larder_stats::{Section, Source, Stat};
+use larder_stats::{HISTOGRAMS, Section, Source, Stat};
 
 use super::family::{Kind, Page};
 use super::rows::Rows;
+use crate::admin::latency::LatencySnapshot;
 
 /// Appends a family for each row of the section, named after it.
 pub(super) fn show(rows: &Rows, page: &mut Page) {
@@ -18,6 +19,16 @@ pub(super) fn show(rows: &Rows, page: &mut Page) {
             let kind = kind(stat);
             page.single(&name(stat.name, kind), kind, stat.doc, value.clone());
         }
+    }
+}
+
+/// Appends the families of histograms.
+pub(super) fn show_histograms(latency: &LatencySnapshot, page: &mut Page) {
+    for family in HISTOGRAMS {
+        let histograms = family.timings.iter().map(|timing| {
+            (timing.command().map(|command| ("command", command)), *latency.of(*timing))
+        });
+        page.histograms(family.name, family.doc, &histograms.collect::<Vec<_>>());
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     /// The second of the last progress: a command, a part of a value or a response. Bytes of an
     /// incomplete command and handshakes do not count.
     active: Second,
+    /// When the wait returned that brought the last input.
+    arrived_ns: u64,
     /// `stats conns` entry; mirrors `active` and `stage`.
     conn_stats: Arc<ConnStats>,
     stage: Stage,
@@ -83,6 +85,7 @@ impl Connection {
             output: Output::default(),
             holding: Holding::new(is_encrypted),
             active: now,
+            arrived_ns: 0,
             conn_stats,
             stage: Stage::Command,
             has_left: false,
@@ -197,6 +200,16 @@ impl Connection {
             self.active = now;
             self.conn_stats.note_active(now);
         }
+    }
+
+    /// Records when the wait returned that has brought input.
+    pub(crate) fn note_arrival(&mut self, ns: u64) {
+        self.arrived_ns = ns;
+    }
+
+    /// Returns when the wait returned that brought the last input.
+    pub(crate) fn arrived_ns(&self) -> u64 {
+        self.arrived_ns
     }
 
     /// Records what `stats conns` shows, if it has changed.

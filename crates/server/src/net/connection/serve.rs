@@ -1,7 +1,7 @@
 //! A turn of a connection: it begins with input, executes it, and ends with output.
 
 use larder_item::Second;
-use larder_stats::Counter;
+use larder_stats::{Counter, Timing};
 
 use super::Connection;
 use super::io::Io;
@@ -43,6 +43,13 @@ impl Connection {
     ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let bytes = received.unwrap_or_else(|| self.input.waiting());
         self.session.keys_ahead(bytes).take(KEYS_AHEAD_MAX)
+    }
+
+    /// Returns how a turn with this input is timed, `None` if it answers no request from its
+    /// beginning. The input is `received`, or the backlog if that is `None`.
+    #[cold]
+    pub(crate) fn timing_ahead(&self, received: Option<&[u8]>) -> Option<Timing> {
+        self.session.timing_ahead(received.unwrap_or_else(|| self.input.waiting()))
     }
 
     /// Runs the middle part of a turn: the session executes the input. The input is `received`, or

@@ -2,6 +2,7 @@
 
 mod closing;
 mod drain;
+mod timing;
 mod uring;
 mod welcome;
 
@@ -34,6 +35,7 @@ use crate::session::execute::Executor;
 use crate::stop::Manner;
 use crate::tls::Records;
 use drain::Draining;
+use timing::{Stopwatch, Stopwatches};
 
 /// The state of a worker's thread.
 #[derive(Debug)]
@@ -67,6 +69,7 @@ pub(crate) struct Worker {
     crowd: usize,
     scratch: Scratch,
     clock: Clock,
+    stopwatches: Stopwatches,
     unreported: Unreported,
     /// When the log last named a connection that was closed because of the memory it held.
     gave_up: Option<Second>,
@@ -91,6 +94,8 @@ struct PendingTurn {
     token: Token,
     input: Input,
     output: Output,
+    /// Set if the batch is timed.
+    stopwatch: Option<Stopwatch>,
 }
 
 /// Memory of output that a ring was given and no connection has reported: the worker learns one
@@ -105,7 +110,7 @@ struct Unreported {
 
 impl PendingTurn {
     fn new(token: Token, input: Input) -> Self {
-        Self { token, input, output: Output::default() }
+        Self { token, input, output: Output::default(), stopwatch: None }
     }
 }
 
@@ -141,6 +146,7 @@ impl Worker {
             crowd: 0,
             scratch: Scratch::new(Records::new(write_bytes)),
             clock: Clock::new(server.cache.clone(), server.warp.clone()),
+            stopwatches: Stopwatches::new(server.latencies.worker(number)),
             unreported: Unreported::default(),
             gave_up: None,
             none_idle: None,
@@ -197,6 +203,7 @@ impl Worker {
         let mut events = Vec::new();
         loop {
             self.wait(&mut events);
+            self.stopwatches.begin_turn();
             if self.clock.turn() {
                 self.close_idle();
             }
@@ -210,6 +217,7 @@ impl Worker {
                 Some(Manner::Graceful) if !self.is_drained() => {}
                 Some(Manner::Graceful | Manner::Now) => break,
             }
+            self.stopwatches.end_turn();
         }
         for token in self.connections.tokens(|_| true) {
             self.close(token, Closing::Shutdown);
@@ -329,11 +337,17 @@ impl Worker {
         let Some(connection) = self.connections.of_mut(token) else {
             return;
         };
+        let was_queued = connection.is_queued();
         match connection.begin_turn(&self.executor, &mut self.scratch, self.clock.second()) {
             Begun::Over(outcome) => self.conclude(token, outcome),
             // Other work of the same wake is handled after the lines.
             Begun::Earlier => {}
             Begun::Ready(input) => {
+                // With a ring the input has been received already.
+                let is_new = !was_queued || matches!(input, Input::Scratch(_));
+                if is_new && !connection.is_uring() {
+                    connection.note_arrival(self.stopwatches.woken_ns());
+                }
                 self.turns.push(PendingTurn::new(token, input));
                 if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
                     self.end_turns(contended);
@@ -367,10 +381,15 @@ impl Worker {
             crowd => (CROWD_KEYS / crowd).max(CROWDED_KEYS_MIN),
         };
         let limits = TurnLimits { contended, keys_max, allotment: self.allotment() };
-        let Self { connections, poller, scratch, executor, clock, .. } = self;
+        let Self { connections, poller, scratch, executor, clock, stopwatches, .. } = self;
         if let Some(connection) = connections.of_mut(turn.token) {
             turn.output = scratch.take_output();
             let received = received(&turn.input, scratch, poller);
+            if stopwatches.chooses() {
+                let timing = connection.timing_ahead(received);
+                let arrived_ns = connection.arrived_ns();
+                turn.stopwatch = timing.map(|timing| Stopwatch { timing, arrived_ns });
+            }
             connection.execute(executor, received, &mut turn.output, limits, clock.second());
         }
         if limits.allotment.is_tight {
@@ -414,6 +433,7 @@ impl Worker {
     fn send(&mut self, turns: &mut [PendingTurn]) {
         for turn in turns {
             let mut output = std::mem::take(&mut turn.output);
+            let stopwatch = turn.stopwatch.filter(|_| !output.is_empty());
             let Some(connection) = self.connections.of_mut(turn.token) else {
                 self.scratch.give_output(output);
                 continue;
@@ -428,6 +448,12 @@ impl Worker {
             }
             let records = &mut self.scratch.records;
             let outcome = connection.end_turn(&self.executor, records, &mut output);
+            if let Some(stopwatch) = stopwatch {
+                match connection.is_uring() {
+                    true => self.stopwatches.note_queued(stopwatch),
+                    false => self.stopwatches.note_sent(stopwatch),
+                }
+            }
             self.scratch.give_output(output);
             self.conclude(turn.token, outcome);
         }

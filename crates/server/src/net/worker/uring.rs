@@ -23,9 +23,10 @@ impl Worker {
             // not be kept.
             self.end_turns(contended);
         }
-        let Self { connections, poller, scratch, executor, .. } = self;
+        let Self { connections, poller, scratch, executor, stopwatches, .. } = self;
         let (Some(ring), connection) = (poller.ring(), connections.of_mut(token)) else { return };
         let Some(connection) = connection else { return ring.give_back(lent) };
+        connection.note_arrival(stopwatches.woken_ns());
         let taken = connection.take_received(executor, scratch, ring.bytes(&lent));
         let input = match taken {
             Taken::AsItIs => Input::Lent(lent),
@@ -55,8 +56,9 @@ impl Worker {
         received: Result<usize, Errno>,
         contended: bool,
     ) {
-        let Self { connections, executor, clock, .. } = self;
+        let Self { connections, executor, clock, stopwatches, .. } = self;
         let Some(connection) = connections.of_mut(token) else { return };
+        connection.note_arrival(stopwatches.woken_ns());
         let reception = match received {
             Ok(bytes @ 1..) => {
                 if !connection.take_direct(executor, direct, bytes, clock.second()) {

@@ -15,12 +15,13 @@ use larder::{Cache, LargeValue, Miss, Piece, Read, ReadOptions};
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
 use larder_protocol::{
-    ClientError, Command, Frame, Response, ServerError, StatsSection, local, render,
+    ClientError, Command, Frame, Refusal, Response, ServerError, StatsSection, local, render,
 };
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
 use crate::admin::classes::{Classes, ItemSize};
 use crate::admin::dump::Dump;
+use crate::admin::hot::{Sampled, Sampler};
 use crate::admin::readers::READS_PER_HINT;
 use crate::admin::watch::Watch;
 use crate::log::Log;
@@ -42,6 +43,8 @@ pub struct Executor {
     /// The log and the classes of the server: one step nearer to requests.
     log: Arc<Log>,
     classes: Arc<Classes>,
+    /// Chooses commands for the hot keys.
+    sampler: Sampler,
     /// Wakes the worker; `None` if no worker waits for asynchronous results.
     waker: Option<Arc<Waker>>,
 }
@@ -59,6 +62,8 @@ pub(crate) enum Executed {
     Connections(Box<ConnectionList>),
     /// Statistics will be gathered; then comes [`Response::EndOfStats`].
     Gather(Box<Gathering>),
+    /// The hottest keys will be listed, if the peer may see them.
+    HotKeys,
     /// The connection switches to `watch` mode.
     Watch(Box<Watch>),
     /// The peer requests the cache's memory, which requires permission.
@@ -118,7 +123,9 @@ impl Executor {
         let cache = server.cache.clone();
         let asker = Cell::new(NO_CONNECTION);
         let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.classes));
-        Self { server, cache, counters, class_counters, asker, log, classes, waker: None }
+        let sampler = server.hot_keys.sampler();
+        let waker = None;
+        Self { server, cache, counters, class_counters, asker, log, classes, sampler, waker }
     }
 
     /// Sets the connection whose commands follow.
@@ -189,6 +196,10 @@ impl Executor {
                 let list = ConnectionList::begin(&self.server, self.asker.get(), frame);
                 return Executed::Connections(Box::new(list));
             }
+            Command::Stats(StatsSection::HotKeys) => match self.server.options.dump {
+                true => return Executed::HotKeys,
+                false => Refusal::HotKeysNotAllowed.into(),
+            },
             Command::Stats(section) => match stats::answer(&self.server, section, frame, out) {
                 Answer::Done(response) => response,
                 Answer::Gather(gathering) => return Executed::Gather(gathering),
@@ -318,6 +329,21 @@ impl Executor {
         }
     }
 
+    /// Returns the choice of commands for the hot keys.
+    #[inline]
+    pub(crate) fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// Passes on a command that was chosen, with the bytes of request and response.
+    pub(crate) fn sample(&self, key: Option<&[u8]>, bytes: usize) {
+        match self.sampler.pass(key, bytes) {
+            Some(Sampled::Passed) => self.counters.bump(Counter::HotKeysSampled),
+            Some(Sampled::Lost) => self.counters.bump(Counter::HotKeysLost),
+            Some(Sampled::Off) | None => {}
+        }
+    }
+
     /// Records reads that the peer made in shared memory: each hint counts as several reads, for
     /// eviction and for the statistics.
     pub(crate) fn note_reads(&self, keys: &[u8]) {
@@ -340,6 +366,9 @@ impl Executor {
                 }
                 for _ in 0..reads {
                     self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::GetHits);
+                    if self.sampler.is_due() {
+                        self.sample(Some(key), key.len() + meta.value_bytes);
+                    }
                 }
             }
         }

@@ -1,0 +1,266 @@
+//! A worker's side of the hot keys: it takes one command in some, at random, and passes its key on.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use fastrand::Rng;
+use rtrb::{Consumer, Producer};
+
+/// How many commands stand for one sample at present; 0 while nothing is sampled. The collector
+/// sets it, and all samplers read it.
+pub(super) type Mean = AtomicU32;
+
+/// Samples the commands of one thread. Commands that are not sampled cost a countdown.
+pub(crate) struct Sampler {
+    /// Commands to skip before the next sample.
+    skipped: Cell<u32>,
+    rest: RefCell<Rest>,
+}
+
+/// What only a sampled command needs.
+struct Rest {
+    mean: Arc<Mean>,
+    /// The mean by which the sampler skips now, and the logarithm of the probability that a command
+    /// is skipped.
+    skipping: (u32, f64),
+    random: Rng,
+    ring: Producer<u8>,
+}
+
+/// A sampled command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sample<'a> {
+    pub(super) key: &'a [u8],
+    /// Bytes of the request and of its response.
+    pub(super) bytes: u32,
+    /// How many commands the sample stands for.
+    pub(super) weight: u32,
+}
+
+/// What happened to a sampled command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sampled {
+    /// The collector will see it.
+    Passed,
+    /// It is dropped: the ring is full.
+    Lost,
+    /// Nothing is sampled at present.
+    Off,
+}
+
+impl Sampler {
+    /// Creates a sampler and the collector's end of its ring.
+    pub(super) fn new(mean: Arc<Mean>, seed: u64) -> (Self, Consumer<u8>) {
+        let (ring, consumer) = rtrb::RingBuffer::new(RING_BYTES);
+        let random = Rng::with_seed(seed);
+        let rest = RefCell::new(Rest { mean, skipping: (0, 0.0), random, ring });
+        (Self { skipped: Cell::new(0), rest }, consumer)
+    }
+
+    /// Counts a command. Returns true if it is to be passed to [`Self::pass`].
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        let left = self.skipped.get();
+        self.skipped.set(left.wrapping_sub(1));
+        left == 0
+    }
+
+    /// Passes a command on that is due, and chooses the next one. A command without a key is
+    /// passed as `None`: it takes part in the choice, so that each command has the same chance.
+    #[cold]
+    pub(crate) fn pass(&self, key: Option<&[u8]>, bytes: usize) -> Option<Sampled> {
+        let rest = &mut *self.rest.borrow_mut();
+        let weight = rest.skipping.0;
+        let mean = rest.mean.load(Relaxed);
+        if mean != weight {
+            rest.skipping = (mean, (-1.0 / f64::from(mean.max(2))).ln_1p());
+        }
+        if mean == 0 {
+            self.skipped.set(SKIPPED_WHILE_OFF);
+            return Some(Sampled::Off);
+        }
+        self.skipped.set(rest.skip());
+        // The first command of all was not chosen at random.
+        if weight == 0 {
+            return Some(Sampled::Off);
+        }
+        let key = key?;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Some(rest.push(&Sample { key, bytes, weight }))
+    }
+}
+
+impl Rest {
+    /// Draws from the geometric distribution: how many commands to skip.
+    fn skip(&mut self) -> u32 {
+        // Above 0, since the logarithm of 0 is infinite.
+        let drawn = 1.0 - self.random.f64();
+        (drawn.ln() / self.skipping.1) as u32
+    }
+
+    /// Writes a sample into the ring, unless it is full.
+    fn push(&mut self, sample: &Sample<'_>) -> Sampled {
+        let Ok(key_bytes) = u8::try_from(sample.key.len()) else { return Sampled::Lost };
+        let mut head = [0; HEAD_BYTES];
+        head[0] = key_bytes;
+        head[1..5].copy_from_slice(&sample.bytes.to_le_bytes());
+        head[5..].copy_from_slice(&sample.weight.to_le_bytes());
+        let Ok(mut chunk) = self.ring.write_chunk(HEAD_BYTES + sample.key.len()) else {
+            return Sampled::Lost;
+        };
+        let (first, second) = chunk.as_mut_slices();
+        let room = first.iter_mut().chain(second);
+        for (to, from) in room.zip(head.iter().chain(sample.key)) {
+            *to = *from;
+        }
+        chunk.commit_all();
+        Sampled::Passed
+    }
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").field("skipped", &self.skipped).finish_non_exhaustive()
+    }
+}
+
+/// Takes all samples out of a ring. `bytes` is a buffer for them.
+pub(super) fn take(ring: &mut Consumer<u8>, bytes: &mut Vec<u8>, mut show: impl FnMut(Sample<'_>)) {
+    bytes.clear();
+    // A sampler makes the bytes of a sample visible together, so there are only whole samples.
+    let Ok(chunk) = ring.read_chunk(ring.slots()) else { return };
+    let (first, second) = chunk.as_slices();
+    bytes.extend_from_slice(first);
+    bytes.extend_from_slice(second);
+    chunk.commit_all();
+    let mut rest = &bytes[..];
+    while let Some((sample, behind)) = split(rest) {
+        show(sample);
+        rest = behind;
+    }
+}
+
+/// Splits the first sample off.
+fn split(bytes: &[u8]) -> Option<(Sample<'_>, &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+    let (key, rest) = rest.split_at_checked(usize::from(head[0]))?;
+    let [_, b0, b1, b2, b3, w0, w1, w2, w3] = *head;
+    let bytes = u32::from_le_bytes([b0, b1, b2, b3]);
+    Some((Sample { key, bytes, weight: u32::from_le_bytes([w0, w1, w2, w3]) }, rest))
+}
+
+/// The length of the key, the bytes of the command, and the weight.
+const HEAD_BYTES: usize = 9;
+
+/// A ring holds the samples of 50 ms at the intended rate and, with keys of 30 bytes, of ten times
+/// that.
+const RING_BYTES: usize = 256 * 1024;
+
+/// While nothing is sampled, a sampler looks this often whether that has changed.
+const SKIPPED_WHILE_OFF: u32 = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampler(mean: u32, seed: u64) -> (Sampler, Consumer<u8>) {
+        let (sampler, ring) = Sampler::new(Arc::new(Mean::new(mean)), seed);
+        while !sampler.is_due() {}
+        assert_eq!(sampler.pass(Some(b"first"), 0), Some(Sampled::Off));
+        (sampler, ring)
+    }
+
+    #[test]
+    fn each_command_is_sampled_with_the_same_probability_whatever_came_before() {
+        const COMMANDS: u32 = 4_000_000;
+        for (mean, seed) in [(8, 1), (32, 2), (128, 3)] {
+            let (sampler, mut ring) = sampler(mean, seed);
+            let (mut passed, mut doubles, mut weights, mut last) = (0, 0, 0, None);
+            for number in 0..COMMANDS {
+                if sampler.is_due() {
+                    assert_eq!(sampler.pass(Some(b"k"), 1), Some(Sampled::Passed));
+                    passed += 1;
+                    doubles += u32::from(last == Some(number.wrapping_sub(1)));
+                    last = Some(number);
+                    take(&mut ring, &mut Vec::new(), |sample| weights += sample.weight);
+                }
+            }
+            let expected = f64::from(COMMANDS) / f64::from(mean);
+            // Six standard deviations.
+            assert!((f64::from(passed) - expected).abs() < 6.0 * expected.sqrt(), "{passed}");
+            let expected = expected / f64::from(mean);
+            assert!((f64::from(doubles) - expected).abs() < 6.0 * expected.sqrt(), "{doubles}");
+            assert_eq!(weights, passed * mean, "the samples stand for all commands");
+        }
+    }
+
+    #[test]
+    fn a_full_ring_drops_samples_and_goes_on_afterwards() {
+        let (sampler, mut ring) = sampler(1, 4);
+        let key = [b'x'; 250];
+        let mut passed = 0;
+        while sampler.pass(Some(&key), 7) == Some(Sampled::Passed) {
+            passed += 1;
+        }
+        assert_eq!(passed, RING_BYTES / (HEAD_BYTES + key.len()));
+        assert_eq!(sampler.pass(Some(&key), 7), Some(Sampled::Lost));
+        let mut taken = 0;
+        take(&mut ring, &mut Vec::new(), |sample| {
+            assert_eq!(sample, Sample { key: &key, bytes: 7, weight: 1 });
+            taken += 1;
+        });
+        assert_eq!(taken, passed);
+        assert_eq!(sampler.pass(Some(b""), usize::MAX), Some(Sampled::Passed));
+        take(&mut ring, &mut Vec::new(), |sample| {
+            assert_eq!(sample, Sample { key: b"", bytes: u32::MAX, weight: 1 });
+        });
+    }
+
+    #[test]
+    fn samples_cross_threads_whole_and_in_order() {
+        let (sampler, mut ring) = sampler(1, 5);
+        let sent = std::thread::spawn(move || {
+            (0..200_000u32)
+                .filter(|number| {
+                    let key = number.to_string().repeat(1 + *number as usize % 20);
+                    sampler.pass(Some(key.as_bytes()), *number as usize) == Some(Sampled::Passed)
+                })
+                .collect::<Vec<_>>()
+        });
+        let (mut received, mut bytes) = (Vec::new(), Vec::new());
+        loop {
+            let is_over = sent.is_finished();
+            take(&mut ring, &mut bytes, |sample| {
+                let key = sample.bytes.to_string().repeat(1 + sample.bytes as usize % 20);
+                assert_eq!(sample.key, key.as_bytes());
+                received.push(sample.bytes);
+            });
+            if is_over {
+                break;
+            }
+        }
+        assert_eq!(received, sent.join().unwrap());
+    }
+
+    #[test]
+    fn while_sampling_is_off_nothing_is_passed_and_it_begins_soon() {
+        let mean = Arc::new(Mean::new(0));
+        let (sampler, mut ring) = Sampler::new(Arc::clone(&mean), 6);
+        let sample = |commands: u32| {
+            for _ in 0..commands {
+                if sampler.is_due() {
+                    sampler.pass(Some(b"k"), 1);
+                }
+            }
+        };
+        sample(10_000);
+        assert_eq!(ring.slots(), 0);
+        mean.store(8, Relaxed);
+        sample(1000);
+        let mut count = 0;
+        take(&mut ring, &mut Vec::new(), |_| count += 1);
+        assert!((40..200).contains(&count), "{count} samples of about 750 commands");
+    }
+}

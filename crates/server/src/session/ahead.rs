@@ -1,0 +1,75 @@
+//! Looking ahead at the commands of an input that is executed later.
+
+use larder_protocol::{Arithmetic, Command, Delete, Fetch, Parsed};
+use larder_stats::Timing;
+
+use super::{Session, State, payload_bytes};
+
+impl Session {
+    /// Returns the keys of the first commands of `input`. Executes nothing: the same input is
+    /// passed to [`Self::receive`] later.
+    pub(crate) fn keys_ahead<'a>(
+        &self,
+        input: &'a [u8],
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut parser = self.parser.clone();
+        let mut rest = match self.state {
+            State::Command => input,
+            _ => &[],
+        };
+        std::iter::from_fn(move || {
+            loop {
+                let (command, frame, consumed) = match parser.next(rest) {
+                    Parsed::Command { command, frame, consumed } => (command, frame, consumed),
+                    Parsed::Skipped { consumed } => {
+                        rest = &rest[consumed..];
+                        continue;
+                    }
+                    Parsed::NeedMore | Parsed::Bad(_) => return None,
+                };
+                rest = &rest[consumed..];
+                match command {
+                    Command::Get { key, .. }
+                    | Command::Delete(Delete { key, .. })
+                    | Command::Arithmetic(Arithmetic { key, .. })
+                    | Command::Fetch(Fetch { key, .. })
+                    | Command::Touch { key, .. } => return Some(key),
+                    Command::Store(store) => {
+                        rest = rest.get(payload_bytes(&store, &frame)..).unwrap_or_default();
+                        return Some(store.key);
+                    }
+                    Command::EndOfKeys => {}
+                    _ => return None,
+                }
+            }
+        })
+    }
+
+    /// Returns how the first command of `input` is timed; `None` if the session is in the middle of
+    /// a response, or there is no whole command.
+    pub(crate) fn timing_ahead(&self, input: &[u8]) -> Option<Timing> {
+        match self.state {
+            State::Command => {}
+            State::Payload(_) => return Some(Timing::Set),
+            _ => return None,
+        }
+        let (mut parser, mut rest) = (self.parser.clone(), input);
+        loop {
+            match parser.next(rest) {
+                Parsed::Command { command, .. } => return Some(timing(&command)),
+                Parsed::Skipped { consumed } => rest = &rest[consumed..],
+                Parsed::Bad(_) => return Some(Timing::Other),
+                Parsed::NeedMore => return None,
+            }
+        }
+    }
+}
+
+/// Returns how a batch is timed that begins with this command.
+fn timing(command: &Command<'_>) -> Timing {
+    match command {
+        Command::Get { .. } | Command::LeaseGet { .. } | Command::Fetch(_) => Timing::Get,
+        Command::Store(_) => Timing::Set,
+        _ => Timing::Other,
+    }
+}
