@@ -174,9 +174,9 @@ pub const HISTOGRAMS: &[HistogramFamily] = &[
         name: "larder_request_duration_seconds",
         doc: "Time from the return of the wait that brought a request to the hand-over of its \
             answer to the kernel. One batch in 16 is timed, chosen at random: `_count` counts \
-            timed samples, not requests. A batch is what a connection has sent when its turn comes; its \
-            first command decides the label: get for retrievals, set for stores, other for the \
-            rest. Batches without an answer and UDP are not timed.",
+            timed samples, not requests. A batch is what a connection has sent when its turn \
+            comes; its first command decides the label: get for retrievals, set for stores, other \
+            for the rest. Batches without an answer and UDP are not timed.",
         timings: &[Timing::Get, Timing::Set, Timing::Other],
     },
     HistogramFamily {

@@ -91,7 +91,6 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         log::say(format_args!("{}", server.classes.table().trim_end()));
     }
     enroll(&server, &sockets, &datagrams);
-    start_hot_keys(&server)?;
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
     http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
     start_http(&mut http, options)?;
@@ -233,6 +232,7 @@ fn start_workers(
     server: &Arc<Server>,
     datagrams: &Arc<[Datagrams]>,
 ) -> Result<(Vec<Arc<Inbox>>, Workers), Failure> {
+    start_hot_keys(server)?;
     let failure = |error: &dyn std::error::Error| os_failure("start a worker", error);
     let (mut inboxes, mut workers) = (Vec::new(), Vec::new());
     for number in 0..server.options.worker_count {

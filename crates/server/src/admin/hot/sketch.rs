@@ -5,16 +5,25 @@
 //! error at most. Source: Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and
 //! top-k elements in data streams" (2005).
 
-use std::cmp::Ordering;
-
-use priority_queue::PriorityQueue;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// A sketch of the heaviest keys.
 #[derive(Debug)]
 pub(super) struct Sketch {
-    /// The smallest count first.
-    counters: PriorityQueue<Box<[u8]>, Count>,
     counters_max: usize,
+    counters: Vec<Counter>,
+    /// The place of each key's counter. The keys are foreign: the hash of the map resists those
+    /// that are made to collide.
+    places: HashMap<Arc<[u8]>, usize>,
+    /// All counters by weight, as [`rank`] orders it, with their places.
+    order: BTreeSet<(u64, usize)>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    key: Arc<[u8]>,
+    count: Count,
 }
 
 /// What a sketch knows of a key. Older samples count less: see [`Sketch::halve`].
@@ -33,69 +42,79 @@ pub(super) struct Count {
 impl Sketch {
     /// Creates an empty sketch.
     pub(super) fn new(counters_max: usize) -> Self {
-        Self { counters: PriorityQueue::with_capacity(counters_max), counters_max }
+        Self {
+            counters_max,
+            counters: Vec::with_capacity(counters_max),
+            places: HashMap::with_capacity(counters_max),
+            order: BTreeSet::new(),
+        }
     }
 
     /// Counts a sample of a key.
     pub(super) fn add(&mut self, key: &[u8], weight: f64, beside: f64) {
-        let add = |count: &mut Count| {
-            count.weight += weight;
-            count.squares += weight * weight;
-            count.beside += beside;
+        let place = match self.places.get(key) {
+            Some(place) => {
+                self.order.remove(&(rank(self.counters[*place].count.weight), *place));
+                *place
+            }
+            None => self.give_counter(key),
         };
-        if self.counters.change_priority_by(key, add) {
-            return;
-        }
-        let mut count = Count::default();
-        if self.counters.len() >= self.counters_max
-            && let Some((_, smallest)) = self.counters.pop()
-        {
-            count = Count { weight: smallest.weight, error: smallest.weight, ..count };
-        }
-        add(&mut count);
-        self.counters.push(key.into(), count);
+        let count = &mut self.counters[place].count;
+        count.weight += weight;
+        count.squares += weight * weight;
+        count.beside += beside;
+        self.order.insert((rank(count.weight), place));
+    }
+
+    /// Gives a key a counter, which is not in the order yet: a new one, or the smallest.
+    fn give_counter(&mut self, key: &[u8]) -> usize {
+        let key: Arc<[u8]> = key.into();
+        let smallest = match self.counters.len() < self.counters_max {
+            true => None,
+            false => self.order.pop_first(),
+        };
+        let place = match smallest {
+            Some((_, place)) => {
+                let counter = &mut self.counters[place];
+                self.places.remove(&counter.key);
+                let weight = counter.count.weight;
+                let count = Count { weight, error: weight, ..Count::default() };
+                *counter = Counter { key: Arc::clone(&key), count };
+                place
+            }
+            None => {
+                self.counters.push(Counter { key: Arc::clone(&key), count: Count::default() });
+                self.counters.len() - 1
+            }
+        };
+        self.places.insert(key, place);
+        place
     }
 
     /// Halves all counts, so that keys that are no longer asked for disappear.
     pub(super) fn halve(&mut self) {
-        for (_, count) in &mut self.counters {
+        for Counter { count, .. } in &mut self.counters {
             count.weight /= 2.0;
             count.error /= 2.0;
             count.squares /= 4.0;
             count.beside /= 2.0;
         }
+        let ranks = self.counters.iter().map(|counter| rank(counter.count.weight));
+        self.order = ranks.zip(0..).collect();
     }
 
     /// Returns the heaviest keys, the heaviest first.
     pub(super) fn heaviest(&self, count_max: usize) -> Vec<(&[u8], Count)> {
-        let mut all: Vec<_> = self.counters.iter().map(|(key, count)| (&**key, *count)).collect();
-        // Larger counts come first, as the smallest priority of the queue is last.
-        all.sort_unstable_by(|(_, one), (_, other)| one.cmp(other));
-        all.truncate(count_max);
-        all
+        let heaviest = self.order.iter().rev().take(count_max);
+        let counters = heaviest.map(|(_, place)| &self.counters[*place]);
+        counters.map(|counter| (&*counter.key, counter.count)).collect()
     }
 }
 
-/// The queue gives out the greatest first, so the smallest weight is the greatest.
-impl Ord for Count {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.weight.total_cmp(&self.weight)
-    }
+/// Returns a number that is ordered as the weight: that holds for the bits of what is not negative.
+fn rank(weight: f64) -> u64 {
+    weight.to_bits()
 }
-
-impl PartialOrd for Count {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Count {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Count {}
 
 #[cfg(test)]
 mod tests {
