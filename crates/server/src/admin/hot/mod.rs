@@ -88,8 +88,10 @@ impl HotKeys {
         let (mut collector, mut bytes) = (Collector::new(), Vec::new());
         let (mut now_us, mut sampled) = (monotonic_us(), 0);
         let mut published_us = now_us;
+        let adapt = |rate| self.mean.store(adapted(self.mean.load(Relaxed), rate), Relaxed);
         while stop.requested().is_none() {
             thread::sleep(PAUSE);
+            let before = sampled;
             for ring in lock(&self.rings).iter_mut() {
                 sampler::take(ring, &mut bytes, |sample| {
                     collector.take(&sample);
@@ -98,10 +100,13 @@ impl HotKeys {
             }
             let before_us = std::mem::replace(&mut now_us, monotonic_us());
             collector.age(secs(now_us - before_us));
+            let rate = f64::from(sampled - before) / secs(now_us - before_us);
+            if rate > SUDDEN * SAMPLES_PER_SEC {
+                adapt(rate);
+            }
             if now_us - published_us >= PUBLISHED_EVERY_US {
-                let rate = f64::from(std::mem::take(&mut sampled)) / secs(now_us - published_us);
-                published_us = now_us;
-                self.mean.store(adapted(self.mean.load(Relaxed), rate), Relaxed);
+                adapt(f64::from(sampled) / secs(now_us - published_us));
+                (sampled, published_us) = (0, now_us);
                 let list = Arc::new(collector.list());
                 // The previous list is dropped after the lock is released.
                 let _previous = std::mem::replace(&mut *lock(&self.list), list);
@@ -135,8 +140,11 @@ impl std::fmt::Debug for HotKeys {
 /// The intended number of samples of all workers together: docs/decisions/0027-hot-keys.md.
 const SAMPLES_PER_SEC: f64 = 12_500.0;
 
+/// A look that finds this many times the intended samples adapts their number at once.
+const SUDDEN: f64 = 2.0;
+
 /// How many commands stand for one sample: at first, at least and at most.
-const MEAN_FIRST: u32 = 32;
+const MEAN_FIRST: u32 = 128;
 const MEAN_MIN: u32 = 8;
 const MEAN_MAX: u32 = 1 << 16;
 

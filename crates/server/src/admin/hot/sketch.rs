@@ -1,125 +1,144 @@
-//! The heaviest keys of a stream in bounded memory: Space-Saving.
+//! The heaviest keys of a stream in bounded memory, by commands and by bytes.
 //!
-//! The sketch has a fixed number of counters. A key without one takes over the smallest counter and
-//! its count, which becomes the error of the new one: counts are never too low, and too high by the
-//! error at most. Source: Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and
-//! top-k elements in data streams" (2005).
+//! A key is counted from its first sample on. When there are too many keys, those that are light in
+//! both orders are dropped, and the heaviest weight among them is remembered: a key that comes
+//! (back) later begins with it, which is the error of its count. So counts are never too low, and
+//! too high by the error at most; the error is at most the weight of all samples over the number of
+//! keys that a purge leaves in an order. Sources: Misra, Gries, "Finding repeated elements" (1982);
+//! Anderson and others, "A high-performance algorithm for identifying frequent items in data
+//! streams" (2017).
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::HashMap;
 
 /// A sketch of the heaviest keys.
 #[derive(Debug)]
 pub(super) struct Sketch {
-    counters_max: usize,
-    counters: Vec<Counter>,
-    /// The place of each key's counter. The keys are foreign: the hash of the map resists those
-    /// that are made to collide.
-    places: HashMap<Arc<[u8]>, usize>,
-    /// All counters by weight, as [`rank`] orders it, with their places.
-    order: BTreeSet<(u64, usize)>,
+    /// How many keys a purge leaves in each order.
+    left_max: usize,
+    /// The keys are foreign: the hash of the map resists those that are made to collide.
+    counts: HashMap<Box<[u8]>, Count>,
+    /// What a key without a count may weigh at most.
+    missed: [f64; Order::ALL.len()],
 }
 
-#[derive(Debug)]
-struct Counter {
-    key: Arc<[u8]>,
-    count: Count,
+/// What keys are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Order {
+    Commands,
+    Bytes,
 }
 
 /// What a sketch knows of a key. Older samples count less: see [`Sketch::halve`].
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Count {
-    /// What the keys are ordered by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count([Tally; Order::ALL.len()]);
+
+/// A count in one order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tally {
     pub(super) weight: f64,
-    /// The part of `weight` that may belong to other keys.
+    /// The part of `weight` that may not be the key's.
     pub(super) error: f64,
     /// The sum of the squares of the samples, from which their random error follows.
     pub(super) squares: f64,
-    /// A second number that is added up, since the key has its counter.
-    pub(super) beside: f64,
 }
 
 impl Sketch {
     /// Creates an empty sketch.
-    pub(super) fn new(counters_max: usize) -> Self {
-        Self {
-            counters_max,
-            counters: Vec::with_capacity(counters_max),
-            places: HashMap::with_capacity(counters_max),
-            order: BTreeSet::new(),
+    pub(super) fn new(left_max: usize) -> Self {
+        let counts = HashMap::with_capacity(left_max * COUNTS_PER_LEFT);
+        Self { left_max, counts, missed: Default::default() }
+    }
+
+    /// Counts a sample of a key, with its weight in each order.
+    pub(super) fn add(&mut self, key: &[u8], weights: [f64; Order::ALL.len()]) {
+        if let Some(count) = self.counts.get_mut(key) {
+            count.add(weights);
+            return;
         }
+        if self.counts.len() >= self.left_max * COUNTS_PER_LEFT {
+            self.purge();
+        }
+        let mut count = Count(self.missed.map(Tally::new));
+        count.add(weights);
+        self.counts.insert(key.into(), count);
     }
 
-    /// Counts a sample of a key.
-    pub(super) fn add(&mut self, key: &[u8], weight: f64, beside: f64) {
-        let place = match self.places.get(key) {
-            Some(place) => {
-                self.order.remove(&(rank(self.counters[*place].count.weight), *place));
-                *place
-            }
-            None => self.give_counter(key),
-        };
-        let count = &mut self.counters[place].count;
-        count.weight += weight;
-        count.squares += weight * weight;
-        count.beside += beside;
-        self.order.insert((rank(count.weight), place));
-    }
-
-    /// Gives a key a counter, which is not in the order yet: a new one, or the smallest.
-    fn give_counter(&mut self, key: &[u8]) -> usize {
-        let key: Arc<[u8]> = key.into();
-        let smallest = match self.counters.len() < self.counters_max {
-            true => None,
-            false => self.order.pop_first(),
-        };
-        let place = match smallest {
-            Some((_, place)) => {
-                let counter = &mut self.counters[place];
-                self.places.remove(&counter.key);
-                let weight = counter.count.weight;
-                let count = Count { weight, error: weight, ..Count::default() };
-                *counter = Counter { key: Arc::clone(&key), count };
-                place
-            }
-            None => {
-                self.counters.push(Counter { key: Arc::clone(&key), count: Count::default() });
-                self.counters.len() - 1
-            }
-        };
-        self.places.insert(key, place);
-        place
+    /// Drops the keys that are light in both orders: half of them at least.
+    fn purge(&mut self) {
+        let mut weights = Vec::with_capacity(self.counts.len());
+        // The heaviest weights that are dropped. No present one is below the previous of these.
+        self.missed = Order::ALL.map(|order| {
+            weights.clear();
+            weights.extend(self.counts.values().map(|count| count.of(order).weight));
+            let place = weights.len().saturating_sub(self.left_max + 1);
+            *weights.select_nth_unstable_by(place, f64::total_cmp).1
+        });
+        let missed = self.missed;
+        let is_heavy = |count: &Count, order| count.of(order).weight > missed[order as usize];
+        self.counts.retain(|_, count| Order::ALL.iter().any(|order| is_heavy(count, *order)));
     }
 
     /// Halves all counts, so that keys that are no longer asked for disappear.
     pub(super) fn halve(&mut self) {
-        for Counter { count, .. } in &mut self.counters {
-            count.weight /= 2.0;
-            count.error /= 2.0;
-            count.squares /= 4.0;
-            count.beside /= 2.0;
+        for tally in self.counts.values_mut().flat_map(|count| &mut count.0) {
+            tally.weight /= 2.0;
+            tally.error /= 2.0;
+            tally.squares /= 4.0;
         }
-        let ranks = self.counters.iter().map(|counter| rank(counter.count.weight));
-        self.order = ranks.zip(0..).collect();
+        self.missed = self.missed.map(|weight| weight / 2.0);
     }
 
     /// Returns the heaviest keys, the heaviest first.
-    pub(super) fn heaviest(&self, count_max: usize) -> Vec<(&[u8], Count)> {
-        let heaviest = self.order.iter().rev().take(count_max);
-        let counters = heaviest.map(|(_, place)| &self.counters[*place]);
-        counters.map(|counter| (&*counter.key, counter.count)).collect()
+    pub(super) fn heaviest(&self, order: Order, count_max: usize) -> Vec<(&[u8], Count)> {
+        let mut all: Vec<_> = self.counts.iter().map(|(key, count)| (&**key, *count)).collect();
+        let heavier = |(_, one): &(&[u8], Count), (_, other): &(&[u8], Count)| {
+            other.of(order).weight.total_cmp(&one.of(order).weight)
+        };
+        if all.len() > count_max {
+            all.select_nth_unstable_by(count_max, heavier);
+            all.truncate(count_max);
+        }
+        all.sort_unstable_by(heavier);
+        all
     }
 }
 
-/// Returns a number that is ordered as the weight: that holds for the bits of what is not negative.
-fn rank(weight: f64) -> u64 {
-    weight.to_bits()
+impl Order {
+    pub(super) const ALL: [Self; 2] = [Self::Commands, Self::Bytes];
 }
+
+impl Count {
+    pub(super) fn of(&self, order: Order) -> &Tally {
+        &self.0[order as usize]
+    }
+
+    fn add(&mut self, weights: [f64; Order::ALL.len()]) {
+        for (tally, weight) in self.0.iter_mut().zip(weights) {
+            tally.weight += weight;
+            tally.squares += weight * weight;
+        }
+    }
+}
+
+impl Tally {
+    /// The tally of a key that may have had this weight.
+    fn new(missed: f64) -> Self {
+        Self { weight: missed, error: missed, squares: 0.0 }
+    }
+
+    /// What is certainly the key's.
+    pub(super) fn own(&self) -> f64 {
+        self.weight - self.error
+    }
+}
+
+/// How many keys have counts, for each that a purge leaves in an order: the more, the more samples
+/// share the work of a purge.
+const COUNTS_PER_LEFT: usize = 4;
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use fastrand::Rng;
 
     use super::*;
@@ -127,37 +146,70 @@ mod tests {
     #[test]
     fn counts_are_never_too_low_and_too_high_by_the_error_at_most() {
         let (mut sketch, mut random) = (Sketch::new(50), Rng::with_seed(1));
-        let mut truth: HashMap<Vec<u8>, f64> = HashMap::new();
+        let mut truth: HashMap<Vec<u8>, [f64; 2]> = HashMap::new();
+        let mut sums = [0.0; 2];
         for _ in 0..100_000 {
-            // Small numbers are frequent.
+            // Small numbers are frequent; others are long.
             let bound = random.u32(1..3000);
             let number = random.u32(0..bound);
-            let (key, weight) = (number.to_string().into_bytes(), f64::from(random.u8(1..10)));
-            sketch.add(&key, weight, 1.0);
-            *truth.entry(key).or_default() += weight;
+            let key = number.to_string().into_bytes();
+            let weights = [f64::from(random.u8(1..10)), f64::from(number % 1000)];
+            sketch.add(&key, weights);
+            for (order, weight) in weights.into_iter().enumerate() {
+                truth.entry(key.clone()).or_default()[order] += weight;
+                sums[order] += weight;
+            }
         }
-        let heaviest = sketch.heaviest(usize::MAX);
-        assert_eq!(heaviest.len(), 50);
-        assert!(heaviest.windows(2).all(|pair| pair[0].1.weight >= pair[1].1.weight));
-        for (key, count) in &heaviest {
-            let weight = truth[*key];
-            assert!(count.weight >= weight && count.weight - count.error <= weight, "{key:?}");
+        assert!(sketch.counts.len() <= 200, "{} keys", sketch.counts.len());
+        for order in Order::ALL {
+            let of = order as usize;
+            let heaviest = sketch.heaviest(order, 50);
+            let weights = heaviest.iter().map(|(_, count)| count.of(order).weight);
+            assert!(weights.is_sorted_by(|one, other| one >= other));
+            for (key, count) in &heaviest {
+                let (tally, weight) = (count.of(order), truth[*key][of]);
+                assert!(tally.weight >= weight && tally.own() <= weight, "{order:?} {key:?}");
+            }
+            assert!(sketch.missed[of] <= sums[of] / 50.0, "{:?} of {sums:?}", sketch.missed);
+            for (key, weights) in &truth {
+                let is_counted = sketch.counts.contains_key(&**key);
+                assert!(is_counted || weights[of] <= sketch.missed[of], "{order:?} {key:?}");
+            }
         }
-        let sum: f64 = heaviest.iter().map(|(_, count)| count.weight).sum();
-        assert_eq!(sum, truth.values().sum::<f64>(), "the counters hold all that was counted");
+    }
+
+    #[test]
+    fn a_purge_leaves_room_even_if_all_keys_are_alike() {
+        let mut sketch = Sketch::new(10);
+        for number in 0..10_000u32 {
+            sketch.add(&number.to_le_bytes(), [1.0, 1.0]);
+            assert!(sketch.counts.len() <= 40, "{} keys", sketch.counts.len());
+        }
+        assert!(sketch.missed[0] <= 1000.0, "{:?}", sketch.missed);
+    }
+
+    #[test]
+    fn a_purge_keeps_what_is_heavy_in_one_order() {
+        let mut sketch = Sketch::new(10);
+        (0..100).for_each(|_| sketch.add(b"often", [1.0, 0.0]));
+        sketch.add(b"large", [1.0, 1e6]);
+        (0..1000u32).for_each(|number| sketch.add(&number.to_le_bytes(), [2.0, 2.0]));
+        assert_eq!(sketch.heaviest(Order::Commands, 1)[0].0, b"often");
+        assert_eq!(sketch.heaviest(Order::Bytes, 1)[0].0, b"large");
     }
 
     #[test]
     fn a_key_that_is_no_longer_asked_for_falls_behind() {
         let mut sketch = Sketch::new(10);
-        (0..1000).for_each(|_| sketch.add(b"old", 1.0, 0.0));
+        (0..1000).for_each(|_| sketch.add(b"old", [1.0, 0.0]));
         for _ in 0..4 {
             sketch.halve();
-            (0..100).for_each(|_| sketch.add(b"new", 1.0, 2.0));
+            (0..100).for_each(|_| sketch.add(b"new", [1.0, 2.0]));
         }
-        let heaviest = sketch.heaviest(2);
+        let heaviest = sketch.heaviest(Order::Commands, 2);
         assert_eq!((heaviest[0].0, heaviest[1].0), (&b"new"[..], &b"old"[..]));
-        assert_eq!((heaviest[1].1.weight, heaviest[0].1.weight), (62.5, 187.5));
-        assert_eq!(heaviest[0].1.beside, 375.0);
+        let weights = [0, 1].map(|place| heaviest[place].1.of(Order::Commands).weight);
+        assert_eq!(weights, [187.5, 62.5]);
+        assert_eq!(heaviest[0].1.of(Order::Bytes).weight, 375.0);
     }
 }

@@ -1,13 +1,12 @@
 //! The estimate of the hottest keys, made of samples.
 
 use super::sampler::Sample;
-use super::sketch::{Count, Sketch};
+use super::sketch::{Order, Sketch};
 
 /// Evaluates samples. It reads no clock: the caller passes the time that has gone by.
 #[derive(Debug)]
 pub(super) struct Collector {
-    by_rate: Sketch,
-    by_bytes: Sketch,
+    sketch: Sketch,
     /// The time that the counts stand for, and the samples in them; both are halved with them.
     window_secs: f64,
     sampled: f64,
@@ -41,13 +40,7 @@ pub(crate) struct HotKey {
 
 impl Collector {
     pub(super) fn new() -> Self {
-        Self {
-            by_rate: Sketch::new(COUNTERS),
-            by_bytes: Sketch::new(COUNTERS),
-            window_secs: 0.0,
-            sampled: 0.0,
-            unhalved_secs: 0.0,
-        }
+        Self { sketch: Sketch::new(LEFT_MAX), window_secs: 0.0, sampled: 0.0, unhalved_secs: 0.0 }
     }
 
     /// Counts a sample.
@@ -55,8 +48,7 @@ impl Collector {
         let commands = f64::from(sample.weight);
         let bytes = commands * f64::from(sample.bytes);
         self.sampled += 1.0;
-        self.by_rate.add(sample.key, commands, bytes);
-        self.by_bytes.add(sample.key, bytes, commands);
+        self.sketch.add(sample.key, [commands, bytes]);
     }
 
     /// Lets time go by.
@@ -65,8 +57,7 @@ impl Collector {
         self.unhalved_secs += secs;
         if self.unhalved_secs >= HALVED_EVERY_SECS {
             self.unhalved_secs %= HALVED_EVERY_SECS;
-            self.by_rate.halve();
-            self.by_bytes.halve();
+            self.sketch.halve();
             self.window_secs /= 2.0;
             self.sampled /= 2.0;
         }
@@ -74,31 +65,37 @@ impl Collector {
 
     /// Returns the hottest keys.
     pub(super) fn list(&self) -> HotList {
-        let secs = self.window_secs.max(f64::MIN_POSITIVE);
-        let error = |count: &Count| (count.error + DEVIATIONS * count.squares.sqrt()) / secs;
-        let by_rate = self.by_rate.heaviest(LISTED_MAX).into_iter().map(|(key, count)| HotKey {
-            key: key.into(),
-            per_sec: count.weight / secs,
-            bytes_per_sec: count.beside / secs,
-            error: error(&count),
-        });
-        let by_bytes = self.by_bytes.heaviest(LISTED_MAX).into_iter().map(|(key, count)| HotKey {
-            key: key.into(),
-            per_sec: count.beside / secs,
-            bytes_per_sec: count.weight / secs,
-            error: error(&count),
-        });
         HotList {
             window_secs: self.window_secs,
             sampled: self.sampled as u64,
-            by_rate: by_rate.collect(),
-            by_bytes: by_bytes.collect(),
+            by_rate: self.heaviest(Order::Commands),
+            by_bytes: self.heaviest(Order::Bytes),
         }
+    }
+
+    fn heaviest(&self, order: Order) -> Vec<HotKey> {
+        let secs = self.window_secs.max(f64::MIN_POSITIVE);
+        let heaviest = self.sketch.heaviest(order, LISTED_MAX);
+        let hot_keys = heaviest.into_iter().map(|(key, count)| {
+            let [commands, bytes] = Order::ALL.map(|of| match of == order {
+                true => count.of(of).weight,
+                // A row has an error for the number that it is ordered by only.
+                false => count.of(of).own(),
+            });
+            let tally = count.of(order);
+            HotKey {
+                key: key.into(),
+                per_sec: commands / secs,
+                bytes_per_sec: bytes / secs,
+                error: (tally.error + DEVIATIONS * tally.squares.sqrt()) / secs,
+            }
+        });
+        hot_keys.collect()
     }
 }
 
-/// Counters of a sketch.
-const COUNTERS: usize = 1024;
+/// How many keys a purge of the sketch leaves in each order.
+const LEFT_MAX: usize = 1024;
 
 const HALVED_EVERY_SECS: f64 = 10.0;
 
