@@ -111,10 +111,8 @@ impl Rest {
             return Sampled::Lost;
         };
         let (first, second) = chunk.as_mut_slices();
-        let room = first.iter_mut().chain(second);
-        for (to, from) in room.zip(head.iter().chain(sample.key)) {
-            *to = *from;
-        }
+        let behind = fill(first, &[&head, sample.key]);
+        fill(second, &behind);
         chunk.commit_all();
         Sampled::Passed
     }
@@ -124,6 +122,17 @@ impl fmt::Debug for Sampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sampler").field("skipped", &self.skipped).finish_non_exhaustive()
     }
+}
+
+/// Copies the first bytes of `parts` into all of `to`, and returns the rest.
+fn fill<'a>(mut to: &mut [u8], parts: &[&'a [u8]; 2]) -> [&'a [u8]; 2] {
+    parts.map(|part| {
+        let (now, later) = part.split_at(part.len().min(to.len()));
+        let (filled, rest) = std::mem::take(&mut to).split_at_mut(now.len());
+        filled.copy_from_slice(now);
+        to = rest;
+        later
+    })
 }
 
 /// Takes all samples out of a ring. `bytes` is a buffer for them.

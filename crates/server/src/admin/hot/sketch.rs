@@ -10,16 +10,21 @@
 
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
+
 /// A sketch of the heaviest keys.
 #[derive(Debug)]
 pub(super) struct Sketch {
     /// How many keys a purge leaves in each order.
     left_max: usize,
     /// The keys are foreign: the hash of the map resists those that are made to collide.
-    counts: HashMap<Box<[u8]>, Count>,
+    counts: HashMap<Key, Count>,
     /// What a key without a count may weigh at most.
     missed: [f64; Order::ALL.len()],
 }
+
+/// A key. Most are short, and need no memory of their own.
+type Key = SmallVec<[u8; 32]>;
 
 /// What keys are ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +66,10 @@ impl Sketch {
         }
         let mut count = Count(self.missed.map(Tally::new));
         count.add(weights);
-        self.counts.insert(key.into(), count);
+        self.counts.insert(Key::from_slice(key), count);
     }
 
-    /// Drops the keys that are light in both orders: half of them at least.
+    /// Drops the keys that are light in both orders: a third of them at least.
     fn purge(&mut self) {
         let mut weights = Vec::with_capacity(self.counts.len());
         // The heaviest weights that are dropped. No present one is below the previous of these.
@@ -135,7 +140,7 @@ impl Tally {
 
 /// How many keys have counts, for each that a purge leaves in an order: the more, the more samples
 /// share the work of a purge.
-const COUNTS_PER_LEFT: usize = 4;
+const COUNTS_PER_LEFT: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -160,7 +165,7 @@ mod tests {
                 sums[order] += weight;
             }
         }
-        assert!(sketch.counts.len() <= 200, "{} keys", sketch.counts.len());
+        assert!(sketch.counts.len() <= 150, "{} keys", sketch.counts.len());
         for order in Order::ALL {
             let of = order as usize;
             let heaviest = sketch.heaviest(order, 50);
@@ -172,7 +177,7 @@ mod tests {
             }
             assert!(sketch.missed[of] <= sums[of] / 50.0, "{:?} of {sums:?}", sketch.missed);
             for (key, weights) in &truth {
-                let is_counted = sketch.counts.contains_key(&**key);
+                let is_counted = sketch.counts.contains_key(&key[..]);
                 assert!(is_counted || weights[of] <= sketch.missed[of], "{order:?} {key:?}");
             }
         }
@@ -183,7 +188,7 @@ mod tests {
         let mut sketch = Sketch::new(10);
         for number in 0..10_000u32 {
             sketch.add(&number.to_le_bytes(), [1.0, 1.0]);
-            assert!(sketch.counts.len() <= 40, "{} keys", sketch.counts.len());
+            assert!(sketch.counts.len() <= 30, "{} keys", sketch.counts.len());
         }
         assert!(sketch.missed[0] <= 1000.0, "{:?}", sketch.missed);
     }
