@@ -54,6 +54,8 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::AdminAuthFailures,
     Counter::TlsHandshakes,
     Counter::SslHandshakeErrors,
+    Counter::HotKeysSampled,
+    Counter::HotKeysLost,
 ];
 
 /// True if a statistic has a value without a server. Each is in one section.

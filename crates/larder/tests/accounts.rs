@@ -23,6 +23,8 @@ const OF_SERVER: &[&str] = &[
     "certificate_expiry_secs",
     "output_budget_bytes",
     "output_budget_used_bytes",
+    "hot_keys_sampled",
+    "hot_keys_lost",
 ];
 
 #[test]

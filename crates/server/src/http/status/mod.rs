@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_protocol::StatsSection;
+use larder_stats::Timing;
 use serde_json::{Map, Value, json};
 
 use super::metrics::answer;
+use crate::admin::latency::LatencySnapshot;
 use crate::clock::{Clock, monotonic_us};
 use crate::server::Server;
 
@@ -27,8 +29,28 @@ pub(super) async fn document(server: &Arc<Server>) -> Value {
         "silent_secs": server.heartbeats.silence_us(monotonic_us()) / 1_000_000,
         "stats": numbers(answer(server, StatsSection::General).await),
         "larder": numbers(answer(server, StatsSection::Larder).await),
+        "latency": latency(&server.latencies.snapshot()),
         "segments": segments::map(&server.cache).await,
     })
+}
+
+/// Returns the buckets of the histograms: the upper bound of each in seconds, and for each timing
+/// the number of durations up to it and above the one before. The last count is of those above all
+/// bounds.
+fn latency(snapshot: &LatencySnapshot) -> Value {
+    let bounds: Vec<f64> = snapshot.of(Timing::Loop).buckets().map(|(bound, _)| bound).collect();
+    let counts = Timing::ALL.iter().map(|timing| {
+        let durations = snapshot.of(*timing);
+        let mut below = 0;
+        let mut counts = Vec::with_capacity(bounds.len() + 1);
+        for (_, up_to) in durations.buckets() {
+            counts.push(up_to - below);
+            below = up_to;
+        }
+        counts.push(durations.count() - below);
+        (timing.command().unwrap_or("loop").to_owned(), Value::from(counts))
+    });
+    json!({ "bounds_secs": bounds, "counts": counts.collect::<Map<_, _>>() })
 }
 
 /// Returns rows as an object. What reads as a number is one.
