@@ -3,8 +3,8 @@
 mod by_class;
 mod connections;
 mod gather;
-mod removal;
 mod hot_keys;
+mod removal;
 mod rows;
 mod shown;
 
