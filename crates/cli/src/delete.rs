@@ -3,35 +3,56 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use larder_protocol::text::client::{Reply, request};
 use larder_protocol::{Command, Delete};
 
+use crate::admin::address::AdminArguments;
+use crate::admin::removal;
 use crate::connection::{Connection, unexpected};
 use crate::get::shown;
 use crate::outcome::Outcome;
 use larder_load::address::ServerArgument;
 
-/// Remove items
+/// Remove items, by their keys or all with a prefix
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: ServerArgument,
     /// The keys
-    #[arg(value_name = "KEY", required = true)]
+    #[arg(value_name = "KEY", required_unless_present = "prefix")]
     keys: Vec<OsString>,
+    /// Remove all items whose keys begin with this; needs larderd's admin listener, and the role
+    /// full
+    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["keys", "server"])]
+    prefix: Option<OsString>,
+    #[command(flatten)]
+    admin: AdminArguments,
 }
 
 const AFTER_HELP: &str = "\
 A key without an item is named on stderr, and the exit code is 1.
 
+With --prefix the server removes the items that it holds when the command begins, in the background,
+about a million per second; an item stored later stays. Ctrl-C cancels the removal.
+
 Examples:
   larder delete greeting
-  larder delete user:1 user:2 user:3";
+  larder delete user:1 user:2 user:3
+  larder delete --prefix user:7: --admin 127.0.0.1:11212
+
+Exit code: 0 done; 1 an item is missing, or the removal was cancelled; 2 bad usage, or the server
+refused (-F forbids --prefix) or could not be reached.";
 
 /// Runs `larder delete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    if let Some(prefix) = &arguments.prefix {
+        return removal::run(&arguments.admin, prefix);
+    }
+    if arguments.admin.is_given() {
+        bail!("--admin and --token-file go with --prefix; --server is where keys are deleted");
+    }
     let keys: Vec<&[u8]> = arguments.keys.iter().map(|key| key.as_bytes()).collect();
     // If one key is invalid, nothing is deleted.
     let requests = keys.iter().map(|key| request_of(key)).collect::<Result<Vec<_>>>()?;

@@ -1,13 +1,14 @@
 //! `larder`: the command-line tool of the cache.
 //!
 //! The tool speaks the text protocol to larderd or any memcached, inspects caches in files, and
-//! replays request traces on a server or on a cache of its own. `larder bench` is the crate
-//! `larder-load`.
+//! replays request traces on a server or on a cache of its own. Some subcommands use the admin
+//! listener of larderd (`admin`). `larder bench` is the crate `larder-load`.
 //!
 //! Each subcommand has a file. `connection` is the connection that the simple subcommands share;
 //! `outcome` turns results into exit codes.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod connection;
 mod delete;
 mod doctor;
@@ -24,6 +25,7 @@ mod set;
 mod source;
 mod stats;
 mod transfer;
+mod units;
 
 use std::process::ExitCode;
 
@@ -50,6 +52,9 @@ enum Larder {
     Export(transfer::export::Arguments),
     Import(transfer::import::Arguments),
     Doctor(doctor::Arguments),
+    Keys(admin::keys::Arguments),
+    Hot(admin::hot::Arguments),
+    Drain(admin::drain::Arguments),
     Replay(replay::Arguments),
     Bench(Box<larder_load::Arguments>),
 }
@@ -66,6 +71,9 @@ fn main() -> ExitCode {
         Larder::Export(arguments) => transfer::export::run(&arguments),
         Larder::Import(arguments) => transfer::import::run(&arguments),
         Larder::Doctor(arguments) => doctor::run(&arguments),
+        Larder::Keys(arguments) => admin::keys::run(&arguments),
+        Larder::Hot(arguments) => admin::hot::run(&arguments),
+        Larder::Drain(arguments) => admin::drain::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
         Larder::Bench(arguments) => larder_load::run(&arguments),
     };
@@ -78,13 +86,16 @@ Examples:
   larder get greeting
   larder stats
   larder ping --server unix:/run/larder.sock
+  larder keys --prefix user:
+  larder drain --wait 10
   larder inspect /dev/shm/larder
   larder export neighbour:11211 - | larder import - localhost:11211
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder bench --rate 20000 --seconds 30
 
 An address (--server) is host:port, [IPv6]:port or the path of a Unix socket: /run/larder.sock,
-./larder.sock or unix:larder.sock. Without it: 127.0.0.1:11211.
+./larder.sock or unix:larder.sock. Without it: 127.0.0.1:11211. The admin listener (--admin) is an
+address of the same form; without it: LARDER_ADMIN, or /run/larder/admin.sock.
 
 Exit code: 0 done; 1 an item is missing, nothing was stored, or a check failed; 2 bad usage, or
 the server could not be reached or answered with an error.";

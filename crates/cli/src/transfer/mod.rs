@@ -21,3 +21,5 @@ mod memory_file;
 mod progress;
 mod store;
 mod wire;
+
+pub(crate) use wire::escaped;

@@ -169,7 +169,7 @@ pub(super) fn may_be_refused(key: &[u8]) -> bool {
 }
 
 /// Returns a key for a message: bytes outside 0x21 to 0x7e are escaped.
-pub(super) fn escaped(key: &[u8]) -> String {
+pub(crate) fn escaped(key: &[u8]) -> String {
     let escape = |byte: &u8| match byte {
         b'!'..=b'~' if *byte != b'\\' => char::from(*byte).to_string(),
         b'\\' => "\\\\".to_owned(),

@@ -3,6 +3,7 @@
 //! The environment variable `LARDERD` names the server; the default is Debian's memcached.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
+mod admin;
 mod bench;
 mod bench_live;
 mod bench_login;

@@ -1,0 +1,117 @@
+//! The options of all subcommands that use the admin listener.
+
+use std::env::{self, VarError};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use hyper::header::HeaderValue;
+use larder_load::address::Address;
+
+use super::client::Client;
+
+/// Where the admin listener is, and the token for it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdminArguments {
+    /// The admin listener of larderd: host:port, or the path of its Unix socket. Without it:
+    /// LARDER_ADMIN, or /run/larder/admin.sock
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<Address>,
+    /// A file with a token of the admin listener. Without it: LARDER_TOKEN, or no token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl AdminArguments {
+    /// True if the user gave one of the options.
+    pub(crate) fn is_given(&self) -> bool {
+        self.admin.is_some() || self.token_file.is_some()
+    }
+
+    /// Returns a client for the listener. Does not connect.
+    ///
+    /// # Errors
+    /// No address is known, or the token cannot be read.
+    pub(crate) fn client(&self) -> Result<Client> {
+        Client::new(self.address()?, self.token()?)
+    }
+
+    fn address(&self) -> Result<Address> {
+        if let Some(address) = &self.admin {
+            return Ok(address.clone());
+        }
+        match env::var(ADDRESS) {
+            Ok(text) => text.parse().map_err(|error| anyhow!("{ADDRESS} is {text:?}: {error}")),
+            Err(VarError::NotUnicode(path)) => Ok(Address::Unix(path.into())),
+            // A folder that this user cannot enter may have the socket: connecting explains it.
+            Err(VarError::NotPresent) => match Path::new(SOCKET).try_exists() {
+                Ok(false) => bail!(
+                    "which larderd? there is no {SOCKET}: name its admin listener with --admin ADDR \
+                     or {ADDRESS} (larderd opens one with --admin-listen)"
+                ),
+                Ok(true) | Err(_) => Ok(Address::Unix(SOCKET.into())),
+            },
+        }
+    }
+
+    /// Returns the value of the header that carries the token.
+    fn token(&self) -> Result<Option<HeaderValue>> {
+        let (token, source) = match &self.token_file {
+            Some(path) => (read_token(path)?, path.display().to_string()),
+            None => match env::var(TOKEN) {
+                Ok(token) => (token, TOKEN.to_owned()),
+                Err(VarError::NotPresent) => return Ok(None),
+                Err(VarError::NotUnicode(_)) => bail!("{TOKEN} is no token: it is not text"),
+            },
+        };
+        header(&token).map(Some).with_context(|| format!("{source} has no token"))
+    }
+}
+
+fn read_token(path: &Path) -> Result<String> {
+    let cannot = || format!("cannot read the token in {}", path.display());
+    let mut token = String::new();
+    let file = File::open(path).with_context(cannot)?;
+    file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut token).with_context(cannot)?;
+    Ok(token)
+}
+
+/// Returns the header for a token. The message of an error does not show it.
+fn header(token: &str) -> Result<HeaderValue> {
+    let token = token.trim_ascii();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        bail!("expected one word of at least 32 visible ASCII characters, the token alone");
+    }
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The socket of the Debian package and the container.
+const SOCKET: &str = "/run/larder/admin.sock";
+
+/// The environment variable with the address of the listener.
+const ADDRESS: &str = "LARDER_ADMIN";
+
+/// The environment variable with the token.
+const TOKEN: &str = "LARDER_TOKEN";
+
+/// A token is a line. `/dev/zero` has more.
+const TOKEN_FILE_BYTES_MAX: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_one_word_and_no_message_shows_it() {
+        let value = header("  0123456789-0123456789-0123456789\n").unwrap();
+        assert_eq!(value.as_bytes(), b"Bearer 0123456789-0123456789-0123456789");
+        assert!(!format!("{value:?}").contains("0123"), "{value:?}");
+        for bad in ["", " \n", "read secret-secret", "secret\r\nX: y", "secret\u{fc}"] {
+            let error = format!("{:#}", header(bad).unwrap_err());
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}
