@@ -24,6 +24,7 @@ mod replay;
 mod set;
 mod source;
 mod stats;
+mod top;
 mod transfer;
 mod units;
 
@@ -52,6 +53,7 @@ enum Larder {
     Export(transfer::export::Arguments),
     Import(transfer::import::Arguments),
     Doctor(doctor::Arguments),
+    Top(top::Arguments),
     Keys(admin::keys::Arguments),
     Hot(admin::hot::Arguments),
     Drain(admin::drain::Arguments),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Larder::Export(arguments) => transfer::export::run(&arguments),
         Larder::Import(arguments) => transfer::import::run(&arguments),
         Larder::Doctor(arguments) => doctor::run(&arguments),
+        Larder::Top(arguments) => top::run(&arguments),
         Larder::Keys(arguments) => admin::keys::run(&arguments),
         Larder::Hot(arguments) => admin::hot::run(&arguments),
         Larder::Drain(arguments) => admin::drain::run(&arguments),

@@ -15,15 +15,20 @@ use crate::{Fixture, Ran, larder, start_server};
 pub(crate) struct Managed {
     pub(crate) fixture: Fixture,
     pub(crate) admin: String,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 impl Managed {
     /// Starts one, or returns `None` if the tests run without larderd.
     pub(crate) fn start(args: &[&str]) -> Option<Self> {
-        let larderd = std::env::var_os("LARDERD")?;
         let folder = tempfile::tempdir().unwrap();
         let admin = folder.path().join("admin.sock").display().to_string();
+        Self::start_at(admin, folder, args)
+    }
+
+    /// Starts one whose admin listener has this address.
+    pub(crate) fn start_at(admin: String, folder: TempDir, args: &[&str]) -> Option<Self> {
+        let larderd = std::env::var_os("LARDERD")?;
         let args = [&["-m", "64", "--admin-listen", &admin], args].concat();
         let server = ServerUnderTest::start(larderd.as_ref(), Transport::Unix, &args).unwrap();
         let managed = Self { fixture: Fixture { server }, admin, folder };

@@ -10,7 +10,7 @@ use crate::Fixture;
 use crate::bench::json;
 
 /// Opens a terminal: bytes written to the second file are read from the first.
-fn terminal() -> (File, File) {
+pub(crate) fn terminal() -> (File, File) {
     let shown = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&shown).unwrap();
     unlockpt(&shown).unwrap();

@@ -14,6 +14,7 @@ mod doctor;
 mod hostile;
 mod regions;
 mod replay;
+mod top;
 mod transfer;
 
 use std::io::Write;

@@ -1,0 +1,346 @@
+//! The tables of `larder top`, as text.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::change::Change;
+use super::latency::Latency;
+use super::memory::Map;
+use super::sample::Sample;
+use crate::admin::json::shown_key;
+use crate::units;
+
+/// What is shown: tables of the last sample and of its difference to the one before.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    pub(super) title: String,
+    /// What the server says about itself: `serving`, `draining`.
+    pub(super) state: String,
+    pub(super) is_ready: bool,
+    pub(super) tables: Vec<Table>,
+    pub(super) map: Map,
+    /// Requests per second, the oldest first.
+    pub(super) history: VecDeque<u64>,
+    last: Option<Sample>,
+    /// The histograms of a minute, of one process.
+    latencies: VecDeque<Latency>,
+}
+
+/// Rows under a title. The first cell of a row is its name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) kind: Kind,
+    pub(super) title: &'static str,
+    /// The words over the columns; empty cells for none.
+    pub(super) head: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// The tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Summary,
+    Requests,
+    Latency,
+    Memory,
+    Evictions,
+    Connections,
+    HotByRate,
+    HotByBytes,
+}
+
+impl Board {
+    /// Shows a sample.
+    pub(super) fn show(&mut self, now: Sample) {
+        if self.last.as_ref().is_some_and(|last| last.pid() != now.pid()) {
+            self.history.clear();
+            self.latencies.clear();
+        }
+        let change = Change::between(self.last.as_ref(), &now);
+        (self.state, self.is_ready) = state(&now.ready);
+        self.title = title(&now);
+        self.map = Map::of(&now.status);
+        if let Some(rate) = change.rate(REQUESTS) {
+            self.history.push_back(rate.round() as u64);
+            let surplus = self.history.len().saturating_sub(HISTORY_MAX);
+            self.history.drain(..surplus);
+        }
+        self.latencies.extend(Latency::of(&now.status));
+        let surplus = self.latencies.len().saturating_sub(LATENCIES_MAX);
+        self.latencies.drain(..surplus);
+        self.tables = vec![summary(&change), requests(&change)];
+        self.tables.extend(latency(&self.latencies));
+        self.tables.extend([memory(&change), evictions(&change), connections(&change, &now)]);
+        self.tables.extend(now.hot.as_ref().map(hot_tables).into_iter().flatten());
+        self.last = Some(now);
+    }
+
+    /// Returns the tables as lines.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}: {}\n", self.title, self.state);
+        for table in &self.tables {
+            let _ = write!(text, "\n{}\n", table.title);
+            for line in table.lines() {
+                let _ = writeln!(text, "  {}", line.trim_end());
+            }
+        }
+        text
+    }
+}
+
+impl Table {
+    /// Returns the rows with their columns aligned: the names to the left, numbers to the right.
+    /// Keys are names in the last column.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let head: Vec<String> = self.head.iter().map(|word| (*word).to_owned()).collect();
+        let has_head = head.iter().any(|word| !word.is_empty());
+        let all: Vec<&Vec<String>> =
+            has_head.then_some(&head).into_iter().chain(&self.rows).collect();
+        let width = |column: usize| {
+            let cells = all.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        let is_hot = matches!(self.kind, Kind::HotByRate | Kind::HotByBytes);
+        let line = |row: &&Vec<String>| {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let is_name = if is_hot { column + 1 == widths.len() } else { column == 0 };
+                let space = if column == 0 { "" } else { "  " };
+                let _ = match is_name {
+                    true => write!(line, "{space}{cell:width$}"),
+                    false => write!(line, "{space}{cell:>width$}"),
+                };
+            }
+            line
+        };
+        all.iter().map(line).collect()
+    }
+}
+
+fn title(sample: &Sample) -> String {
+    let of = |part: &str, name: &str| match &sample.status[part][name] {
+        Value::String(text) => text.escape_default().to_string(),
+        // A commit of digits reads as a number.
+        Value::Number(number) => number.to_string(),
+        _ => UNKNOWN.to_owned(),
+    };
+    let uptime = sample.status["stats"]["uptime"].as_f64();
+    format!(
+        "larderd {} ({}), process {} at {}, up {}",
+        of("larder", "larder_version"),
+        of("larder", "larder_commit"),
+        of("stats", "pid"),
+        sample.address,
+        shown(uptime, units::duration)
+    )
+}
+
+/// Returns the words of `/ready`, and true if the server is.
+fn state(ready: &Value) -> (String, bool) {
+    let reasons = ready["reasons"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let reasons: Vec<_> = reasons
+        .iter()
+        .filter_map(Value::as_str)
+        .map(|reason| reason.escape_default().to_string())
+        .collect();
+    match reasons.is_empty() {
+        true => ("serving".to_owned(), true),
+        false => (reasons.join(", "), false),
+    }
+}
+
+fn shown(number: Option<f64>, unit: impl Fn(f64) -> String) -> String {
+    number.filter(|number| number.is_finite()).map_or_else(|| UNKNOWN.to_owned(), unit)
+}
+
+fn count(number: Option<f64>) -> String {
+    shown(number, units::count)
+}
+
+fn bytes(number: Option<f64>) -> String {
+    shown(number, units::bytes)
+}
+
+fn percent(part: Option<f64>, whole: Option<f64>) -> String {
+    let share = part.zip(whole).filter(|(_, whole)| *whole > 0.0);
+    shown(share.map(|(part, whole)| 100.0 * part / whole), |share| format!("{share:.1} %"))
+}
+
+/// Returns a table of names with a value each.
+fn pairs(kind: Kind, title: &'static str, rows: Vec<(&str, String)>) -> Table {
+    let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    Table { kind, title, head: vec!["", ""], rows }
+}
+
+fn summary(change: &Change<'_>) -> Table {
+    let total = |name| change.total(name);
+    let rows = vec![
+        ("requests per second", count(change.rate(REQUESTS))),
+        ("hit ratio", percent(change.grown("get_hits"), change.grown("cmd_get"))),
+        ("hit ratio since start", percent(total("get_hits"), total("cmd_get"))),
+        ("items", count(total("curr_items"))),
+        ("item bytes", format!("{} of {}", bytes(total("bytes")), bytes(total("limit_maxbytes")))),
+        ("received per second", bytes(change.rate(&["bytes_read"]))),
+        ("sent per second", bytes(change.rate(&["bytes_written"]))),
+    ];
+    pairs(Kind::Summary, "Summary", rows)
+}
+
+fn requests(change: &Change<'_>) -> Table {
+    let row = |(name, all, hits): &(&str, &[&str], &[&str])| {
+        let share = match hits.is_empty() {
+            true => String::new(),
+            false => percent(change.grown_all(hits), change.grown_all(all)),
+        };
+        let total = shown(change.totals(all), |total| format!("{total:.0}"));
+        vec![(*name).to_owned(), count(change.rate(all)), share, total]
+    };
+    let head = vec!["command", "per second", "hits", "total"];
+    let rows = COMMANDS.iter().map(row).collect();
+    Table { kind: Kind::Requests, title: "Requests", head, rows }
+}
+
+fn latency(latencies: &VecDeque<Latency>) -> Option<Table> {
+    let (first, now) = (latencies.front()?, latencies.back()?);
+    let time = |bound: Option<Option<f64>>| match bound {
+        Some(Some(secs)) => format!("≤ {}", units::duration(secs)),
+        Some(None) => "> 1 s".to_owned(),
+        None => UNKNOWN.to_owned(),
+    };
+    let rows = now.since(first, &[0.5, 0.99, 0.999, 1.0]).into_iter();
+    let rows = rows.map(|(name, bounds)| {
+        std::iter::once(name.to_owned()).chain(bounds.into_iter().map(time)).collect()
+    });
+    let head = vec!["", "median", "99 %", "99.9 %", "slowest"];
+    let rows = rows.collect();
+    Some(Table { kind: Kind::Latency, title: "Time of requests, last minute", head, rows })
+}
+
+fn memory(change: &Change<'_>) -> Table {
+    let total = |name| change.total(name);
+    let segments = format!("{} of {}", count(total("segments")), bytes(total("segment_bytes")));
+    let rows = vec![
+        ("segments", segments),
+        ("with items", count(total("segments_items"))),
+        ("of the small pool", count(total("segments_small"))),
+        ("live", shown(total("live_percent"), |live| format!("{live:.0} %"))),
+        ("index", count(total("segments_index"))),
+        ("ghost", count(total("segments_ghost"))),
+        ("free", count(total("segments_free"))),
+        ("pinned by readers", count(total("segments_pinned"))),
+    ];
+    pairs(Kind::Memory, "Memory", rows)
+}
+
+fn evictions(change: &Change<'_>) -> Table {
+    let row = |(title, name): &(&str, &str)| {
+        vec![(*title).to_owned(), count(change.rate(&[name])), count(change.total(name))]
+    };
+    let mut rows: Vec<_> = EVICTIONS.iter().map(row).collect();
+    let evicted = change.grown("evictions").filter(|evicted| *evicted > 0.0);
+    let age = change.grown("evicted_age_secs").zip(evicted).map(|(secs, items)| secs / items);
+    let all = change.total("eviction_age_secs");
+    let (now, all) = (shown(age, units::duration), shown(all, units::duration));
+    rows.push(vec!["age when evicted".to_owned(), now, all]);
+    let head = vec!["", "per second", "total"];
+    Table { kind: Kind::Evictions, title: "Evictions", head, rows }
+}
+
+fn connections(change: &Change<'_>, now: &Sample) -> Table {
+    let total = |name| change.total(name);
+    let open =
+        format!("{} of {}", count(total("curr_connections")), count(total("max_connections")));
+    let processor = change.rate(&["rusage_user", "rusage_system"]);
+    let silence = now.status["silent_secs"].as_f64();
+    let rows = vec![
+        ("open connections", open),
+        ("accepted per second", count(change.rate(&["total_connections"]))),
+        ("refused at the limit", count(total("rejected_connections"))),
+        ("workers", count(total("threads"))),
+        ("longest silence of a worker", shown(silence, units::duration)),
+        ("processor time per second", shown(processor, units::duration)),
+    ];
+    pairs(Kind::Connections, "Connections and workers", rows)
+}
+
+fn hot_tables(hot: &Value) -> [Table; 2] {
+    let rows = |list: &str, columns: [Column; 2]| -> Vec<Vec<String>> {
+        let rows = hot[list].as_array().map(Vec::as_slice).unwrap_or_default();
+        let row = |row: &Value| {
+            let mut cells: Vec<_> =
+                columns.iter().map(|(name, unit)| shown(row[*name].as_f64(), unit)).collect();
+            cells.push(shown_key(row).unwrap_or_else(|_| UNKNOWN.to_owned()));
+            cells
+        };
+        rows.iter().take(HOT_KEYS_MAX).map(row).collect()
+    };
+    let by_rate = rows("by_rate", [("per_sec", units::count), ("error_per_sec", units::count)]);
+    let by_bytes =
+        rows("by_bytes", [("bytes_per_sec", units::bytes), ("error_bytes_per_sec", units::bytes)]);
+    [
+        Table {
+            kind: Kind::HotByRate,
+            title: "Hot keys by requests",
+            head: vec!["per second", "±", "key"],
+            rows: by_rate,
+        },
+        Table {
+            kind: Kind::HotByBytes,
+            title: "Hot keys by bytes",
+            head: vec!["per second", "±", "key"],
+            rows: by_bytes,
+        },
+    ]
+}
+
+/// The number of a hot key that a column shows, and how.
+type Column = (&'static str, fn(f64) -> String);
+
+/// A command: its name, the counters of its requests, and those of its hits.
+const COMMANDS: &[(&str, &[&str], &[&str])] = &[
+    ("get", &["cmd_get"], &["get_hits"]),
+    ("set", &["cmd_set"], &[]),
+    ("touch", &["cmd_touch"], &["touch_hits"]),
+    ("delete", &["delete_hits", "delete_misses"], &["delete_hits"]),
+    ("incr", &["incr_hits", "incr_misses"], &["incr_hits"]),
+    ("decr", &["decr_hits", "decr_misses"], &["decr_hits"]),
+    ("cas", &["cas_hits", "cas_misses", "cas_badval"], &["cas_hits"]),
+    ("meta", &["cmd_meta"], &[]),
+    ("flush", &["cmd_flush"], &[]),
+];
+
+/// The counters that count each request once. A meta command counts as the command that it does.
+const REQUESTS: &[&str] = &[
+    "cmd_get",
+    "cmd_set",
+    "cmd_touch",
+    "delete_hits",
+    "delete_misses",
+    "incr_hits",
+    "incr_misses",
+    "decr_hits",
+    "decr_misses",
+];
+
+const EVICTIONS: &[(&str, &str)] = &[
+    ("evicted", "evictions"),
+    ("evicted before any read", "evicted_unfetched"),
+    ("expired", "reclaimed"),
+    ("misses of items evicted lately", "ghost_hits"),
+    ("stores refused, no memory", "store_no_memory"),
+];
+
+/// Stands for a number that is not known.
+const UNKNOWN: &str = "–";
+
+/// As many seconds as the widest terminals have columns.
+const HISTORY_MAX: usize = 600;
+
+/// Percentiles are of the last minute.
+const LATENCIES_MAX: usize = 61;
+
+/// The server sends no more.
+const HOT_KEYS_MAX: usize = 20;

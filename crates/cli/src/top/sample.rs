@@ -1,0 +1,73 @@
+//! The documents of a server at one time.
+
+use anyhow::{Result, ensure};
+use hyper::StatusCode;
+use serde_json::Value;
+
+use crate::admin::client::{Ask, Client};
+
+/// What the server sends at one time.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    /// `/api/v1/status`.
+    pub(super) status: Value,
+    /// `/api/v1/hot`; `None` if the server does not have it, or hides it (-X).
+    pub(super) hot: Option<Value>,
+    /// `/ready`; `Null` for a listener that does not say it.
+    pub(super) ready: Value,
+    /// The address of the admin listener.
+    pub(super) address: String,
+}
+
+impl Sample {
+    /// Returns the process that the sample is of.
+    pub(super) fn pid(&self) -> Option<u64> {
+        self.status["stats"]["pid"].as_u64()
+    }
+}
+
+/// Asks a server for samples.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    client: Client,
+    /// The process that has no hot keys for us.
+    pid_without_hot: Option<u64>,
+}
+
+impl Sampler {
+    /// Creates a sampler.
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, pid_without_hot: None }
+    }
+
+    /// Asks for a sample.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or it refuses the status.
+    pub(super) fn sample(&mut self) -> Result<Sample> {
+        let status = self.client.json(&Ask::get("/api/v1/status"))?;
+        let is_status = status["stats"]["pid"].is_u64() && status["larder"].is_object();
+        ensure!(is_status, "{} sends a status without statistics", self.client.address());
+        let ready = self.client.ask(&Ask::get("/ready"))?;
+        let ready = serde_json::from_slice(&ready.body).unwrap_or_default();
+        let hot = self.hot(status["stats"]["pid"].as_u64())?;
+        Ok(Sample { status, hot, ready, address: self.client.address().to_string() })
+    }
+
+    /// Asks for the hot keys, unless this process has refused them.
+    fn hot(&mut self, pid: Option<u64>) -> Result<Option<Value>> {
+        if self.pid_without_hot == pid {
+            return Ok(None);
+        }
+        let ask = Ask::get(format!("/api/v1/hot?limit={KEYS}"));
+        let answer = self.client.ask(&ask)?;
+        if matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) {
+            self.pid_without_hot = pid;
+            return Ok(None);
+        }
+        self.client.document(&ask, &answer).map(Some)
+    }
+}
+
+/// How many hot keys are shown at most.
+const KEYS: usize = 20;

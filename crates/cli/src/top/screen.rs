@@ -1,0 +1,139 @@
+//! The terminal of `larder top`: what arrives while it shows a server, and its end.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, sleep};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::PERIOD;
+use super::board::Board;
+use super::draw::draw;
+use super::sample::{Sample, Sampler};
+
+/// What happens while the screen is shown.
+enum Event {
+    /// A sample has arrived, or the reason why there is none.
+    Sampled(Box<Result<Sample>>),
+    /// The terminal has another size.
+    Resized,
+    /// The user ends the tool.
+    Quit,
+    /// A signal ends it.
+    Signal(i32),
+    /// A thread has ended that must not.
+    Lost(&'static str),
+}
+
+/// Shows the server until the user ends it.
+pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
+    let (sender, events) = channel();
+    // Before the terminal changes: a signal must find it restored.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let of_signals = sender.clone();
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            // The receiver is gone when the tool ends.
+            let _ = of_signals.send(Event::Signal(signal));
+        }
+    });
+    // It also restores the terminal after a panic, in any thread.
+    let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
+    let of_samples = sender.clone();
+    thread::spawn(move || take_samples(sampler, of_samples));
+    thread::spawn(move || read_keys(&sender));
+    let mut board = Board::default();
+    board.show(first);
+    let ended = show(&mut terminal, &mut board, &events);
+    let shown = terminal.show_cursor();
+    let restored = ratatui::try_restore().and(shown);
+    if let Some(signal) = ended? {
+        // The caller learns by which signal the tool ended.
+        emulate_default_handler(signal)?;
+    }
+    restored.context("cannot restore the terminal: use reset")
+}
+
+/// Draws after each event, until one ends the tool. Returns the signal that does.
+fn show(
+    terminal: &mut DefaultTerminal,
+    board: &mut Board,
+    events: &Receiver<Event>,
+) -> Result<Option<i32>> {
+    let mut error: Option<String> = None;
+    loop {
+        terminal.draw(|frame| draw(frame, board, error.as_deref()))?;
+        match events.recv()? {
+            Event::Sampled(sample) => match *sample {
+                Ok(sample) => {
+                    error = None;
+                    board.show(sample);
+                }
+                // The server may come back: the last numbers stay.
+                Err(reason) => error = Some(format!("{reason:#}")),
+            },
+            Event::Resized => {}
+            Event::Quit => return Ok(None),
+            Event::Signal(signal) => return Ok(Some(signal)),
+            Event::Lost(what) => anyhow::bail!("the thread that {what} has ended"),
+        }
+    }
+}
+
+/// Takes a sample each second.
+fn take_samples(mut sampler: Sampler, events: Sender<Event>) {
+    let _guard = Guard { events: events.clone(), what: "takes samples" };
+    let mut due = Instant::now();
+    loop {
+        due += PERIOD;
+        sleep(due.saturating_duration_since(Instant::now()));
+        // Samples that a slow server delayed are not made up for.
+        due = due.max(Instant::now() - PERIOD);
+        if events.send(Event::Sampled(Box::new(sampler.sample()))).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_keys(events: &Sender<Event>) {
+    let _guard = Guard { events: events.clone(), what: "reads keys" };
+    loop {
+        let event = match event::read() {
+            Ok(event::Event::Key(key)) if ends(&key) => Event::Quit,
+            Ok(event::Event::Resize(..)) => Event::Resized,
+            Ok(_) => continue,
+            // The terminal is gone.
+            Err(_) => Event::Quit,
+        };
+        let is_last = matches!(event, Event::Quit);
+        if events.send(event).is_err() || is_last {
+            // The tool ends; the guard's event arrives after this one.
+            return;
+        }
+    }
+}
+
+fn ends(key: &KeyEvent) -> bool {
+    let is_control_c =
+        key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    let is_end = matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc);
+    key.kind == KeyEventKind::Press && (is_end || is_control_c)
+}
+
+/// Reports the end of a thread, also after a panic.
+struct Guard {
+    events: Sender<Event>,
+    what: &'static str,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Without a receiver the tool has ended.
+        let _ = self.events.send(Event::Lost(self.what));
+    }
+}

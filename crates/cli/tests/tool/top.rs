@@ -1,0 +1,169 @@
+//! `larder top`: its numbers, and the terminal that it leaves behind. They need `LARDERD`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::admin::Managed;
+use crate::bench_live::terminal;
+use crate::larder;
+
+/// Returns the last word before the unit of a line that begins with the name.
+#[track_caller]
+fn number(text: &str, name: &str) -> f64 {
+    let line = text.lines().find(|line| line.trim_start().starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
+    let words = line.trim_start()[name.len()..].split_whitespace().next();
+    words.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number in {line:?}"))
+}
+
+#[test]
+fn a_snapshot_has_the_rates_of_a_second() {
+    let Some(managed) = Managed::start(&["-c", "77"]) else { return };
+    managed.store(&[b"hit"]);
+    let mut stream = managed.fixture.server.connect().unwrap();
+    let is_done = AtomicBool::new(false);
+    let (text, gets) = thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut gets = 0;
+            while !is_done.load(Relaxed) {
+                // Of four keys one is there.
+                stream.ask(b"get hit a b c\r\n", b"END\r\n").unwrap();
+                gets += 4;
+                sleep(Duration::from_millis(5));
+            }
+            gets
+        });
+        let ran = managed.larder(&["top", "--once"]);
+        is_done.store(true, Relaxed);
+        (String::from_utf8(ran.printed()).unwrap(), load.join().unwrap())
+    });
+    let pid = managed.fixture.server.pid();
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("larderd ") && first.ends_with(": serving"), "{text}");
+    assert!(first.contains(&format!("process {pid} at unix:")), "{text}");
+    assert_eq!(number(&text, "hit ratio  "), 25.0, "{text}");
+    assert_eq!(number(&text, "items"), 1.0, "{text}");
+    assert_eq!(number(&text, "set"), 0.0, "a store before the second has no rate: {text}");
+    let rate = number(&text, "requests per second");
+    assert!(rate > 4.0 && rate <= f64::from(gets), "{rate} of {gets} in all: {text}");
+    assert!(text.lines().any(|line| line.ends_with(" of 77")), "{text}");
+    assert!(!text.contains('\u{1b}'), "a snapshot has no escape sequences: {text:?}");
+}
+
+#[test]
+fn a_snapshot_needs_a_server_and_the_screen_a_terminal() {
+    let Some(managed) = Managed::start(&[]) else { return };
+    managed.larder(&["top"]).failed(2, "the output is no terminal: larder top --once");
+    let address = managed.fixture.address();
+    larder(b"", &["top", "--once", "--admin", &address]).failed(2, "--admin-listen");
+}
+
+/// `larder top` on a terminal.
+struct Screen {
+    tool: Child,
+    master: File,
+    /// Keeps the terminal after the tool's end.
+    _slave: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Screen {
+    /// Starts the tool and waits until it shows numbers.
+    fn start(managed: &Managed) -> Self {
+        let (master, slave) = terminal();
+        let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).unwrap();
+        assert!(is_cooked(&master), "a new terminal echoes and edits lines");
+        let clone = || Stdio::from(slave.try_clone().unwrap());
+        let tool = Command::new(env!("CARGO_BIN_EXE_larder"))
+            .args(["top", "--admin", &managed.admin])
+            .stdin(clone())
+            .stdout(clone())
+            .stderr(clone())
+            .spawn()
+            .unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let (taken, mut output) = (shown.clone(), master.try_clone().unwrap());
+        thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(received @ 1..) = output.read(&mut piece) {
+                taken.lock().unwrap().extend_from_slice(&piece[..received]);
+            }
+        });
+        let screen = Self { tool, master, _slave: slave, shown };
+        screen.wait_for("q quits");
+        assert!(!is_cooked(&screen.master), "the screen takes each key");
+        screen
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, words: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.text().contains(words) {
+            assert!(Instant::now() < deadline, "no {words:?} in {:?}", self.text());
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for the end of the tool, and asserts that the terminal is as it was.
+    #[track_caller]
+    fn ended(mut self) -> ExitStatus {
+        let status = self.tool.wait().unwrap();
+        self.wait_for(LEAVE_SCREEN);
+        self.wait_for(SHOW_CURSOR);
+        assert!(is_cooked(&self.master), "the terminal stays raw");
+        assert!(!self.text().contains("\x1b]"), "the title changed: {:?}", self.text());
+        status
+    }
+}
+
+fn is_cooked(terminal: &File) -> bool {
+    let modes = tcgetattr(terminal).unwrap().local_modes;
+    modes.contains(LocalModes::ICANON | LocalModes::ECHO)
+}
+
+const LEAVE_SCREEN: &str = "\x1b[?1049l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+
+#[test]
+fn the_terminal_is_restored_after_each_kind_of_end() {
+    let Some(managed) = Managed::start(&[]) else { return };
+    managed.store(&[b"\x1b]0;title\x07"]);
+    for key in [&b"q"[..], b"\x03"] {
+        let mut screen = Screen::start(&managed);
+        screen.master.write_all(key).unwrap();
+        let status = screen.ended();
+        assert_eq!(status.code(), Some(0), "after {key:?}");
+    }
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let screen = Screen::start(&managed);
+        kill_process(Pid::from_child(&screen.tool), signal).unwrap();
+        assert_eq!(screen.ended().signal(), Some(signal.as_raw()));
+    }
+}
+
+#[test]
+fn a_server_that_ends_is_shown_and_its_successor_too() {
+    let Some(managed) = Managed::start(&[]) else { return };
+    let mut screen = Screen::start(&managed);
+    let Managed { fixture, admin, folder } = managed;
+    fixture.server.stop(Signal::TERM).unwrap();
+    screen.wait_for("cannot connect to the admin listener");
+    let next = Managed::start_at(admin, folder, &[]).unwrap();
+    screen.wait_for(&format!("{}", next.fixture.server.pid()));
+    screen.master.write_all(b"q").unwrap();
+    assert_eq!(screen.ended().code(), Some(0));
+}
