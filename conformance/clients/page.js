@@ -88,6 +88,28 @@ async function values(page) {
   });
 }
 
+// Keys are foreign bytes. The page shows each as text in which every byte can be seen.
+async function keysOfOthers(page) {
+  const shown = {
+    '<img/src=x/onerror=pwned=1>': '<img/src=x/onerror=pwned=1>',
+    '\x1b]0;owned\x07': '\\x1b]0;owned\\x07',
+    'two\nlines': 'two\\x0alines',
+    '\xff\xfe<b>': '\\xff\\xfe<b>',
+  };
+  for (const key of Object.keys(shown)) {
+    const encoded = Buffer.from(key, 'latin1').toString('base64');
+    await send(`ms ${encoded} 1 b\r\nv\r\n` + `mg ${encoded} b v q\r\n`.repeat(3000) + 'mn\r\n',
+      /MN\r\n$/);
+  }
+  for (const [key, text] of Object.entries(shown)) {
+    await check(`hot key ${JSON.stringify(key)} is text`, async () => until(async () =>
+      (await page.locator('#hot-rate .key').allInnerTexts()).includes(text)));
+  }
+  await check('no key is markup', async () => page.evaluate(() =>
+    typeof pwned === 'undefined' && document.title === 'Larder' &&
+    document.querySelectorAll('table img, table b').length === 0));
+}
+
 async function looks(browser) {
   const backs = [];
   for (const [name, colorScheme, width] of
@@ -157,6 +179,7 @@ async function main() {
   page.on('pageerror', (error) => complaints.push(error.message));
   await page.goto(open);
   await values(page);
+  await keysOfOthers(page);
   await check('the browser has no complaints', async () => {
     if (complaints.length > 0) throw new Error(complaints[0]);
     return true;
