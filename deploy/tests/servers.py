@@ -132,9 +132,13 @@ class Larderd:
         command = [LARDER, "bench", "--server", f"127.0.0.1:{self.port}", "--seconds", str(secs)]
         return subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL)
 
-    def close(self):
+    def hang_up(self):
         for stream in self.streams:
             stream.close()
+        self.streams.clear()
+
+    def close(self):
+        self.hang_up()
         stop(self.process)
         self.log.close()
 
