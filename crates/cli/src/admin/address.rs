@@ -47,8 +47,8 @@ impl AdminArguments {
             // A folder that this user cannot enter may have the socket: connecting explains it.
             Err(VarError::NotPresent) => match Path::new(SOCKET).try_exists() {
                 Ok(false) => bail!(
-                    "which larderd? there is no {SOCKET}: name its admin listener with --admin ADDR \
-                     or {ADDRESS} (larderd opens one with --admin-listen)"
+                    "which larderd? there is no {SOCKET}: name its admin listener with --admin \
+                     ADDR or {ADDRESS} (larderd opens one with --admin-listen)"
                 ),
                 Ok(true) | Err(_) => Ok(Address::Unix(SOCKET.into())),
             },

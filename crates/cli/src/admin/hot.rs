@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
 
 const AFTER_HELP: &str = "\
 The first list is by requests, the second by bytes of values. The server samples requests, so rates
-are estimates: the true rate is at most the second column below the first. Reads by processes that map
-the memory appear only in part. Bytes of a key outside 0x21 to 0x7e are escaped, as \\x20.
+are estimates: the true rate is at most the second column below the first. Reads by processes that
+map the memory appear only in part. Bytes of a key outside 0x21 to 0x7e are escaped, as \\x20.
 
 Examples:
   larder hot

@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
 
 const AFTER_HELP: &str = "\
 Each line has the bytes of the value, the time to live, the time since the item was last stored or
-read, and the key. Bytes of a key outside 0x21 to 0x7e are escaped, as \\x20. The order is that of the
-server's index. Listing counts as no use of the items.
+read, and the key. Bytes of a key outside 0x21 to 0x7e are escaped, as \\x20. The order is that of
+the server's index. Listing counts as no use of the items.
 
 Examples:
   larder keys --prefix user:7:

@@ -13,8 +13,8 @@ pub(super) fn words(address: &Address, ask: &Ask, answer: &Answer) -> String {
     let because = if said.is_empty() { answer.status.to_string() } else { said.clone() };
     match answer.status {
         StatusCode::UNAUTHORIZED => format!(
-            "{address} refuses {} {path}: {because}; the token of --token-file or LARDER_TOKEN must \
-             have the role {}",
+            "{address} refuses {} {path}: {because}; the token of --token-file or LARDER_TOKEN \
+             must have the role {}",
             ask.method, ask.role
         ),
         StatusCode::FORBIDDEN if said.contains("role") => format!(

@@ -312,7 +312,7 @@ const COMMANDS: &[(&str, &[&str], &[&str])] = &[
     ("flush", &["cmd_flush"], &[]),
 ];
 
-/// The counters that count each request once. A meta command counts as the command that it does.
+/// The counters of requests, each of which counts in one of them.
 const REQUESTS: &[&str] = &[
     "cmd_get",
     "cmd_set",

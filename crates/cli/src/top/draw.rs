@@ -222,7 +222,8 @@ mod tests {
         assert_shows(
             &lines,
             &[
-                " draining  larderd 1.2.3\\u{1b}]0;v\\u{7} (1234567), process 7 at unix:/a, up 5 min",
+                " draining  larderd 1.2.3\\u{1b}]0;v\\u{7} (1234567), process 7",
+                " at unix:/a, up 5 min",
                 "requests per second",
                 "hit ratio              25.0 %",
                 "get             500  25.0 %   2000",

@@ -43,8 +43,8 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Rates are of the last second. q, Esc or Ctrl-C ends. In the map each cell is a segment, or several in
-large memories: the fuller the block, the more of it is live; i is index, g ghost, a dot free.
+Rates are of the last second. q, Esc or Ctrl-C ends. In the map each cell is a segment, or several
+in large memories: the fuller the block, the more of it is live; i is index, g ghost, a dot free.
 
 Examples:
   larder top

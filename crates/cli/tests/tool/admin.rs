@@ -249,7 +249,8 @@ fn hot_keys_are_shown_with_their_error_and_escaped() {
     let address = answering(
         "200 OK",
         r#"{"window_secs":14.4,"sampled":52000,"by_rate":[
-            {"key":"a\u001b]0;x\u0007\n","per_sec":12345.6,"error_per_sec":7.25,"bytes_per_sec":4096},
+            {"key":"a\u001b]0;x\u0007\n","per_sec":12345.6,"error_per_sec":7.25,
+            "bytes_per_sec":4096},
             {"key_base64":"/wA=","per_sec":1,"error_per_sec":0,"bytes_per_sec":0}],
             "by_bytes":[{"key":"big","per_sec":2,"error_per_sec":0,
             "bytes_per_sec":3145728,"error_bytes_per_sec":1024}]}"#,
