@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use tempfile::TempDir;
 
 use crate::admin::Managed;
 use crate::bench_live::terminal;
@@ -166,4 +167,54 @@ fn a_server_that_ends_is_shown_and_its_successor_too() {
     screen.wait_for(&format!("{}", next.fixture.server.pid()));
     screen.master.write_all(b"q").unwrap();
     assert_eq!(screen.ended().code(), Some(0));
+}
+
+/// A tmux of its own, which ends with the test.
+struct Tmux(TempDir);
+
+impl Tmux {
+    fn run(&self, args: &[&str]) -> String {
+        let socket = self.0.path().join("tmux");
+        let output =
+            Command::new("tmux").arg("-u").arg("-S").arg(socket).args(args).output().unwrap();
+        assert!(output.status.success(), "tmux {args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Waits until the window looks as expected.
+    #[track_caller]
+    fn wait_for(&self, expected: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let shown = self.run(&["capture-pane", "-p"]);
+            if expected(&shown) {
+                return shown;
+            }
+            assert!(Instant::now() < deadline, "the window shows\n{shown}");
+            sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+    }
+}
+
+#[test]
+fn the_layout_follows_the_size_of_the_terminal() {
+    let Some(managed) = Managed::start(&[]) else { return };
+    if Command::new("tmux").arg("-V").output().is_err() {
+        return;
+    }
+    let tmux = Tmux(tempfile::tempdir().unwrap());
+    let tool = format!("{} top --admin {}", env!("CARGO_BIN_EXE_larder"), managed.admin);
+    tmux.run(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &tool]);
+    let side_by_side = "─┐┌ Connections and workers ─";
+    tmux.wait_for(|shown| shown.contains(side_by_side) && shown.contains("┌ Segments ─"));
+    tmux.run(&["resize-window", "-x", "60", "-y", "40"]);
+    let is_below = |line: &str| line.starts_with("┌ Summary ─") && line.ends_with("─┐");
+    let narrow = tmux.wait_for(|shown| shown.lines().nth(1).is_some_and(is_below));
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
 }
