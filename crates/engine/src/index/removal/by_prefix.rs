@@ -1,7 +1,7 @@
 //! The removals by prefix that this process has in progress, for the operations that move or change
 //! items meanwhile.
 //!
-//! A removal by prefix takes the items stored before it began, and tells them by their place. An
+//! A removal by prefix takes the items stored before it began, which it knows by their place. An
 //! item that moves would look younger, and one that changes in place would look older than it is.
 //! So the thread that is to move an item of a removal removes it instead, and the thread that is to
 //! change one in place writes it anew.
