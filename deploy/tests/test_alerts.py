@@ -113,7 +113,7 @@ STORES = ("--mode", "set", "--keys", "100000", "--connections", "4", "--pipeline
 # By alert: the options of the server, and the step that provokes it.
 PROVOCATIONS = {
     "LarderDown": ([], kill),
-    "LarderNotReady": (["-c", "20"], connect(25)),
+    "LarderNotReady": (["-c", "20", "-o", "no_maxconns_fast"], connect(25)),
     "LarderWorkerSilent": ([], trace_a_worker),
     "LarderRestarting": ([], restart),
     "LarderConnectionsHigh": (["-c", "100"], connect(85)),
