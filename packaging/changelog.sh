@@ -4,7 +4,7 @@ set -euo pipefail
 cat <<END
 $1 ($2) unstable; urgency=medium
 
-  * Release ${2%-*}. CHANGELOG.md of the package larder has the changes.
+  * Release ${2%-*}. changelog.gz of the package larder has the changes.
 
  -- $3  $4
 END
