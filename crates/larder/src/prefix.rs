@@ -2,7 +2,7 @@
 //!
 //! A removal takes the items that were stored before it began: none that is stored later, and none
 //! is forgotten, even while other threads store, the index grows and eviction moves items. A change
-//! of a value counts as a store, a touch does not: a touch that comes to an item first may find it
+//! of a value counts as a store, a touch does not: a touch that meets an item first may find it
 //! removed. In a cache that processes share, the other processes do not know of the removal. An
 //! item that one of them moves meanwhile, as eviction does, may stay, and one that it changes in
 //! place (a number, or an append) may be removed.
