@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::server::{Signal, command, free_address, larderd};
-use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
+use larder_testkit::{Address, ServerUnderTest, Stream};
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod http;
 mod killed;
 
-use http::{Response, exchange, get, wait_until_ready};
+use http::{Response, exchange, get};
 use killed::Killed;
 
 fn binary() -> PathBuf {
@@ -22,13 +22,7 @@ fn binary() -> PathBuf {
 }
 
 fn start(args: &[&str]) -> Result<(ServerUnderTest, Address)> {
-    let admin = free_address()?;
-    let option = format!("--admin-listen={admin}");
-    let args = [&[option.as_str()], args].concat();
-    let server = ServerUnderTest::start(&binary(), Transport::Tcp, &args)?;
-    let admin = Address::Tcp(admin);
-    wait_until_ready(&admin)?;
-    Ok((server, admin))
+    http::start(&binary(), args)
 }
 
 fn send(admin: &Address, method: &str, path: &str, body: &str) -> Result<Response> {

@@ -21,13 +21,7 @@ fn binary() -> PathBuf {
 }
 
 fn start(args: &[&str]) -> Result<(ServerUnderTest, Address)> {
-    let admin = free_address()?;
-    let option = format!("--admin-listen={admin}");
-    let args = [&[option.as_str()], args].concat();
-    let server = ServerUnderTest::start(&binary(), Transport::Tcp, &args)?;
-    let admin = Address::Tcp(admin);
-    http::wait_until_ready(&admin)?;
-    Ok((server, admin))
+    http::start(&binary(), args)
 }
 
 fn hot(admin: &Address, query: &str) -> Result<Value> {
@@ -188,7 +182,7 @@ fn number(row: &Value) -> Result<u32> {
 
 /// Needs release builds and two processors: `make hot-keys`.
 #[test]
-#[ignore = "loads two processors for a minute"]
+#[ignore = "loads two processors for a minute: make hot-keys runs it"]
 fn a_zipf_load_shows_its_hottest_keys() -> Result<()> {
     let tool = std::env::var_os("LARDER").context("LARDER=target/release/larder")?;
     let (server, admin) = start(&["-t", "1", "-m", "1024"])?;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::{Address, Stream};
+use larder_testkit::server::free_address;
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
 /// A response.
 #[derive(Debug)]
@@ -43,6 +45,17 @@ pub(crate) fn wait_until_ready(address: &Address) -> Result<()> {
         ensure!(Instant::now() < deadline, "the server does not become ready: {asked:?}");
         sleep(Duration::from_millis(5));
     }
+}
+
+/// Starts a server on TCP with an admin listener on loopback, and waits until it is ready.
+pub(crate) fn start(binary: &Path, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
+    let admin = free_address()?;
+    let option = format!("--admin-listen={admin}");
+    let args = [&[option.as_str()], args].concat();
+    let server = ServerUnderTest::start(binary, Transport::Tcp, &args)?;
+    let admin = Address::Tcp(admin);
+    wait_until_ready(&admin)?;
+    Ok((server, admin))
 }
 
 /// Sends bytes and reads one response, to the end of the connection.
