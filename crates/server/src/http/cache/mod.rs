@@ -94,9 +94,11 @@ fn delete(server: &Arc<Server>, request: &Request) -> Result<Response, Refusal> 
 }
 
 fn clear(server: &Arc<Server>) -> Result<Response, Refusal> {
-    match Direct::new(server).clear() {
-        protocol::Response::Ok => Ok(StatusCode::OK.into_response()),
-        _ => Err((StatusCode::FORBIDDEN, "the server runs with -F, which forbids this".to_owned())),
+    match server.clear_all() {
+        Ok(()) => Ok(StatusCode::OK.into_response()),
+        Err(_) => {
+            Err((StatusCode::FORBIDDEN, "the server runs with -F, which forbids this".to_owned()))
+        }
     }
 }
 

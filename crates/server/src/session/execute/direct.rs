@@ -65,11 +65,6 @@ impl Direct {
         })
     }
 
-    /// Removes all items and ends all leases, unless the options forbid it.
-    pub(crate) fn clear(&self) -> Response {
-        self.executor.flush_all(0, &Frame::default())
-    }
-
     /// Checks a store before its value arrives, as [`Executor::refusal`].
     pub(crate) fn refusal(&self, store: &Store<'_>) -> Option<Response> {
         let response = self.executor.refusal(store, &Frame::default())?;
