@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
@@ -196,7 +197,7 @@ fn a_flood_of_datagrams_does_not_keep_connections_from_their_turn() -> Result<()
     scene.set("k", &vec![b'v'; 10_000])?;
     let flooder = scene.client()?;
     let request = datagram(1, 0, 1, &b"get k\r\n".repeat(100));
-    let flood = std::thread::spawn(move || {
+    let flood = thread::spawn(move || {
         for _ in 0..20_000 {
             // A full socket may refuse.
             let _ = flooder.send(&request);
@@ -204,12 +205,37 @@ fn a_flood_of_datagrams_does_not_keep_connections_from_their_turn() -> Result<()
     });
     let mut stream = scene.server.connect()?;
     while !flood.is_finished() {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         stream.ask(b"version\r\n", b"\r\n")?;
         ensure!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
     flood.join().expect("the flood does not panic");
     Ok(())
+}
+
+/// Small datagrams take 768 bytes of the socket's buffer. The usual one has room for 277 of them;
+/// one of the largest size that Linux allows by default has room for 554.
+#[test]
+fn datagrams_that_arrive_at_once_wait_for_a_busy_server() -> Result<()> {
+    const SETS: u16 = 500;
+    let scene = Scene::start(&["-t", "1"])?;
+    let socket = scene.client()?;
+    scene.server.signal(Signal::STOP)?;
+    for n in 0..SETS {
+        let request = format!("set k{n} 0 0 1 noreply\r\nv\r\n");
+        socket.send(&datagram(n, 0, 1, request.as_bytes()))?;
+    }
+    scene.server.signal(Signal::CONT)?;
+    let mut stream = scene.server.connect()?;
+    let patience = Instant::now() + Duration::from_secs(5);
+    loop {
+        let stored = stat(&mut stream, "curr_items")?;
+        if stored == u64::from(SETS) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < patience, "{stored} of {SETS} sets arrived");
+        sleep(Duration::from_millis(10));
+    }
 }
 
 /// A small datagram must not keep a worker busy for as long as its sender likes.
@@ -255,9 +281,9 @@ fn ports_are_written_and_a_port_that_is_taken_ends_the_start() -> Result<()> {
         .args(["-l", "127.0.0.1,[::1]", "-p", "-1", "-U", "-1"])
         .env("MEMCACHED_PORT_FILENAME", &path)
         .spawn()?;
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while !path.exists() && std::time::Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !path.exists() && Instant::now() < deadline {
+        sleep(Duration::from_millis(5));
     }
     let ports = std::fs::read_to_string(&path);
     child.kill()?;
@@ -275,9 +301,9 @@ fn ports_are_written_and_a_port_that_is_taken_ends_the_start() -> Result<()> {
 }
 
 /// Returns the bytes that a server has received so far, over a connection used for nothing else.
-fn bytes_read(stream: &mut larder_testkit::Stream) -> Result<u64> {
+fn stat(stream: &mut larder_testkit::Stream, name: &str) -> Result<u64> {
     let stats = String::from_utf8(stream.ask(b"stats\r\n", b"END\r\n")?)?;
-    let line = stats.lines().find_map(|line| line.strip_prefix("STAT bytes_read "));
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
     Ok(line.context("no statistic")?.parse()?)
 }
 
@@ -331,7 +357,7 @@ fn two_servers_do_not_answer_each_other() -> Result<()> {
     let mut streams = [one.server.connect()?, other.server.connect()?];
     let mut before = [0; 2];
     for (stream, before) in streams.iter_mut().zip(&mut before) {
-        *before = bytes_read(stream)?;
+        *before = stat(stream, "bytes_read")?;
     }
     for _ in 0..20 {
         for client in &clients {
@@ -340,7 +366,7 @@ fn two_servers_do_not_answer_each_other() -> Result<()> {
     }
     let expected = 20 * datagram(2, 0, 1, b"version\r\n").len() + b"stats\r\n".len();
     for (stream, before) in streams.iter_mut().zip(before) {
-        assert_eq!(bytes_read(stream)? - before, expected as u64);
+        assert_eq!(stat(stream, "bytes_read")? - before, expected as u64);
     }
     // Nor is the value in the response taken for commands.
     assert_eq!(ask(&clients[1], 3, b"get k\r\n")?, b"VALUE k 0 4\r\nkept\r\nEND\r\n");

@@ -129,10 +129,18 @@ fn new_socket(
 
 fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
     let socket = new_socket(address, Type::DGRAM, socket2::Protocol::UDP)?;
-    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    widen_buffers(&SockRef::from(&socket))?;
     socket.bind(&address.into())?;
     let address = socket.local_addr()?.as_socket().unwrap_or(address);
     Ok(Datagrams { socket: socket.into(), address })
+}
+
+/// Gives a UDP socket the largest buffers that the system allows: a long response is many datagrams
+/// at once, and so are requests that wait for no response. The system drops what has no room.
+pub(crate) fn widen_buffers(datagrams: &SockRef<'_>) -> io::Result<()> {
+    const WANTED_BYTES: usize = 16 * 1024 * 1024;
+    datagrams.set_send_buffer_size(WANTED_BYTES)?;
+    datagrams.set_recv_buffer_size(WANTED_BYTES)
 }
 
 fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
@@ -221,9 +229,6 @@ pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result
         Failure::new(EXIT_OS, format_args!("cannot write the ports to {path}: {error}"))
     })
 }
-
-/// As much as the system allows: a long UDP response is many datagrams at once.
-pub(crate) const SEND_BUFFER_BYTES: usize = 16 * 1024 * 1024;
 
 /// Writes a file under a temporary name first, so that readers never see half of it.
 pub(crate) fn write_whole(path: &Path, suffix: &str, text: &str) -> io::Result<()> {

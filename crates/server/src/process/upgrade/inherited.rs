@@ -79,7 +79,7 @@ fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
             socket.set_keepalive(true)?;
             socket.set_tcp_nodelay(true)?;
         } else {
-            socket.set_send_buffer_size(sockets::SEND_BUFFER_BYTES)?;
+            sockets::widen_buffers(&socket)?;
         }
         return Ok((kind, Address::Tcp(address)));
     }
