@@ -149,9 +149,9 @@ const MEAN_MIN: u32 = 8;
 const MEAN_MAX: u32 = 1 << 16;
 
 /// The pause between two looks at the rings.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(100);
 
-const PUBLISHED_EVERY_US: i64 = 500_000;
+const PUBLISHED_EVERY_US: i64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -163,9 +163,9 @@ fn split(bytes: &[u8]) -> Option<(Sample<'_>, &[u8])> {
 /// The length of the key, the bytes of the command, and the weight.
 const HEAD_BYTES: usize = 9;
 
-/// A ring holds the samples of 50 ms at the intended rate and, with keys of 30 bytes, of ten times
+/// A ring holds the samples of 100 ms at the intended rate and, with keys of 30 bytes, of ten times
 /// that.
-const RING_BYTES: usize = 256 * 1024;
+const RING_BYTES: usize = 512 * 1024;
 
 /// While nothing is sampled, a sampler looks this often whether that has changed.
 const SKIPPED_WHILE_OFF: u32 = 255;
