@@ -3,7 +3,7 @@
 //! ```text
 //! options ─▶ Plan (measure) ─▶ Load, one a thread ─▶ Tally, Series ─▶ report: text, JSON, HTML
 //!                               │      request: content (ask, draw, sizes) and time (schedule)
-//!                               └▶ wire: Pipeline over a Channel (plain, tls, datagrams)
+//!                               └▶ wire: Pipeline over a Channel (plain, TLS, datagrams)
 //! ```
 //!
 //! A load thread waits in its epoll only. Latency counts from the moment at which a request was
@@ -12,7 +12,8 @@
 //! | room | what it owns |
 //! |---|---|
 //! | `request` | keys, values and the times at which requests are due |
-//! | `wire` | connections, TLS, logins, datagrams, dialects, pending requests |
+//! | `connect` | blocking connections, TLS, logins |
+//! | `wire` | connections that do not block, datagrams, dialects, pending requests |
 //! | `measure` | the load threads, tallies, time series, the live display |
 //! | `report` | the text, JSON and HTML reports |
 //! | `compare` | runs against several servers in turn |

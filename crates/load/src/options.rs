@@ -7,6 +7,8 @@ use anyhow::{Result, bail, ensure};
 
 use crate::address::{Address, ServerArgument};
 use crate::compare;
+use crate::connect::login::LoginArguments;
+use crate::connect::tls::TlsArguments;
 use crate::request::sizes::Sizes;
 
 /// Measure the throughput and the latency of any server that speaks memcached's protocols
@@ -90,34 +92,16 @@ pub(crate) struct LoadArguments {
     /// Seconds without an answer after which a connection is lost and reopened
     #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub(crate) timeout: u64,
-    /// Speak TLS
-    #[arg(long)]
-    pub(crate) tls: bool,
-    /// Certificates of the authorities that sign the server's certificate, in PEM
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// The name that the server's certificate must have [default: the host of --server]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) tls_name: Option<String>,
-    /// The client certificate, with the chain to its authority, in PEM
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of --tls-cert, in PEM
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// With --tls: accept any certificate
+    #[command(flatten)]
+    pub(crate) tls: TlsArguments,
+    /// With --tls: accept any certificate, instead of --tls-ca
     #[arg(long)]
     pub(crate) insecure: bool,
     /// Get by UDP, one request at a time on each connection; keys are stored beforehand by TCP
     #[arg(long)]
     pub(crate) udp: bool,
-    /// Log in on every connection with this name: by the text protocol (-Y of larderd and
-    /// memcached), or with --dialect binary by SASL PLAIN (-S)
-    #[arg(long, value_name = "NAME")]
-    pub(crate) user: Option<String>,
-    /// The file with the password of --user, one line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) login: LoginArguments,
 }
 
 const AFTER_HELP: &str = "\
@@ -130,6 +114,8 @@ the time of sending, so that a stall shows in full (no coordinated omission). A 
 sent more than 1 ms after it was due is late: because no connection was free (the server is behind,
 or --connections times --pipeline is too small), or because this generator was slow. A request that
 was due and not sent before the end counts with the time that it has waited.
+
+A login (--user) goes by the text protocol, with --dialect binary by SASL PLAIN (-S).
 
 By UDP a request whose answer does not arrive within --timeout counts as an error.
 
@@ -202,15 +188,10 @@ impl LoadArguments {
             fill: false,
             no_load: false,
             timeout: 5,
-            tls: false,
-            tls_ca: None,
-            tls_name: None,
-            tls_cert: None,
-            tls_key: None,
+            tls: TlsArguments::default(),
             insecure: false,
             udp: false,
-            user: None,
-            password_file: None,
+            login: LoginArguments::default(),
         }
     }
 
@@ -229,14 +210,8 @@ impl LoadArguments {
     }
 
     fn check_login(&self) -> Result<()> {
-        ensure!(
-            self.user.is_some() == self.password_file.is_some(),
-            "--user and --password-file belong together: give both"
-        );
-        let Some(user) = &self.user else { return Ok(()) };
-        ensure!(!self.udp, "--udp has no login: it excludes --user");
-        let is_sound = !user.is_empty() && !user.contains(|c: char| c.is_control() || c == ' ');
-        ensure!(is_sound, "--user {user:?}: expected a name without spaces");
+        self.login.check()?;
+        ensure!(!self.udp || !self.login.is_on(), "--udp has no login: it excludes --user");
         Ok(())
     }
 
@@ -277,36 +252,21 @@ impl LoadArguments {
     }
 
     fn check_transport(&self) -> Result<()> {
-        for (given, option) in [
-            (self.tls_ca.is_some(), "--tls-ca"),
-            (self.tls_name.is_some(), "--tls-name"),
-            (self.tls_cert.is_some(), "--tls-cert"),
-            (self.tls_key.is_some(), "--tls-key"),
-            (self.insecure, "--insecure"),
-        ] {
-            ensure!(self.tls || !given, "{option} needs --tls");
+        if self.insecure {
+            ensure!(self.tls.is_on(), "--insecure needs --tls");
+            ensure!(
+                !self.tls.checks_server(),
+                "--insecure checks no certificate: it excludes --tls-ca and --tls-name"
+            );
+            self.tls.check_insecure()?;
+        } else {
+            self.tls.check(&self.server.server)?;
         }
-        ensure!(
-            !self.insecure || (self.tls_ca.is_none() && self.tls_name.is_none()),
-            "--insecure checks no certificate: it excludes --tls-ca and --tls-name"
-        );
-        ensure!(
-            self.tls_cert.is_some() == self.tls_key.is_some(),
-            "--tls-cert and --tls-key belong together: give both"
-        );
-        ensure!(
-            !self.tls || self.insecure || self.tls_ca.is_some(),
-            "--tls needs --tls-ca FILE to check the server's certificate, or --insecure"
-        );
-        ensure!(
-            !self.tls || self.insecure || self.tls_name.is_some() || !self.is_unix(),
-            "--tls over a Unix socket needs --tls-name: the socket has no host name"
-        );
         if self.udp {
             let only_gets = self.gets() >= 1.0 && !self.fills() && !self.plays_trace();
             ensure!(only_gets, "--udp has only gets: it needs --mode get without --fill");
             ensure!(self.pipeline == 1, "--udp has one request at a time: it excludes --pipeline");
-            ensure!(!self.tls, "--udp has no TLS: it excludes --tls");
+            ensure!(!self.tls.is_on(), "--udp has no TLS: it excludes --tls");
             ensure!(!self.is_unix(), "--udp needs a host and a port, not a Unix socket");
         }
         let each_second = f64::from(self.threads.min(self.connections));

@@ -129,8 +129,8 @@ fn invalid_logins_are_refused() {
     let files = Files::new();
     let (empty, two) = (files.write("empty", "\n"), files.write("two", "a\nb\n"));
     for (options, said) in [
-        (&["--user=a"][..], "--user and --password-file belong together"),
-        (&["--password-file=a"], "--user and --password-file belong together"),
+        (&["--user=a"][..], "--user needs a password: give --password-file FILE"),
+        (&["--password-file=a"], "--password-file needs --user"),
         (&["--user=a b", "--password-file=x"], "expected a name without spaces"),
         (&["--user=a", "--password-file=/nowhere/x"], "cannot read the password in /nowhere/x"),
         (&["--user=a", "--password-file", &empty], "expected one line with the password"),

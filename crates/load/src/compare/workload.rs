@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::address::Address;
 use crate::compare::Arguments;
+use crate::connect::tls::TlsArguments;
 use crate::options::{Dialect, LoadArguments, Mode, name};
 use crate::request::sizes::Sizes;
 
@@ -54,7 +55,7 @@ impl LoadArguments {
             pipeline: workload.pipeline,
             keys: Some(arguments.keys),
             value_bytes: Some(workload.sizes),
-            tls: arguments.tls,
+            tls: TlsArguments::only(arguments.tls),
             insecure: arguments.tls,
             ..Self::closed_loop(server, Dialect::Text)
         }

@@ -265,7 +265,7 @@ impl<'a> Report<'a> {
             add(format!(" (gets {:.0} %)", arguments.gets() * 100.0));
         }
         add(format!(", {}", name(arguments.dialect)));
-        match (arguments.tls, arguments.udp) {
+        match (arguments.tls.is_on(), arguments.udp) {
             (true, _) => add(" over TLS".to_owned()),
             (_, true) => add(" by UDP".to_owned()),
             _ => {}

@@ -2,24 +2,14 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use anyhow::Result;
+use rustls::ClientConnection;
 use socket2::Socket;
 
 use crate::address::Address;
-use crate::connect::connect;
+use crate::connect::stream::Stream;
 use crate::wire::datagrams::Datagrams;
-use crate::wire::login::Login;
-
-/// The TLS configuration.
-#[derive(Clone, Debug)]
-pub(crate) struct Tls {
-    pub(crate) config: Arc<ClientConfig>,
-    pub(crate) name: ServerName<'static>,
-}
 
 /// A non-blocking socket.
 #[derive(Debug)]
@@ -37,36 +27,11 @@ enum Layer {
 }
 
 impl Channel {
-    /// Connects, and waits for the connection, the TLS handshake and the login. From then on
-    /// nothing blocks.
-    ///
-    /// # Errors
-    /// The server does not accept the connection, TLS cannot be agreed on, or the login is refused.
-    pub(crate) fn open(
-        address: &Address,
-        tls: Option<&Tls>,
-        login: Option<&Login>,
-    ) -> Result<Self> {
-        let mut socket = connect(address).map_err(|error| {
-            anyhow!("cannot connect to {address}: {error:#}; {}", address.hint())
-        })?;
-        let layer = match tls {
-            Some(tls) => {
-                let mut state = ClientConnection::new(tls.config.clone(), tls.name.clone())?;
-                while state.is_handshaking() {
-                    state.complete_io(&mut socket).context("TLS")?;
-                }
-                if let Some(login) = login {
-                    login.log_in(&mut rustls::Stream::new(&mut state, &mut socket))?;
-                }
-                Layer::Tls(Box::new(state))
-            }
-            None => {
-                login.map_or(Ok(()), |login| login.log_in(&mut socket))?;
-                Layer::Plain
-            }
-        };
+    /// Takes over a connection. From then on nothing blocks.
+    pub(crate) fn of_stream(stream: Stream) -> Result<Self> {
+        let (socket, tls) = stream.into_parts();
         socket.set_nonblocking(true)?;
+        let layer = tls.map_or(Layer::Plain, |state| Layer::Tls(Box::new(state)));
         Ok(Self { socket, layer })
     }
 

@@ -1,20 +1,16 @@
 //! Opens connections, at the start and after each loss.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 
-use crate::address::Address;
-use crate::options::LoadArguments;
-use crate::wire::channel::{Channel, Tls};
-use crate::wire::login::Login;
+use crate::connect::dialer::Dialer;
+use crate::connect::login::{Login, Mechanism};
+use crate::options::{Dialect, LoadArguments};
+use crate::wire::channel::Channel;
 
 /// Opens connections and waits for each.
 #[derive(Clone, Debug)]
 pub(crate) struct Opener {
-    address: Address,
-    tls: Option<Tls>,
-    login: Option<Arc<Login>>,
+    dialer: Dialer,
     is_udp: bool,
 }
 
@@ -24,12 +20,18 @@ impl Opener {
     /// # Errors
     /// A file cannot be read, or its content is invalid.
     pub(crate) fn new(arguments: &LoadArguments) -> Result<Self> {
-        Ok(Self {
-            address: arguments.server.server.clone(),
-            tls: Tls::new(arguments)?,
-            login: Login::new(arguments)?.map(Arc::new),
-            is_udp: arguments.udp,
-        })
+        let address = &arguments.server.server;
+        let tls = match arguments.insecure {
+            true => arguments.tls.open_insecure(address)?,
+            false => arguments.tls.open(address)?,
+        };
+        // The meta protocol uses the login of the text protocol.
+        let mechanism = match arguments.dialect {
+            Dialect::Text | Dialect::Meta => Mechanism::Text,
+            Dialect::Binary => Mechanism::Sasl,
+        };
+        let login = Login::new(&arguments.login, mechanism)?;
+        Ok(Self { dialer: Dialer::new(address.clone(), tls, login), is_udp: arguments.udp })
     }
 
     /// Opens a connection for the measured requests.
@@ -38,7 +40,7 @@ impl Opener {
     /// The server is not reachable or refuses the connection. The message names a remedy.
     pub(crate) fn open(&self) -> Result<Channel> {
         match self.is_udp {
-            true => Channel::of_datagrams(&self.address),
+            true => Channel::of_datagrams(self.dialer.address()),
             false => self.open_stream(),
         }
     }
@@ -48,10 +50,10 @@ impl Opener {
     /// # Errors
     /// Those of [`Self::open`].
     pub(crate) fn open_stream(&self) -> Result<Channel> {
-        Channel::open(&self.address, self.tls.as_ref(), self.login.as_deref())
+        Channel::of_stream(self.dialer.open()?)
     }
 
     pub(crate) fn has_tls(&self) -> bool {
-        self.tls.is_some()
+        self.dialer.has_tls()
     }
 }

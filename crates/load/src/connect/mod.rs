@@ -1,4 +1,21 @@
-//! Connects a stream socket to a server.
+//! Connects to a server.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | connects a socket |
+//! | `dialer.rs` | opens connections, with TLS and a login where they are asked for |
+//! | `stream.rs` | a blocking connection: a socket, or TLS |
+//! | `tls.rs` | the options and the configuration of TLS |
+//! | `login.rs` | the options of a login, and the login |
+//! | `refusal.rs` | the words for errors of TLS |
+//! | `diagnosis.rs` | finds out what a server speaks |
+
+mod diagnosis;
+pub mod dialer;
+pub(crate) mod login;
+pub mod refusal;
+pub mod stream;
+pub mod tls;
 
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs;

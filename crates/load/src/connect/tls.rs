@@ -1,6 +1,6 @@
-//! The TLS configuration of the client.
+//! The options and the configuration of TLS.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -12,28 +12,128 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::address::Address;
-use crate::options::LoadArguments;
-use crate::wire::channel::Tls;
 
-impl Tls {
-    /// Returns the TLS configuration of the options; `None` without `--tls`.
+/// The options of TLS.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct TlsArguments {
+    /// Speak TLS
+    #[arg(long)]
+    tls: bool,
+    /// Certificates of the authorities that sign the server's certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// The name that the server's certificate must have [default: the host of the address]
+    #[arg(long, value_name = "NAME")]
+    tls_name: Option<String>,
+    /// The client certificate, with the chain to its authority, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+}
+
+/// The TLS configuration of a client, and the name of the server.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The configuration.
+    pub config: Arc<ClientConfig>,
+    /// The name that the server's certificate must have.
+    pub name: ServerName<'static>,
+    /// True if the client can show a certificate.
+    pub has_certificate: bool,
+}
+
+impl TlsArguments {
+    /// Returns only `--tls`.
+    pub(crate) fn only(tls: bool) -> Self {
+        Self { tls, ..Self::default() }
+    }
+
+    /// True if the user asks for TLS.
+    pub fn is_on(&self) -> bool {
+        self.tls
+    }
+
+    /// True if the options say how to check the server's certificate.
+    pub(crate) fn checks_server(&self) -> bool {
+        self.tls_ca.is_some() || self.tls_name.is_some()
+    }
+
+    /// Returns the first of the options that is given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.tls, "--tls"),
+            (self.tls_ca.is_some(), "--tls-ca"),
+            (self.tls_name.is_some(), "--tls-name"),
+            (self.tls_cert.is_some(), "--tls-cert"),
+            (self.tls_key.is_some(), "--tls-key"),
+        ];
+        given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
+    }
+
+    /// Checks that the options fit together and the address.
     ///
     /// # Errors
-    /// A file is invalid, or the server name is.
-    pub(crate) fn new(arguments: &LoadArguments) -> Result<Option<Self>> {
-        if !arguments.tls {
-            return Ok(None);
+    /// Names the options that contradict each other, or the one that is missing.
+    pub(crate) fn check(&self, address: &Address) -> Result<()> {
+        self.check_insecure()?;
+        ensure!(
+            !self.tls || self.tls_ca.is_some(),
+            "--tls needs --tls-ca FILE to check the server's certificate"
+        );
+        ensure!(
+            !self.tls || self.tls_name.is_some() || !matches!(address, Address::Unix(_)),
+            "--tls over a Unix socket needs --tls-name: the socket has no host name"
+        );
+        Ok(())
+    }
+
+    /// Checks that the options fit together, where the server's certificate is not checked.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`].
+    pub(crate) fn check_insecure(&self) -> Result<()> {
+        match self.first_given() {
+            Some(option) => ensure!(self.tls, "{option} needs --tls"),
+            None => return Ok(()),
         }
+        ensure!(
+            self.tls_cert.is_some() == self.tls_key.is_some(),
+            "--tls-cert and --tls-key belong together: give both"
+        );
+        Ok(())
+    }
+
+    /// Reads the certificates; `None` without `--tls`.
+    ///
+    /// # Errors
+    /// The options contradict each other, a file is invalid, or the server name is.
+    pub fn open(&self, address: &Address) -> Result<Option<Tls>> {
+        self.check(address)?;
+        self.tls.then(|| self.read(address)).transpose()
+    }
+
+    /// As [`Self::open`], and without authorities accepts any certificate.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub(crate) fn open_insecure(&self, address: &Address) -> Result<Option<Tls>> {
+        self.check_insecure()?;
+        self.tls.then(|| self.read(address)).transpose()
+    }
+
+    fn read(&self, address: &Address) -> Result<Tls> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()?;
-        let builder = match &arguments.tls_ca {
+        let builder = match &self.tls_ca {
             Some(path) => builder.with_root_certificates(authorities(path)?),
             None => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptsAll(provider)))
             }
         };
-        let config = match (&arguments.tls_cert, &arguments.tls_key) {
+        let config = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
                 let naming = || format!("{} and {}", certificate.display(), key.display());
                 let mut config = builder
@@ -45,14 +145,15 @@ impl Tls {
             }
             _ => builder.with_no_client_auth(),
         };
-        let name = match (&arguments.tls_name, &arguments.server.server) {
+        let name = match (&self.tls_name, address) {
             (Some(name), _) => name.clone(),
             (None, Address::Tcp { host, .. }) => host.clone(),
             (None, Address::Unix(_)) => "localhost".to_owned(),
         };
         let name = ServerName::try_from(name.clone())
             .map_err(|_| anyhow!("{name:?} is not a valid name of a certificate (--tls-name)"))?;
-        Ok(Some(Self { config: Arc::new(config), name }))
+        let has_certificate = self.tls_cert.is_some();
+        Ok(Tls { config: Arc::new(config), name, has_certificate })
     }
 }
 

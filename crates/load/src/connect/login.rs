@@ -1,0 +1,210 @@
+//! The login, the first request on a connection to a server that requires authentication.
+
+use std::env::{self, VarError};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use larder_protocol::binary::{self, client::Manner, status};
+use larder_protocol::{Command, Store, text};
+
+/// The options of a login.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct LoginArguments {
+    /// Log in on every connection with this name, by the text protocol (-Y of larderd and
+    /// memcached)
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The file with the password of --user, one line. Without it: LARDER_PASSWORD
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+}
+
+impl LoginArguments {
+    /// True if the user asks for a login.
+    pub(crate) fn is_on(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// Returns the first of the options that is given.
+    pub(crate) fn first_given(&self) -> Option<&'static str> {
+        let of_file = self.password_file.as_ref().map(|_| "--password-file");
+        self.user.as_ref().map(|_| "--user").or(of_file)
+    }
+
+    /// Checks that the options fit together.
+    ///
+    /// # Errors
+    /// Names the option that is missing, or the name that cannot be sent.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(user) = &self.user else {
+            ensure!(self.password_file.is_none(), "--password-file needs --user: give both");
+            return Ok(());
+        };
+        let is_sound = !user.is_empty() && !user.contains(|c: char| c.is_control() || c == ' ');
+        ensure!(is_sound, "--user {user:?}: expected a name without spaces");
+        Ok(())
+    }
+
+    fn password(&self) -> Result<String> {
+        if let Some(path) = &self.password_file {
+            let text = read_file(path)
+                .with_context(|| format!("cannot read the password in {}", path.display()))?;
+            return only_line(&text).with_context(|| path.display().to_string());
+        }
+        match env::var(PASSWORD) {
+            Ok(text) => only_line(&text).context(PASSWORD),
+            Err(VarError::NotPresent) => {
+                bail!("--user needs a password: give --password-file FILE, or set {PASSWORD}")
+            }
+            Err(VarError::NotUnicode(_)) => bail!("{PASSWORD} is no password: it is not text"),
+        }
+    }
+}
+
+/// How a login is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mechanism {
+    /// By the text protocol (`-Y`).
+    Text,
+    /// By the binary protocol, SASL PLAIN (`-S`).
+    Sasl,
+}
+
+/// A user name, and the login request.
+#[derive(Clone)]
+pub(crate) struct Login {
+    name: String,
+    request: Vec<u8>,
+    mechanism: Mechanism,
+}
+
+/// The answer to a login.
+enum Answer {
+    Accepted,
+    Refused(String),
+    /// More bytes are to come.
+    Incomplete,
+    Foreign,
+}
+
+impl Login {
+    /// Returns the login of the options; `None` without `--user`.
+    ///
+    /// # Errors
+    /// The options contradict each other, or the password cannot be read or sent.
+    pub(crate) fn new(arguments: &LoginArguments, mechanism: Mechanism) -> Result<Option<Self>> {
+        arguments.check()?;
+        let Some(name) = &arguments.user else { return Ok(None) };
+        let password = arguments.password()?;
+        let mut request = Vec::new();
+        if mechanism == Mechanism::Sasl {
+            let credentials = format!("\0{name}\0{password}").into_bytes();
+            let (mechanism, credentials) = (&b"PLAIN"[..], &credentials[..]);
+            let command = Command::Authenticate { mechanism, credentials, is_step: false };
+            binary::client::request::command(&mut request, &command, Manner::default())?;
+        } else {
+            let words = format!("{name} {password}").into_bytes();
+            let value_bytes = words.len();
+            // A server without authentication stores this as an item. The negative exptime expires
+            // it at once, so that no client reads the password.
+            let head = Store { key: b"login", exptime: -1, value_bytes, ..Store::PLAIN };
+            text::client::request::store(&mut request, &head, &words, false)?;
+        }
+        Ok(Some(Self { name: name.clone(), request, mechanism }))
+    }
+
+    pub(crate) fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    /// Sends the login and waits for the answer.
+    ///
+    /// # Errors
+    /// The server refuses the login. Or its answer is missing or not of the protocol: that is an
+    /// [`io::Error`].
+    pub(crate) fn log_in(&self, stream: &mut (impl Read + Write)) -> Result<()> {
+        stream.write_all(&self.request).and_then(|()| stream.flush())?;
+        let (mut answer, mut piece) = (Vec::new(), [0; 512]);
+        loop {
+            let received = stream.read(&mut piece)?;
+            if received == 0 {
+                let words = "the server closed the connection during the login";
+                return Err(io::Error::new(ErrorKind::ConnectionReset, words).into());
+            }
+            answer.extend_from_slice(&piece[..received]);
+            match self.read(&answer) {
+                Answer::Accepted => return Ok(()),
+                Answer::Refused(words) => {
+                    bail!("the server refuses the login of {:?}: {words}", self.name)
+                }
+                Answer::Incomplete if answer.len() < ANSWER_BYTES_MAX => {}
+                Answer::Incomplete | Answer::Foreign => {
+                    let words = "the server's answer to a login is not of memcached's protocol";
+                    return Err(io::Error::new(ErrorKind::InvalidData, words).into());
+                }
+            }
+        }
+    }
+
+    fn read(&self, answer: &[u8]) -> Answer {
+        match self.mechanism {
+            Mechanism::Text => read_text(answer),
+            Mechanism::Sasl => read_binary(answer),
+        }
+    }
+}
+
+fn read_text(answer: &[u8]) -> Answer {
+    use text::client::{ParsedReply, Reply, read_reply};
+    match read_reply(answer) {
+        ParsedReply::Reply { reply: Reply::Stored, .. } => Answer::Accepted,
+        ParsedReply::Reply { reply: Reply::Error(line), .. } => {
+            Answer::Refused(line.escape_ascii().to_string())
+        }
+        ParsedReply::NeedMore { .. } => Answer::Incomplete,
+        ParsedReply::Reply { .. } | ParsedReply::Bad => Answer::Foreign,
+    }
+}
+
+fn read_binary(answer: &[u8]) -> Answer {
+    use binary::client::{ParsedReply, read_reply};
+    match read_reply(answer) {
+        ParsedReply::Reply { reply, .. } if reply.status == status::SUCCESS => Answer::Accepted,
+        ParsedReply::Reply { reply, .. } => Answer::Refused(reply.value.escape_ascii().to_string()),
+        ParsedReply::NeedMore { .. } => Answer::Incomplete,
+        ParsedReply::Bad => Answer::Foreign,
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The request contains the password.
+        f.debug_struct("Login").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(PASSWORD_FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Returns the only line of a text. The message of an error does not show it.
+fn only_line(text: &str) -> Result<String> {
+    let password = text.strip_suffix('\n').unwrap_or(text);
+    let password = password.strip_suffix('\r').unwrap_or(password);
+    let is_sound = !password.is_empty() && !password.contains(|byte: char| byte.is_control());
+    ensure!(is_sound, "expected one line with the password");
+    Ok(password.to_owned())
+}
+
+/// The environment variable with the password.
+const PASSWORD: &str = "LARDER_PASSWORD";
+
+/// A password is a line. `/dev/zero` has more.
+const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
+
+const ANSWER_BYTES_MAX: usize = 4 * 1024;
