@@ -4,15 +4,18 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use anyhow::{Result, anyhow, bail};
 use larder_load::address::Address;
-use larder_load::connect::{ANSWER_SECS_MAX, connect};
+use larder_load::connect::ANSWER_SECS_MAX;
+use larder_load::connect::dialer::Dialer;
+use larder_load::connect::stream::Stream;
 use larder_protocol::text::client::{ParsedReply, Reply, read_reply};
-use socket2::Socket;
 
 /// A connection to a server, with the bytes that are received and not parsed.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    address: Address,
-    socket: Socket,
+    dialer: Dialer,
+    stream: Stream,
+    /// True if the server has sent a reply.
+    is_answered: bool,
     buffer: Vec<u8>,
     /// The unparsed bytes are `buffer[start..end]`.
     start: usize,
@@ -20,21 +23,24 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects, trying each of the host's addresses in turn.
+    /// Connects, trying each of the host's addresses in turn, and logs in.
     ///
     /// # Errors
-    /// No address accepts the connection. The message names a remedy.
-    pub(crate) fn open(address: &Address) -> Result<Self> {
-        let socket = connect(address).map_err(|error| {
-            anyhow!("cannot connect to {address}: {error:#}; {}", address.hint())
-        })?;
+    /// No address accepts the connection, TLS cannot be agreed on, or the login is refused. The
+    /// message names a remedy.
+    pub(crate) fn open(dialer: &Dialer) -> Result<Self> {
         Ok(Self {
-            address: address.clone(),
-            socket,
+            dialer: dialer.clone(),
+            stream: dialer.open()?,
+            is_answered: false,
             buffer: vec![0; BUFFER_BYTES_MIN],
             start: 0,
             end: 0,
         })
+    }
+
+    fn address(&self) -> &Address {
+        self.dialer.address()
     }
 
     /// Sends requests.
@@ -42,13 +48,15 @@ impl Connection {
     /// # Errors
     /// The server closed the connection or does not read the requests in time.
     pub(crate) fn send(&mut self, requests: &[u8]) -> Result<()> {
-        self.socket.write_all(requests).map_err(|error| match error.kind() {
+        let sent = self.stream.write_all(requests).and_then(|()| self.stream.flush());
+        sent.map_err(|error| match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
                 "{} accepts no more bytes for {ANSWER_SECS_MAX} s: it is stopped, or it waits until \
                  its answers are read (send less at once)",
-                self.address
+                self.address()
             ),
-            _ => anyhow!("cannot send to {}: {error}", self.address),
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => self.closed(),
+            _ => anyhow!("cannot send to {}: {error}", self.address()),
         })
     }
 
@@ -60,6 +68,7 @@ impl Connection {
         let reply_bytes = self.receive()?;
         let at = self.start;
         self.start += reply_bytes;
+        self.is_answered = true;
         match read_reply(&self.buffer[at..at + reply_bytes]) {
             ParsedReply::Reply { reply, .. } => Ok(reply),
             ParsedReply::NeedMore { .. } | ParsedReply::Bad => {
@@ -76,13 +85,9 @@ impl Connection {
                 ParsedReply::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
                 ParsedReply::NeedMore { bytes_min } => bail!(
                     "{} announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}",
-                    self.address
+                    self.address()
                 ),
-                ParsedReply::Bad => bail!(
-                    "{} does not answer in memcached's text protocol: check that it is the address of \
-                     a memcached",
-                    self.address
-                ),
+                ParsedReply::Bad => return Err(self.foreign()),
             }
             self.make_room();
             self.receive_some()?;
@@ -104,34 +109,61 @@ impl Connection {
 
     fn receive_some(&mut self) -> Result<()> {
         let received = loop {
-            match self.socket.read(&mut self.buffer[self.end..]) {
+            match self.stream.read(&mut self.buffer[self.end..]) {
                 Ok(0) => break Err(ErrorKind::ConnectionReset.into()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 received => break received,
             }
         };
         self.end += received.map_err(|error: io::Error| match error.kind() {
-            ErrorKind::ConnectionReset => {
-                anyhow!("{} closed the connection before it answered", self.address)
-            }
+            ErrorKind::ConnectionReset => self.closed(),
             ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
                 "no answer from {} within {ANSWER_SECS_MAX} s: it is stopped, overloaded, or not a \
                  memcached",
-                self.address
+                self.address()
             ),
-            _ => anyhow!("cannot receive from {}: {error}", self.address),
+            _ => anyhow!("cannot receive from {}: {error}", self.address()),
         })?;
         Ok(())
+    }
+
+    /// Returns the error of a connection that the server has closed.
+    fn closed(&self) -> anyhow::Error {
+        self.diagnosed().unwrap_or_else(|| {
+            anyhow!("{} closed the connection before it answered", self.address())
+        })
+    }
+
+    /// Returns the error of bytes that are not of the protocol.
+    fn foreign(&self) -> anyhow::Error {
+        self.diagnosed().unwrap_or_else(|| {
+            anyhow!(
+                "{} does not answer in memcached's text protocol: check that it is the address of \
+                 a memcached",
+                self.address()
+            )
+        })
+    }
+
+    /// Asks a server that has not answered so far what it speaks.
+    fn diagnosed(&self) -> Option<anyhow::Error> {
+        let reason = (!self.is_answered).then(|| self.dialer.diagnosis()).flatten()?;
+        Some(anyhow!("{reason} ({})", self.address()))
     }
 }
 
 /// Returns the error for a reply that does not match the request.
 pub(crate) fn unexpected(reply: Reply<'_>) -> anyhow::Error {
     match reply {
+        Reply::Error(b"CLIENT_ERROR unauthenticated") => anyhow!("{LOGIN_DEMANDED}"),
         Reply::Error(line) => anyhow!("the server answered: {}", line.escape_ascii()),
         other => anyhow!("the server answered with a reply of another kind: {other:?}"),
     }
 }
+
+/// The words for a server that runs with `-Y`.
+pub(crate) const LOGIN_DEMANDED: &str =
+    "the server demands a login (-Y): give --user NAME and --password-file FILE";
 
 const BUFFER_BYTES_MIN: usize = 16 << 10;
 /// The largest value that larderd and memcached can be configured to accept, with a line before it,

@@ -7,12 +7,13 @@ use anyhow::{Context, Result, bail};
 use larder_protocol::text::client::{Reply, request};
 use larder_protocol::{Command, Delete};
 
-use crate::admin::address::AdminArguments;
+use crate::admin::address::ListenerArguments;
 use crate::admin::removal;
 use crate::connection::{Connection, unexpected};
 use crate::get::shown;
 use crate::outcome::Outcome;
 use larder_load::address::ServerArgument;
+use larder_load::connect::dialer::AccessArguments;
 
 /// Remove items, by their keys or all with a prefix
 #[derive(Debug, clap::Args)]
@@ -28,7 +29,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["keys", "server"])]
     prefix: Option<OsString>,
     #[command(flatten)]
-    admin: AdminArguments,
+    admin: ListenerArguments,
+    #[command(flatten)]
+    access: AccessArguments,
 }
 
 const AFTER_HELP: &str = "\
@@ -48,7 +51,8 @@ refused (-F forbids --prefix) or could not be reached.";
 /// Runs `larder delete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(prefix) = &arguments.prefix {
-        return removal::run(&arguments.admin, prefix);
+        arguments.access.refuse_login("--prefix uses the admin listener, which takes a token")?;
+        return removal::run(&arguments.admin.client(&arguments.access.tls)?, prefix);
     }
     if arguments.admin.is_given() {
         bail!("--admin and --token-file go with --prefix; --server is where keys are deleted");
@@ -57,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     // If one key is invalid, nothing is deleted.
     let requests = keys.iter().map(|key| request_of(key)).collect::<Result<Vec<_>>>()?;
     let address = &arguments.server.server;
-    let mut connection = Connection::open(address)?;
+    let mut connection = Connection::open(&arguments.access.dialer(address)?)?;
     let mut outcome = Outcome::Done;
     for (key, request) in keys.iter().zip(requests) {
         connection.send(&request)?;

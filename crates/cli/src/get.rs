@@ -10,14 +10,14 @@ use larder_protocol::text::client::{Reply, request};
 
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
-use larder_load::address::ServerArgument;
+use larder_load::connect::dialer::ServerArguments;
 
 /// Print the values of items
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    server: ServerArgument,
+    server: ServerArguments,
     /// Show the flags stored with each item
     #[arg(long)]
     flags: bool,
@@ -45,8 +45,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut asked = Vec::new();
     request::get(&mut asked, &keys, arguments.cas, None)
         .with_context(|| keys.iter().map(|key| shown(key)).collect::<Vec<_>>().join(" "))?;
-    let address = &arguments.server.server;
-    let mut connection = Connection::open(address)?;
+    let address = arguments.server.address();
+    let mut connection = Connection::open(&arguments.server.dialer()?)?;
     connection.send(&asked)?;
 
     let mut output = std::io::stdout().lock();

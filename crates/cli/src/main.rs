@@ -95,10 +95,12 @@ Examples:
   larder export neighbour:11211 - | larder import - localhost:11211
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder bench --rate 20000 --seconds 30
+  larder stats --server cache7:11211 --tls --tls-ca authority.pem --user ops
 
 An address (--server) is host:port, [IPv6]:port or the path of a Unix socket: /run/larder.sock,
 ./larder.sock or unix:larder.sock. Without it: 127.0.0.1:11211. The admin listener (--admin) is an
-address of the same form; without it: LARDER_ADMIN, or /run/larder/admin.sock.
+address of the same form; without it: LARDER_ADMIN, or /run/larder/admin.sock. The password of
+--user is the line of --password-file, or LARDER_PASSWORD.
 
 Exit code: 0 done; 1 an item is missing, nothing was stored, or a check failed; 2 bad usage, or
 the server could not be reached or answered with an error.";

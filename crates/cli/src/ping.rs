@@ -9,14 +9,14 @@ use larder_protocol::text::client::{Reply, request};
 
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
-use larder_load::address::ServerArgument;
+use larder_load::connect::dialer::ServerArguments;
 
 /// Ask a server for its version and measure the round trip
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    server: ServerArgument,
+    server: ServerArguments,
 }
 
 const AFTER_HELP: &str = "\
@@ -28,8 +28,8 @@ Examples:
 
 /// Runs `larder ping`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
-    let address = &arguments.server.server;
-    let mut connection = Connection::open(address)?;
+    let address = arguments.server.address();
+    let mut connection = Connection::open(&arguments.server.dialer()?)?;
     let mut asked = Vec::new();
     request::command(&mut asked, &Command::Version, false)?;
     let mut fastest = Duration::MAX;

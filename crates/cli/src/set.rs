@@ -14,14 +14,14 @@ use crate::connection::{Connection, unexpected};
 use crate::exptime::exptime_of;
 use crate::get::shown;
 use crate::outcome::Outcome;
-use larder_load::address::ServerArgument;
+use larder_load::connect::dialer::ServerArguments;
 
 /// Store an item
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    server: ServerArgument,
+    server: ServerArguments,
     /// Seconds that the item lives; without it for ever
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..))]
     ttl: Option<u32>,
@@ -83,8 +83,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     };
     let mut asked = Vec::new();
     request::store(&mut asked, &head, &value, false).with_context(|| shown(key))?;
-    let address = &arguments.server.server;
-    let mut connection = Connection::open(address)?;
+    let address = arguments.server.address();
+    let mut connection = Connection::open(&arguments.server.dialer()?)?;
     connection.send(&asked)?;
     let why_not = match connection.reply()? {
         Reply::Stored => return Ok(Outcome::Done),

@@ -8,14 +8,14 @@ use larder_protocol::{Command, StatsSection};
 
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
-use larder_load::address::ServerArgument;
+use larder_load::connect::dialer::ServerArguments;
 
 /// Print the statistics of a server
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    server: ServerArgument,
+    server: ServerArguments,
     /// Print the lines as the server sends them, with STAT, instead of a table
     #[arg(long)]
     raw: bool,
@@ -57,8 +57,8 @@ pub(crate) struct Line {
 
 /// Runs `larder stats`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
-    let address = &arguments.server.server;
-    let lines = ask(&mut Connection::open(address)?, arguments.section.into())
+    let address = arguments.server.address();
+    let lines = ask(&mut Connection::open(&arguments.server.dialer()?)?, arguments.section.into())
         .with_context(|| format!("stats at {address}"))?;
     let mut output = std::io::stdout().lock();
     let name_width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);

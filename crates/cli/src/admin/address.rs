@@ -8,12 +8,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use hyper::header::HeaderValue;
 use larder_load::address::Address;
+use larder_load::connect::tls::TlsArguments;
 
 use super::client::Client;
 
-/// Where the admin listener is, and the token for it.
+/// How the admin listener is reached: its address, a token, TLS.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AdminArguments {
+    #[command(flatten)]
+    listener: ListenerArguments,
+    #[command(flatten)]
+    tls: TlsArguments,
+}
+
+/// Where the admin listener is, and the token for it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListenerArguments {
     /// The admin listener of larderd: host:port, or the path of its Unix socket. Without it:
     /// LARDER_ADMIN, or /run/larder/admin.sock
     #[arg(long, value_name = "ADDR")]
@@ -24,6 +34,16 @@ pub(crate) struct AdminArguments {
 }
 
 impl AdminArguments {
+    /// Returns a client for the listener. Does not connect.
+    ///
+    /// # Errors
+    /// Those of [`ListenerArguments::client`].
+    pub(crate) fn client(&self) -> Result<Client> {
+        self.listener.client(&self.tls)
+    }
+}
+
+impl ListenerArguments {
     /// True if the user gave one of the options.
     pub(crate) fn is_given(&self) -> bool {
         self.admin.is_some() || self.token_file.is_some()
@@ -32,9 +52,15 @@ impl AdminArguments {
     /// Returns a client for the listener. Does not connect.
     ///
     /// # Errors
-    /// No address is known, or the token cannot be read.
-    pub(crate) fn client(&self) -> Result<Client> {
-        Client::new(self.address()?, self.token()?)
+    /// No address is known, the token or a certificate cannot be read, or the options of TLS do not
+    /// fit the address.
+    pub(crate) fn client(&self, tls: &TlsArguments) -> Result<Client> {
+        let address = self.address()?;
+        if let (Address::Unix(_), Some(option)) = (&address, tls.first_given()) {
+            bail!("{option} has no effect: a Unix socket, here {address}, has no TLS over HTTP");
+        }
+        let tls = tls.open(&address)?;
+        Client::new(address, tls, self.token()?)
     }
 
     fn address(&self) -> Result<Address> {

@@ -14,11 +14,13 @@ use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use larder_load::address::Address;
-use larder_load::connect::connect;
+use larder_load::connect::tls::Tls;
+use larder_load::connect::{connect, refusal as refusal_of_tls};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use super::refusal;
 
@@ -27,6 +29,7 @@ use super::refusal;
 #[derive(Debug)]
 pub(crate) struct Client {
     address: Address,
+    tls: Option<Tls>,
     token: Option<HeaderValue>,
     runtime: Runtime,
 }
@@ -62,9 +65,13 @@ impl Ask {
 
 impl Client {
     /// Creates a client. `token` is the header that authorizes its requests.
-    pub(super) fn new(address: Address, token: Option<HeaderValue>) -> Result<Self> {
+    pub(super) fn new(
+        address: Address,
+        tls: Option<Tls>,
+        token: Option<HeaderValue>,
+    ) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { address, token, runtime })
+        Ok(Self { address, tls, token, runtime })
     }
 
     /// Returns the address of the listener.
@@ -109,8 +116,15 @@ impl Client {
                         .await
                 }
                 Address::Tcp { .. } => {
-                    exchange(tokio::net::TcpStream::from_std(TcpStream::from(socket))?, request)
-                        .await
+                    let stream = tokio::net::TcpStream::from_std(TcpStream::from(socket))?;
+                    match &self.tls {
+                        None => exchange(stream, request).await,
+                        Some(tls) => {
+                            let connector = TlsConnector::from(tls.config.clone());
+                            let stream = connector.connect(tls.name.clone(), stream).await?;
+                            exchange(stream, request).await
+                        }
+                    }
                 }
             }
         };
@@ -162,6 +176,9 @@ impl Client {
 
     /// Returns the error of a connection that ends without an answer.
     fn unanswered(&self, error: anyhow::Error) -> anyhow::Error {
+        if let Some(words) = self.reason_of_tls(&error) {
+            return anyhow!("no answer from {}: {words}", self.address);
+        }
         let of_http = error.downcast_ref::<hyper::Error>();
         if of_http.is_some_and(hyper::Error::is_parse) {
             return anyhow!(
@@ -179,6 +196,18 @@ impl Client {
         }
         error.context(format!("no answer from {}", self.address))
     }
+
+    /// Returns the words for an error of TLS.
+    fn reason_of_tls(&self, error: &anyhow::Error) -> Option<String> {
+        let tls = self.tls.as_ref()?;
+        let words = refusal_of_tls::words(io_error(error)?, tls.has_certificate)?;
+        Some(format!("TLS: {words}"))
+    }
+}
+
+/// Returns the error of the connection in the chain of an error.
+fn io_error(error: &anyhow::Error) -> Option<&io::Error> {
+    error.chain().find_map(|cause| cause.downcast_ref::<io::Error>())
 }
 
 fn start_with(path: &Path) -> String {

@@ -2,6 +2,7 @@
 
 use hyper::StatusCode;
 use larder_load::address::Address;
+use larder_load::connect::refusal::TLS_ONLY;
 
 use super::client::{Answer, Ask};
 
@@ -12,6 +13,9 @@ pub(super) fn words(address: &Address, ask: &Ask, answer: &Answer) -> String {
     let said = said(&answer.body);
     let because = if said.is_empty() { answer.status.to_string() } else { said.clone() };
     match answer.status {
+        StatusCode::BAD_REQUEST if said.contains("speaks TLS only") => {
+            format!("{address}: {TLS_ONLY}")
+        }
         StatusCode::UNAUTHORIZED => format!(
             "{address} refuses {} {path}: {because}; the token of --token-file or LARDER_TOKEN \
              must have the role {}",

@@ -15,21 +15,19 @@ use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::address::AdminArguments;
 use super::client::{Ask, Client};
 use super::json::{number, prefix_body, text, whole};
 use crate::outcome::Outcome;
 
 /// Removes the items whose keys begin with a prefix, and shows the progress.
-pub(crate) fn run(admin: &AdminArguments, prefix: &OsStr) -> Result<Outcome> {
-    let client = admin.client()?;
+pub(crate) fn run(client: &Client, prefix: &OsStr) -> Result<Outcome> {
     let is_interrupted = catch_signals()?;
     let mut begin = Ask::change(Method::POST, PATH);
     begin.body = Some(prefix_body(prefix.as_bytes()));
     let id = whole(&client.json(&begin)?, "id")?;
     let path = format!("{PATH}/{id}");
     let bar = stderr().is_terminal().then(bar);
-    let ended = follow(&client, &path, &is_interrupted, bar.as_ref());
+    let ended = follow(client, &path, &is_interrupted, bar.as_ref());
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use larder_load::address::Address;
+use larder_load::connect::dialer::Dialer;
 use larder_protocol::StatsSection;
 
 use crate::connection::Connection;
@@ -34,8 +35,9 @@ impl Facts {
     ///
     /// # Errors
     /// It cannot be reached, or refuses its statistics.
-    pub(super) fn ask(address: &Address) -> Result<Self> {
-        let mut connection = Connection::open(address)?;
+    pub(super) fn ask(dialer: &Dialer) -> Result<Self> {
+        let address = dialer.address();
+        let mut connection = Connection::open(dialer)?;
         let mut ask = |section| -> Result<BTreeMap<_, _>> {
             let lines = stats::ask(&mut connection, section);
             let lines = lines.with_context(|| format!("stats at {address}"))?;

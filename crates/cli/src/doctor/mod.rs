@@ -26,6 +26,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use larder_load::connect::dialer::AccessArguments;
 
 use crate::outcome::Outcome;
 use crate::source::Source;
@@ -41,6 +42,8 @@ pub(crate) struct Arguments {
     /// Leave out findings with this name
     #[arg(long, value_name = "NAME")]
     ignore: Vec<String>,
+    #[command(flatten)]
+    access: AccessArguments,
 }
 
 const AFTER_HELP: &str = "\
@@ -52,6 +55,7 @@ Examples:
   larder doctor 127.0.0.1:11211
   larder doctor /run/larder.sock --ignore restart
   larder doctor /dev/shm/larder
+  larder doctor cache7:11211 --tls --tls-ca authority.pem --user ops --password-file password
 
 Exit code: 0 nothing found; 1 findings; 2 the server or file could not be examined.";
 
@@ -99,10 +103,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(unknown) = arguments.ignore.iter().find(|name| !NAMES.contains(&name.as_str())) {
         bail!("there is no finding {unknown:?}, expected one of {}", NAMES.join(", "));
     }
-    let found = match Source::open(&arguments.subject)? {
+    let found = match Source::open(&arguments.subject, &arguments.access)? {
         Source::MemoryFile(inspection) => memory_file::examine(&inspection),
-        Source::Server(address) => {
-            let facts = Facts::ask(&address)?;
+        Source::Server(dialer) => {
+            let facts = Facts::ask(&dialer)?;
             RULES.iter().flat_map(|rules| rules.iter()).filter_map(|rule| rule(&facts)).collect()
         }
     };

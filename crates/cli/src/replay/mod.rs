@@ -27,6 +27,7 @@ use anyhow::Result;
 
 use crate::outcome::Outcome;
 use larder_load::address::Address;
+use larder_load::connect::dialer::AccessArguments;
 use larder_load::trace::Trace;
 
 /// Replay a request trace on the library, or on a server, and print the miss ratio
@@ -51,6 +52,8 @@ pub(crate) struct Arguments {
     /// Replay on this server, which must be empty
     #[arg(short, long, value_name = "ADDR")]
     server: Option<Address>,
+    #[command(flatten)]
+    access: AccessArguments,
     /// Empty the server first (flush_all)
     #[arg(long, requires = "server")]
     flush: bool,
@@ -102,7 +105,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let trace = Trace::read(&arguments.trace, arguments.sizes.as_deref(), arguments.scale)?;
     let started = Instant::now();
     let mut report = match &arguments.server {
-        Some(address) => server::replay(&trace, address, arguments)?,
+        Some(address) => {
+            let dialer = arguments.access.dialer(address)?;
+            server::replay(&trace, &dialer, arguments)?
+        }
         None => library::replay(&trace, arguments)?,
     };
     let seconds = started.elapsed().as_secs_f64();

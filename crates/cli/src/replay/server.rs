@@ -12,15 +12,16 @@ use crate::replay::pace::Pace;
 use crate::replay::play::{Counts, Target, play};
 use crate::replay::report::{Report, ratio};
 use crate::stats;
-use larder_load::address::Address;
+use larder_load::connect::dialer::Dialer;
 use larder_load::trace::Trace;
 
 /// Replays a trace on a server, in real time, and compares its counters with those of the replay.
 ///
 /// # Errors
 /// The server is not empty, or a connection fails.
-pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) -> Result<Report> {
-    let mut connection = Connection::open(address)?;
+pub(crate) fn replay(trace: &Trace, dialer: &Dialer, arguments: &Arguments) -> Result<Report> {
+    let mut connection = Connection::open(dialer)?;
+    let address = dialer.address();
     if arguments.flush {
         flush(&mut connection)?;
     }
@@ -37,7 +38,7 @@ pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) ->
         eprintln!("larder: TTLs of the trace run in real time on a server: few items will expire");
     }
 
-    let counts = play_on(address, trace, arguments)?;
+    let counts = play_on(dialer, trace, arguments)?;
     let after = Statistics::ask(&mut connection)?;
     let mut report = Report::of(&counts, trace.request_count());
     let counted = |name| Ok::<_, anyhow::Error>(after.number(name)? - before.number(name)?);
@@ -69,7 +70,7 @@ pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) ->
 }
 
 /// Divides the connections among the threads; each thread has at least one.
-fn play_on(address: &Address, trace: &Trace, arguments: &Arguments) -> Result<Counts> {
+fn play_on(dialer: &Dialer, trace: &Trace, arguments: &Arguments) -> Result<Counts> {
     let thread_count = arguments.threads.min(arguments.connections);
     let pace = Pace::new(thread_count);
     std::thread::scope(|scope| {
@@ -77,7 +78,7 @@ fn play_on(address: &Address, trace: &Trace, arguments: &Arguments) -> Result<Co
             let walker = pace.walker(thread);
             let numbers = (thread..arguments.connections).step_by(thread_count as usize);
             scope.spawn(move || {
-                let connections = numbers.map(|_| Connection::open(address));
+                let connections = numbers.map(|_| Connection::open(dialer));
                 let mut target = Connections {
                     connections: connections.collect::<Result<_>>()?,
                     request: Vec::new(),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use larder_dump::Writer;
+use larder_load::connect::dialer::AccessArguments;
 use larder_protocol::StatsSection;
 
 use super::fetch::{self, Counts, as_message, now_unix_secs};
@@ -31,6 +32,8 @@ pub(crate) struct Arguments {
     /// The file to write; - is stdout
     #[arg(value_name = "FILE")]
     dump: PathBuf,
+    #[command(flatten)]
+    access: AccessArguments,
     /// Export only items whose keys begin with this
     #[arg(long, value_name = "PREFIX", default_value = "")]
     prefix: OsString,
@@ -43,9 +46,9 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-The source may be any memcached from 1.6.10 on, with TCP or a Unix socket, without TLS and login. It
-goes on serving; --rate limits what the export takes from it. FILE appears under its name when the
-dump is complete.
+The source may be any memcached from 1.6.10 on, with TCP or a Unix socket, with TLS (--tls) and a
+login (--user), but not one that takes only the binary protocol (-S). It goes on serving; --rate
+limits what the export takes from it. FILE appears under its name when the dump is complete.
 
 An item that changes during the export has its old or its new value in the dump. Items that are
 marked stale, or that a client is loading, are left out.
@@ -55,21 +58,22 @@ Examples:
   larder export /run/larder.sock - | zstd > items.dump.zst
   larder export neighbour:11211 - --rate 50000 | larder import - localhost:11211
   larder export /dev/shm/larder users.dump --prefix user:
+  larder export cache7:11211 items.dump --tls --tls-ca authority.pem --user ops
 
 Exit code: 0 done; 1 items are missing in the dump, because their values could not be read to the
 end or the server does not take their keys; 2 there is no complete dump.";
 
 /// Runs `larder export`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
-    let source = Source::open(&arguments.source)?;
+    let source = Source::open(&arguments.source, &arguments.access)?;
     let output = Output::open(&arguments.dump)?;
     let mut writer = Writer::new(output, now_unix_secs()).map_err(as_message)?;
     let mut progress = Progress::begin("exported", items_of(&source), arguments.quiet);
     let pace = Pace::new(arguments.rate);
     let prefix = arguments.prefix.as_bytes();
     let exported = match &source {
-        Source::Server(address) => fetch::export(address, prefix, pace, &mut writer, &mut progress)
-            .with_context(|| format!("export from {address}")),
+        Source::Server(dialer) => fetch::export(dialer, prefix, pace, &mut writer, &mut progress)
+            .with_context(|| format!("export from {}", dialer.address())),
         Source::MemoryFile(inspection) => {
             memory_file::export(inspection, prefix, pace, &mut writer, &mut progress)
         }
@@ -97,9 +101,9 @@ fn rest(counts: &Counts) -> String {
 fn items_of(source: &Source) -> Option<u64> {
     match source {
         Source::MemoryFile(inspection) => Some(inspection.report().items),
-        Source::Server(address) => {
+        Source::Server(dialer) => {
             // Without statistics there is no bar; the export itself reports the problem.
-            let mut connection = Connection::open(address).ok()?;
+            let mut connection = Connection::open(dialer).ok()?;
             let lines = stats::ask(&mut connection, StatsSection::General).ok()?;
             lines.iter().find(|line| line.name == "curr_items")?.value.parse().ok()
         }

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use larder_dump::{Entry, VALUE_BYTES_MAX, Writer};
-use larder_load::address::Address;
+use larder_load::connect::dialer::Dialer;
 
 use super::keys::KeyList;
 use super::progress::{Pace, Progress};
@@ -50,14 +50,14 @@ struct Fetcher {
 /// # Errors
 /// The server cannot be reached, refuses, or stops answering; or the output takes no bytes.
 pub(super) fn export<W: Write>(
-    address: &Address,
+    dialer: &Dialer,
     prefix: &[u8],
     mut pace: Pace,
     writer: &mut Writer<W>,
     progress: &mut Progress,
 ) -> Result<Counts> {
-    let wire = Wire::open(address)?;
-    let mut keys = KeyList::begin(address)?;
+    let wire = Wire::open(dialer)?;
+    let mut keys = KeyList::begin(dialer)?;
     let mut fetcher =
         Fetcher { wire, pending: VecDeque::new(), pending_bytes: 0, counts: Counts::default() };
     let (batch_max, mut listed) = (pace.batch_max(PENDING_MAX / 2), 0);
@@ -143,8 +143,7 @@ impl Fetcher {
 
     /// Opens a new connection and asks for the pending keys again.
     fn ask_again(&mut self) -> Result<()> {
-        let address = self.wire.address().clone();
-        self.wire = Wire::open(&address)?;
+        self.wire.reopen()?;
         let mut asked = Vec::new();
         self.pending.iter().for_each(|key| push_request(&mut asked, key));
         Ok(self.wire.send(&asked)?)

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use larder_dump::{Piece, ReadEntry, Reader};
 use larder_load::address::Address;
+use larder_load::connect::dialer::AccessArguments;
 
 use super::fetch::now_unix_secs;
 use super::progress::{Pace, Progress};
@@ -25,6 +26,8 @@ pub(crate) struct Arguments {
     dump: PathBuf,
     /// The server: host:port, [IPv6]:port, or the path of a Unix socket
     target: Address,
+    #[command(flatten)]
+    access: AccessArguments,
     /// Replace the items that the server has already
     #[arg(long)]
     overwrite: bool,
@@ -37,9 +40,10 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-The target may be any memcached from 1.6.10 on, with TCP or a Unix socket, without TLS and login. An
-item gets the rest of its time to live by this machine's clock; expired items are skipped. A
-dump that is cut off or damaged is stored up to there, and is an error.
+The target may be any memcached from 1.6.10 on, with TCP or a Unix socket, with TLS (--tls) and a
+login (--user), but not one that takes only the binary protocol (-S). An item gets the rest of its
+time to live by this machine's clock; expired items are skipped. A dump that is cut off or damaged
+is stored up to there, and is an error.
 
 A server that serves clients already may be warmed: a newer value is never overwritten. But a key
 that a client deletes during the import may come back with its older value.
@@ -48,6 +52,7 @@ Examples:
   larder import items.dump 127.0.0.1:11211
   zstd -d < items.dump.zst | larder import - /run/larder.sock
   larder export neighbour:11211 - | larder import - localhost:11211
+  larder import items.dump cache7:11211 --tls --tls-ca authority.pem
 
 Exit code: 0 all items are stored, kept or expired; 1 items were too large or refused; 2 the dump
 could not be read to its end, or the server could not be reached.";
@@ -63,7 +68,9 @@ struct Skipped {
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let (input, input_bytes) = open(&arguments.dump)?;
     let mut reader = Reader::new(input).with_context(|| shown(&arguments.dump))?;
-    let mut target = Target::open(&arguments.target, arguments.overwrite)?;
+    let dialer = arguments.access.dialer(&arguments.target)?;
+    let mut target = Target::open(&dialer, arguments.overwrite)
+        .with_context(|| format!("import to {}", arguments.target))?;
     let mut progress = Progress::begin("imported", input_bytes, arguments.quiet);
     let mut skipped = Skipped::default();
     let mut pace = Pace::new(arguments.rate);

@@ -1,7 +1,7 @@
 //! Lists the keys of a server.
 
 use anyhow::{Result, bail};
-use larder_load::address::Address;
+use larder_load::connect::dialer::Dialer;
 
 use super::wire::{Wire, WireError, escaped};
 
@@ -18,8 +18,8 @@ impl KeyList {
     ///
     /// # Errors
     /// The server cannot be reached.
-    pub(super) fn begin(address: &Address) -> Result<Self> {
-        let mut wire = Wire::open(address)?;
+    pub(super) fn begin(dialer: &Dialer) -> Result<Self> {
+        let mut wire = Wire::open(dialer)?;
         wire.send(b"lru_crawler metadump all\r\n")?;
         Ok(Self { wire, has_ended: false })
     }
@@ -59,8 +59,10 @@ fn remedy(line: &str) -> &'static str {
         _ if line.contains("not allowed") => "; it was started with -X, which forbids it",
         _ if line.starts_with("BUSY") => "; another crawl or dump is in progress: try again later",
         _ if line.contains("disabled") => "; enable the crawler: lru_crawler enable",
-        _ if line.contains("unauthenticated") => "; it demands a login, which export cannot do",
-        "ERROR" => "; it is older than memcached 1.4.31, or -S allows only the binary protocol",
+        _ if line.contains("unauthenticated") => {
+            "; it demands a login (-Y): give --user NAME and --password-file FILE"
+        }
+        "ERROR" => "; it is older than memcached 1.4.31",
         _ => "",
     }
 }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use anyhow::{Context, Result, bail};
 use larder_dump::ReadEntry;
-use larder_load::address::Address;
+use larder_load::connect::dialer::Dialer;
+
+use crate::connection::LOGIN_DEMANDED;
 
 use super::wire::{Wire, WireError, escaped, may_be_refused, push_key};
 
@@ -47,9 +49,9 @@ impl Target {
     ///
     /// # Errors
     /// The server cannot be reached, or answers otherwise than memcached from 1.6.10 on.
-    pub(super) fn open(address: &Address, overwrites: bool) -> Result<Self> {
+    pub(super) fn open(dialer: &Dialer, overwrites: bool) -> Result<Self> {
         let mut target = Self {
-            wire: Wire::open(address)?,
+            wire: Wire::open(dialer)?,
             overwrites,
             unsent: Vec::new(),
             pending: VecDeque::new(),
@@ -73,11 +75,11 @@ impl Target {
         match line {
             b"HD" | b"NS" => {}
             b"CLIENT_ERROR unauthenticated" => {
-                bail!("{address} demands a login, which import cannot do");
+                bail!("{address}: {LOGIN_DEMANDED}");
             }
             _ => bail!(
                 "{address} does not store by the meta protocol; it answered: {}; expected larderd, \
-                 or memcached 1.6.10 or newer that does not run with -S",
+                 or memcached 1.6.10 or newer",
                 escaped(line).replace("\\x20", " ")
             ),
         }
@@ -129,7 +131,7 @@ impl Target {
         // The requests before it are complete: the answers to them come first.
         self.send()?;
         self.take_answers(0)?;
-        self.wire = Wire::open(&self.wire.address().clone())?;
+        self.wire.reopen()?;
         self.unsent.clear();
         Ok(())
     }

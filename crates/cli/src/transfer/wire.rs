@@ -5,15 +5,18 @@ use std::io::{ErrorKind, Read, Write};
 
 use anyhow::{Result, anyhow};
 use larder_load::address::Address;
-use larder_load::connect::{ANSWER_SECS_MAX, connect};
+use larder_load::connect::ANSWER_SECS_MAX;
+use larder_load::connect::dialer::Dialer;
+use larder_load::connect::stream::Stream;
 use larder_protocol::base64;
-use socket2::Socket;
 
 /// A connection to a server, with the bytes that are received and not read.
 #[derive(Debug)]
 pub(super) struct Wire {
-    address: Address,
-    socket: Socket,
+    dialer: Dialer,
+    stream: Stream,
+    /// True if the server has sent a line.
+    is_answered: bool,
     buffer: Box<[u8]>,
     /// The unread bytes are `buffer[start..end]`.
     start: usize,
@@ -47,27 +50,36 @@ impl From<anyhow::Error> for WireError {
 }
 
 impl Wire {
-    /// Connects.
+    /// Connects and logs in.
     ///
     /// # Errors
-    /// No address of the host accepts the connection. The message names a remedy.
-    pub(super) fn open(address: &Address) -> Result<Self> {
-        let socket = connect(address).map_err(|error| {
-            anyhow!("cannot connect to {address}: {error:#}; {}", address.hint())
-        })?;
+    /// No address of the host accepts the connection, TLS cannot be agreed on, or the login is
+    /// refused. The message names a remedy.
+    pub(super) fn open(dialer: &Dialer) -> Result<Self> {
+        let stream = dialer.open()?;
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Ok(Self { address: address.clone(), socket, buffer, start: 0, end: 0 })
+        let dialer = dialer.clone();
+        Ok(Self { dialer, stream, is_answered: false, buffer, start: 0, end: 0 })
+    }
+
+    /// Opens a new connection to the same server in place of this one.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub(super) fn reopen(&mut self) -> Result<()> {
+        *self = Self::open(&self.dialer)?;
+        Ok(())
     }
 
     /// Returns the address of the server.
     pub(super) fn address(&self) -> &Address {
-        &self.address
+        self.dialer.address()
     }
 
     /// Sends bytes.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), WireError> {
-        let sent = self.socket.write_all(bytes);
-        sent.map_err(|error| WireError::Lost(self.reason(error.kind(), "takes no bytes", &error)))
+        let sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
+        sent.map_err(|error| WireError::Lost(self.reason("takes no bytes", &error)))
     }
 
     /// Waits for the next line and returns it without its end.
@@ -86,6 +98,7 @@ impl Wire {
         };
         let line = &self.buffer[self.start..newline];
         self.start = newline + 1;
+        self.is_answered = true;
         Ok(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
@@ -113,11 +126,19 @@ impl Wire {
 
     /// Returns the error for bytes that are not of the protocol.
     pub(super) fn foreign(&self) -> anyhow::Error {
-        anyhow!(
-            "{} does not answer in memcached's protocol: check that it is the address of a \
-             memcached",
-            self.address
-        )
+        match self.diagnosis() {
+            Some(reason) => anyhow!("{reason} ({})", self.address()),
+            None => anyhow!(
+                "{} does not answer in memcached's protocol: check that it is the address of a \
+                 memcached",
+                self.address()
+            ),
+        }
+    }
+
+    /// Asks a server that has not answered so far what it speaks.
+    fn diagnosis(&self) -> Option<String> {
+        (!self.is_answered).then(|| self.dialer.diagnosis()).flatten()
     }
 
     fn receive(&mut self) -> Result<(), WireError> {
@@ -125,27 +146,27 @@ impl Wire {
         self.end -= self.start;
         self.start = 0;
         let received = loop {
-            match self.socket.read(&mut self.buffer[self.end..]) {
+            match self.stream.read(&mut self.buffer[self.end..]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) => break Err(ErrorKind::ConnectionReset.into()),
                 received => break received,
             }
         };
-        self.end += received
-            .map_err(|error| WireError::Lost(self.reason(error.kind(), "is silent", &error)))?;
+        self.end += received.map_err(|error| WireError::Lost(self.reason("is silent", &error)))?;
         Ok(())
     }
 
-    fn reason(&self, kind: ErrorKind, state: &str, error: &std::io::Error) -> String {
-        let address = &self.address;
-        match kind {
+    fn reason(&self, state: &str, error: &std::io::Error) -> String {
+        let address = self.address();
+        match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
                 "{address} {state} for {ANSWER_SECS_MAX} s: it is stopped, overloaded, or not a \
                  memcached"
             ),
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-                format!("{address} closed the connection")
-            }
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => match self.diagnosis() {
+                Some(reason) => format!("{reason} ({address})"),
+                None => format!("{address} closed the connection"),
+            },
             _ => format!("the connection to {address} failed: {error}"),
         }
     }

@@ -1,31 +1,13 @@
 //! `larder bench` on servers that authenticate clients by password or certificate.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use larder_testkit::{ServerUnderTest, Transport};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use tempfile::TempDir;
 
 use crate::bench::json;
+use crate::secured::certificates::{Files, authority, identity};
 use crate::{Fixture, Ran, binary, larder, start_server};
-
-/// The files of a test. Dropping it removes them.
-struct Files(TempDir);
-
-impl Files {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    /// Writes a file and returns its path.
-    fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    }
-}
 
 fn login<'a>(user: &'a str, password_file: &'a str) -> [&'a str; 4] {
     ["--user", user, "--password-file", password_file]
@@ -143,27 +125,6 @@ fn invalid_logins_are_refused() {
     ] {
         larder(b"", &[&["bench"], options].concat()).failed(2, said);
     }
-}
-
-/// Creates a certificate and its key.
-fn identity(files: &Files, name: &str, issuer: &Issuer<'_, KeyPair>) -> [String; 2] {
-    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    params.distinguished_name.push(DnType::CommonName, name);
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, issuer).unwrap().pem();
-    [
-        files.write(&format!("{name}.pem"), &certificate),
-        files.write(&format!("{name}.key"), &key.serialize_pem()),
-    ]
-}
-
-fn authority(files: &Files, name: &str) -> (Issuer<'static, KeyPair>, String) {
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    let pem = params.self_signed(&key).unwrap().pem();
-    (Issuer::new(params, key), files.write(name, &pem))
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod doctor;
 mod hostile;
 mod regions;
 mod replay;
+mod secured;
 mod top;
 mod transfer;
 
