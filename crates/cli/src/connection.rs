@@ -148,7 +148,7 @@ impl Connection {
     /// Asks a server that has not answered so far what it speaks.
     fn diagnosed(&self) -> Option<anyhow::Error> {
         let reason = (!self.is_answered).then(|| self.dialer.diagnosis()).flatten()?;
-        Some(anyhow!("{reason} ({})", self.address()))
+        Some(anyhow!("{}: {reason}", self.address()))
     }
 }
 

@@ -23,8 +23,8 @@ impl Source {
     /// Decides by the file system: a regular file is a memory file, all else is an address.
     ///
     /// # Errors
-    /// It is neither, the file holds no cache that this build can read, or the options of the access
-    /// do not fit.
+    /// It is neither, the file holds no cache that this build can read, or the options of TLS and
+    /// the login do not fit.
     pub(crate) fn open(source: &Path, access: &AccessArguments) -> Result<Self> {
         let found = fs::metadata(source).ok().map(|found| found.file_type());
         if found.is_some_and(|found| found.is_file()) {

@@ -31,7 +31,7 @@ impl KeyList {
     pub(super) fn next(&mut self, key: &mut Vec<u8>) -> Result<bool> {
         while !self.has_ended {
             let line = self.wire.line().map_err(|error| match error {
-                WireError::Lost(reason) => anyhow::anyhow!("{reason} while it listed its keys"),
+                WireError::Lost(reason) => anyhow::anyhow!("cannot list the keys: {reason}"),
                 WireError::Other(error) => error,
             })?;
             match line {

@@ -127,7 +127,7 @@ impl Wire {
     /// Returns the error for bytes that are not of the protocol.
     pub(super) fn foreign(&self) -> anyhow::Error {
         match self.diagnosis() {
-            Some(reason) => anyhow!("{reason} ({})", self.address()),
+            Some(reason) => anyhow!("{}: {reason}", self.address()),
             None => anyhow!(
                 "{} does not answer in memcached's protocol: check that it is the address of a \
                  memcached",
@@ -164,7 +164,7 @@ impl Wire {
                  memcached"
             ),
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => match self.diagnosis() {
-                Some(reason) => format!("{reason} ({address})"),
+                Some(reason) => format!("{address}: {reason}"),
                 None => format!("{address} closed the connection"),
             },
             _ => format!("the connection to {address} failed: {error}"),

@@ -111,7 +111,8 @@ impl Dialer {
         let mut stream = self.open_without_login()?;
         if let Some(login) = &self.login {
             let logged_in = login.log_in(&mut stream);
-            logged_in.map_err(|error| self.explained(error)).context("logging in")?;
+            let logging_in = || format!("logging in at {}", self.address);
+            logged_in.map_err(|error| self.explained(error)).with_context(logging_in)?;
         }
         Ok(stream)
     }
@@ -127,8 +128,8 @@ impl Dialer {
             // A server without TLS may wait for the end of a line instead of refusing the bytes.
             let is_explained = error.kind() == std::io::ErrorKind::InvalidData;
             match is_explained || !matches!(has_tls(), Some(Spoken::Text | Spoken::Binary)) {
-                true => anyhow!("TLS: {error}"),
-                false => anyhow!("TLS: {}", refusal::NO_TLS),
+                true => anyhow!("no TLS with {address}: {error}"),
+                false => anyhow!("no TLS with {address}: {}", refusal::NO_TLS),
             }
         })
     }
