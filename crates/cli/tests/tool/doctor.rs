@@ -2,6 +2,7 @@
 //! tests need `LARDERD`.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,13 @@ fn larderd(transport: Transport, args: &[&str]) -> Option<Fixture> {
     std::env::var_os("LARDERD").map(|_| Fixture::start_on(transport, args))
 }
 
-fn examine(subject: &str, more: &[&str]) -> Ran {
+pub(crate) fn examine(subject: &str, more: &[&str]) -> Ran {
     larder(b"", &[&["doctor", subject], more].concat())
 }
 
 /// Asserts that the doctor finds exactly this, and says these words.
 #[track_caller]
-fn assert_finds(ran: &Ran, name: &str, words: &[&str]) {
+pub(crate) fn assert_finds(ran: &Ran, name: &str, words: &[&str]) {
     let said = String::from_utf8_lossy(&ran.stdout);
     assert_eq!((ran.exit_code, &*ran.stderr), (1, ""), "{said}");
     assert_eq!(said.lines().count(), 1, "more than one finding:\n{said}");
@@ -34,9 +35,9 @@ fn assert_finds(ran: &Ran, name: &str, words: &[&str]) {
 }
 
 /// Findings that a test server has by its nature: its memory is private, and small.
-const OF_TESTS: &[&str] = &["--ignore", "restart", "--ignore", "no-huge-pages"];
+pub(crate) const OF_TESTS: &[&str] = &["--ignore", "restart", "--ignore", "no-huge-pages"];
 
-fn set(stream: &mut Stream, key: &str, value_bytes: usize) {
+pub(crate) fn set(stream: &mut Stream, key: &str, value_bytes: usize) {
     let request = format!("set {key} 0 0 {value_bytes}\r\n{}\r\n", "v".repeat(value_bytes));
     stream.ask(request.as_bytes(), b"\r\n").unwrap();
 }
@@ -155,12 +156,17 @@ fn workers_on_epoll_are_found() {
     }
 }
 
+/// Held while a server starts whose huge pages a test examines.
+pub(crate) static HUGE_PAGES: Mutex<()> = Mutex::new(());
+
 #[test]
 fn memory_without_huge_pages_is_found() {
     // A process inherits the setting. Servers of other tests do too, and ignore the finding.
+    let start = HUGE_PAGES.lock();
     disable_transparent_huge_pages(true).unwrap();
     let fixture = larderd(Transport::Unix, &["-m", "128"]);
     disable_transparent_huge_pages(false).unwrap();
+    drop(start);
     let Some(fixture) = fixture else { return };
     let mut stream = fixture.server.connect().unwrap();
     (0..100).for_each(|number| set(&mut stream, &format!("key-{number}"), 500_000));

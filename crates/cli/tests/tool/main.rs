@@ -11,6 +11,7 @@ mod bench_lost;
 mod commands;
 mod compare;
 mod doctor;
+mod doctor_kernel;
 mod hostile;
 mod regions;
 mod replay;
