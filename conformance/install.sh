@@ -25,6 +25,7 @@ missing_packages() {
     command -v pkg-config >/dev/null || echo pkg-config
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    command -v strace >/dev/null || echo strace
     perl -e 'use Test::More' 2>/dev/null || echo perl
     perl -e 'use IO::Socket::SSL' 2>/dev/null || echo libio-socket-ssl-perl
     [ "$wanted" = all ] || return 0

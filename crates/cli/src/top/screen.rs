@@ -1,5 +1,6 @@
 //! The terminal of `larder top`: what arrives while it shows a server, and its end.
 
+use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, sleep};
 use std::time::Instant;
@@ -7,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::is_raw_mode_enabled;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -51,12 +53,21 @@ pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
     board.show(first);
     let ended = show(&mut terminal, &mut board, &events);
     let shown = terminal.show_cursor();
-    let restored = ratatui::try_restore().and(shown);
+    let restored = restore().and(shown);
     if let Some(signal) = ended? {
         // The caller learns by which signal the tool ended.
         emulate_default_handler(signal)?;
     }
     restored.context("cannot restore the terminal: use reset")
+}
+
+/// Restores the terminal, unless a panic of another thread has done so: a second time would move the
+/// cursor back over the message of the panic.
+fn restore() -> io::Result<()> {
+    match is_raw_mode_enabled() {
+        Ok(false) => Ok(()),
+        Ok(true) | Err(_) => ratatui::try_restore(),
+    }
 }
 
 /// Draws after each event, until one ends the tool. Returns the signal that does.

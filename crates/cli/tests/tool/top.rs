@@ -80,12 +80,20 @@ struct Screen {
 impl Screen {
     /// Starts the tool and waits until it shows numbers.
     fn start(managed: &Managed) -> Self {
+        let screen = Self::open(managed, Command::new(env!("CARGO_BIN_EXE_larder")));
+        screen.wait_for("q quits");
+        assert!(!is_cooked(&screen.master), "the screen takes each key");
+        screen
+    }
+
+    /// Starts the tool by a command that takes its arguments.
+    fn open(managed: &Managed, mut tool: Command) -> Self {
         let (master, slave) = terminal();
         let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).unwrap();
         assert!(is_cooked(&master), "a new terminal echoes and edits lines");
         let clone = || Stdio::from(slave.try_clone().unwrap());
-        let tool = Command::new(env!("CARGO_BIN_EXE_larder"))
+        let tool = tool
             .args(["top", "--admin", &managed.admin])
             .stdin(clone())
             .stdout(clone())
@@ -100,10 +108,7 @@ impl Screen {
                 taken.lock().unwrap().extend_from_slice(&piece[..received]);
             }
         });
-        let screen = Self { tool, master, _slave: slave, shown };
-        screen.wait_for("q quits");
-        assert!(!is_cooked(&screen.master), "the screen takes each key");
-        screen
+        Self { tool, master, _slave: slave, shown }
     }
 
     fn text(&self) -> String {
@@ -124,7 +129,9 @@ impl Screen {
     fn ended(mut self) -> ExitStatus {
         let status = self.tool.wait().unwrap();
         self.wait_for(LEAVE_SCREEN);
-        self.wait_for(SHOW_CURSOR);
+        if self.text().contains(HIDE_CURSOR) {
+            self.wait_for(SHOW_CURSOR);
+        }
         assert!(is_cooked(&self.master), "the terminal stays raw");
         assert!(!self.text().contains("\x1b]"), "the title changed: {:?}", self.text());
         status
@@ -136,7 +143,9 @@ fn is_cooked(terminal: &File) -> bool {
     modes.contains(LocalModes::ICANON | LocalModes::ECHO)
 }
 
+const ENTER_SCREEN: &str = "\x1b[?1049h";
 const LEAVE_SCREEN: &str = "\x1b[?1049l";
+const HIDE_CURSOR: &str = "\x1b[?25l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 
 #[test]
@@ -153,6 +162,35 @@ fn the_terminal_is_restored_after_each_kind_of_end() {
         let screen = Screen::start(&managed);
         kill_process(Pid::from_child(&screen.tool), signal).unwrap();
         assert_eq!(screen.ended().signal(), Some(signal.as_raw()));
+    }
+}
+
+/// The kernel refuses a system call, by which the library that makes it panics: a second thread
+/// when the screen is shown already, or the wait for an answer in the thread that takes samples.
+#[test]
+fn the_terminal_is_restored_after_a_panic() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        println!("skipped: there is no strace, which makes system calls fail");
+        return;
+    }
+    let Some(managed) = Managed::start(&[]) else { return };
+    for (failure, panic, exit_code) in [
+        ("?clone,?clone3:error=EAGAIN:when=2+", "failed to spawn thread", 101),
+        ("?epoll_wait,?epoll_pwait:error=EBADF:when=20+", "polling the I/O driver", 2),
+    ] {
+        let mut tool = Command::new("strace");
+        tool.args(["-f", "-o", "/dev/null", "-e", &format!("inject={failure}")]);
+        tool.arg(env!("CARGO_BIN_EXE_larder"));
+        let screen = Screen::open(&managed, tool);
+        screen.wait_for(ENTER_SCREEN);
+        screen.wait_for(panic);
+        let shown = screen.shown.clone();
+        assert_eq!(screen.ended().code(), Some(exit_code), "{failure}");
+        let shown = String::from_utf8_lossy(&shown.lock().unwrap()).into_owned();
+        // A second one would move the cursor back over the message.
+        assert_eq!(shown.matches(LEAVE_SCREEN).count(), 1, "{failure}: {shown:?}");
+        let (message, leave) = (shown.find(panic), shown.find(LEAVE_SCREEN));
+        assert!(message > leave, "the message lies on the screen that is left: {shown:?}");
     }
 }
 
