@@ -41,6 +41,7 @@ struct Fetcher {
     wire: Wire,
     /// The keys that are asked for and not answered.
     pending: VecDeque<Vec<u8>>,
+    pending_max: usize,
     pending_bytes: usize,
     counts: Counts,
 }
@@ -56,11 +57,9 @@ pub(super) fn export<W: Write>(
     writer: &mut Writer<W>,
     progress: &mut Progress,
 ) -> Result<Counts> {
-    let wire = Wire::open(dialer)?;
     let mut keys = KeyList::begin(dialer)?;
-    let mut fetcher =
-        Fetcher { wire, pending: VecDeque::new(), pending_bytes: 0, counts: Counts::default() };
-    let (batch_max, mut listed) = (pace.batch_max(PENDING_MAX / 2), 0);
+    let mut fetcher = Fetcher::open(dialer)?;
+    let (batch_max, mut listed) = (pace.batch_max(fetcher.pending_max.div_ceil(2)), 0);
     let (mut key, mut has_keys) = (Vec::new(), true);
     while has_keys || !fetcher.pending.is_empty() {
         let mut asked = Vec::new();
@@ -79,14 +78,26 @@ pub(super) fn export<W: Write>(
         // Half of the answers are read before the next keys are asked for, so that the server
         // always has some to work on.
         let part = if has_keys && !pace.is_limited() { 2 } else { usize::MAX };
-        fetcher.take_answers(PENDING_MAX / part, PENDING_BYTES_MAX / part, writer)?;
+        fetcher.take_answers(fetcher.pending_max / part, PENDING_BYTES_MAX / part, writer)?;
     }
     Ok(fetcher.counts)
 }
 
 impl Fetcher {
+    fn open(dialer: &Dialer) -> Result<Self> {
+        let mut wire = Wire::open(dialer)?;
+        let pending_max = if wire.takes_batches()? { PENDING_MAX } else { 1 };
+        Ok(Self {
+            wire,
+            pending: VecDeque::new(),
+            pending_max,
+            pending_bytes: 0,
+            counts: Counts::default(),
+        })
+    }
+
     fn has_room(&self) -> bool {
-        self.pending.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
+        self.pending.len() < self.pending_max && self.pending_bytes < PENDING_BYTES_MAX
     }
 
     fn ask(&mut self, key: &[u8], out: &mut Vec<u8>) {

@@ -41,6 +41,7 @@ pub(super) struct Target {
     unsent: Vec<u8>,
     /// The items that are sent or unsent and not answered.
     pending: VecDeque<Pending>,
+    pending_max: usize,
     counts: Counts,
 }
 
@@ -55,9 +56,13 @@ impl Target {
             overwrites,
             unsent: Vec::new(),
             pending: VecDeque::new(),
+            pending_max: PENDING_MAX,
             counts: Counts::default(),
         };
         target.check_dialect()?;
+        if !target.wire.takes_batches()? {
+            target.pending_max = 1;
+        }
         Ok(target)
     }
 
@@ -92,9 +97,9 @@ impl Target {
     /// Begins an item whose value follows by [`Target::push`]. Waits for the answers to earlier
     /// ones if there are too many. Returns false if the server does not take the key.
     pub(super) fn begin(&mut self, entry: &ReadEntry, exptime: i64) -> Result<bool> {
-        if self.pending.len() >= PENDING_MAX {
+        if self.pending.len() >= self.pending_max {
             self.send()?;
-            self.take_answers(PENDING_MAX / 2)?;
+            self.take_answers(self.pending_max / 2)?;
         }
         if may_be_refused(entry.key()) && !self.takes_key(entry.key())? {
             self.refuse(entry.key(), "the key in base64 is longer than the server takes");

@@ -76,6 +76,21 @@ impl Wire {
         self.dialer.address()
     }
 
+    /// True if the server answers all of several requests that arrive together. Over TLS memcached
+    /// may leave some of them unread until more bytes arrive; larderd, which has statistics that
+    /// memcached does not have, reads them all.
+    pub(super) fn takes_batches(&mut self) -> Result<bool, WireError> {
+        if !self.dialer.has_tls() {
+            return Ok(true);
+        }
+        self.send(b"stats larder\r\n")?;
+        let mut is_larderd = false;
+        while self.line()?.starts_with(b"STAT ") {
+            is_larderd = true;
+        }
+        Ok(is_larderd)
+    }
+
     /// Sends bytes.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), WireError> {
         let sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());

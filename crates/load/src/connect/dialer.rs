@@ -97,7 +97,8 @@ impl Dialer {
         &self.address
     }
 
-    pub(crate) fn has_tls(&self) -> bool {
+    /// True if the connections have TLS.
+    pub fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 

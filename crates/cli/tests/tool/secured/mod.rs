@@ -107,6 +107,23 @@ fn every_subcommand_speaks_tls_and_logs_in() {
     with_password("other", &ping).failed(2, "refuses the login of \"ops\"");
 }
 
+/// Over TLS memcached leaves requests unread that arrive together.
+#[test]
+fn many_items_move_between_servers_with_tls() {
+    let scene = Scene::new();
+    let (source, target) = (scene.start("", &[]), scene.start("", &[]));
+    let tls = scene.tls();
+    let keys = ["--keys=3000", "--value-bytes=0-5000", "--seconds=1", "--connections=1"];
+    source.larder("bench", &[&keys[..], &tls].concat()).printed();
+    let dump = scene.files.write("dump", "");
+    larder(b"", &[&["export", &source.address(), &dump, "--quiet"], &tls[..]].concat()).printed();
+    larder(b"", &[&["import", &dump, &target.address(), "--quiet"], &tls[..]].concat()).printed();
+    let check = ["--no-load", "--mode=get", "--json"];
+    let ran = target.larder("bench", &[&keys[..], &check, &tls].concat());
+    let counted = crate::bench::json(ran.printed());
+    assert_eq!((&counted["hit_ratio"], &counted["wrong_values"]), (&1.0.into(), &0.into()));
+}
+
 #[test]
 fn a_trace_is_replayed_over_tls() {
     let scene = Scene::new();
