@@ -2,7 +2,7 @@
 //! support mappings.
 
 pub(crate) use self::system::{
-    map, map_anonymous_shared, map_file, map_huge, release, release_shared, take, unmap,
+    map, map_anonymous_shared, map_file, map_huge, page_bytes, release, release_shared, take, unmap,
 };
 
 /// Size of a huge page, in bytes.
@@ -16,6 +16,11 @@ mod system {
 
     use rustix::io::Errno;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+    /// Returns the size of the kernel's pages, in bytes. On arm64 it is known only at run time.
+    pub(crate) fn page_bytes() -> usize {
+        rustix::param::page_size()
+    }
 
     /// Maps zeroed private memory: page-aligned, and allocated by the system at first access. Uses
     /// huge pages if the system offers them, because most misses of a cache are TLB misses.
@@ -129,8 +134,12 @@ mod system {
     use std::os::fd::BorrowedFd;
     use std::ptr::NonNull;
 
+    pub(crate) fn page_bytes() -> usize {
+        4096
+    }
+
     fn layout(bytes: usize) -> io::Result<Layout> {
-        Layout::from_size_align(bytes, 4096).map_err(|_| io::ErrorKind::OutOfMemory.into())
+        Layout::from_size_align(bytes, page_bytes()).map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
     pub(crate) fn map(bytes: usize) -> io::Result<NonNull<u8>> {

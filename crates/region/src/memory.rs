@@ -70,8 +70,6 @@ unsafe impl Sync for Memory {}
 /// Smallest mapping, in bytes: every clamped access must still find space for a word.
 pub(crate) const BYTES_MIN: usize = 4096;
 
-const PAGE_BYTES: usize = 4096;
-
 impl Memory {
     /// Maps `bytes` of zeroed private memory. The system allocates pages at first access.
     ///
@@ -195,11 +193,8 @@ impl Memory {
     /// The next write allocates memory again. On a full file system that write would kill the
     /// process; in a region of a file, call [`Memory::take`] first, which returns an error instead.
     pub fn release(&self, offset: usize, len: usize) {
-        let start = offset.next_multiple_of(PAGE_BYTES);
-        let end = (offset + len).min(self.bytes) / PAGE_BYTES * PAGE_BYTES;
-        if start >= end {
-            return;
-        }
+        let len = len.min(self.bytes.saturating_sub(offset));
+        let Some((start, end)) = whole_pages(offset, len, mapping::page_bytes()) else { return };
         offer(YieldPoint::Access);
         // SAFETY: the pages are within the mapping and the caller's own, so no reference of
         // `unchanging` points into them: those point into segments in use, which are not released
@@ -227,7 +222,7 @@ impl Memory {
             return Ok(());
         }
         let (offset, len) = self.clamp(offset, len);
-        let start = offset / PAGE_BYTES * PAGE_BYTES;
+        let start = page_of(offset, mapping::page_bytes());
         let bytes = offset + len - start;
         // SAFETY: the pages are within the mapping by `clamp`, and it is writable.
         unsafe { mapping::take(self.base.add(start), bytes) }
@@ -242,7 +237,7 @@ impl Memory {
             return;
         }
         let (offset, len) = self.clamp(offset, len);
-        let start = offset / PAGE_BYTES * PAGE_BYTES;
+        let start = page_of(offset, mapping::page_bytes());
         // SAFETY: the pages are within the mapping by `clamp`, and it is writable.
         let _ = unsafe { mapping::take(self.base.add(start), offset + len - start) };
     }
@@ -317,6 +312,20 @@ impl Memory {
     }
 }
 
+/// Returns where the whole pages between two offsets begin and end; `None` if there are none. The
+/// kernel refuses a start that is not on a page and rounds a length up to whole pages: with pages
+/// larger than assumed it would drop bytes behind the range.
+fn whole_pages(offset: usize, len: usize, page_bytes: usize) -> Option<(usize, usize)> {
+    let start = offset.next_multiple_of(page_bytes);
+    let end = page_of(offset + len, page_bytes);
+    (start < end).then_some((start, end))
+}
+
+/// Returns where the page of an offset begins.
+fn page_of(offset: usize, page_bytes: usize) -> usize {
+    offset / page_bytes * page_bytes
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `mapping` with this size; no borrow outlives the last
@@ -346,13 +355,33 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "pages stay under Miri")]
     fn released_pages_read_as_zeros_and_their_neighbours_stay() {
-        let memory = Memory::private(5 * 4096).unwrap();
-        memory.write(0, &[7; 5 * 4096]);
-        memory.release(100, 3 * 4096);
+        let page = mapping::page_bytes();
+        let memory = Memory::private(5 * page).unwrap();
+        memory.write(0, &vec![7; 5 * page]);
+        memory.release(100, 3 * page);
         let mut out = Vec::new();
-        memory.read(0, 5 * 4096, &mut out);
-        let zeros: Vec<bool> = out.chunks(4096).map(|page| page.iter().all(|b| *b == 0)).collect();
+        memory.read(0, 5 * page, &mut out);
+        let zeros: Vec<bool> = out.chunks(page).map(|page| page.iter().all(|b| *b == 0)).collect();
         assert_eq!(zeros, [false, true, true, false, false]);
+    }
+
+    /// Kernels for arm64 have pages of 4, 16 or 64 KiB.
+    #[test]
+    fn whole_pages_follow_the_kernels_page_size() {
+        let segment = 64 << 10;
+        for (offset, page_bytes, expected) in [
+            (4096, 4 << 10, Some((4096, 4096 + segment))),
+            (100, 4 << 10, Some((4096, segment))),
+            (100, 16 << 10, Some((16 << 10, segment))),
+            (100, 64 << 10, None),
+            (segment, 64 << 10, Some((segment, 2 * segment))),
+            // Whole pages of 4 KiB would begin on the page of 64 KiB and end within it: the kernel
+            // would drop its end too, which is the next segment's.
+            (segment - 100, 64 << 10, None),
+        ] {
+            let found = whole_pages(offset, segment, page_bytes);
+            assert_eq!(found, expected, "{segment} bytes at {offset}, pages of {page_bytes}");
+        }
     }
 
     #[test]
