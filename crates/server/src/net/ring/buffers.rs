@@ -94,7 +94,9 @@ fn zeroed(layout: Layout) -> NonNull<u8> {
     NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-const PAGE_BYTES: usize = 4096;
+/// The largest page of a kernel: it takes no list that begins within a page. Kernels for arm64 have
+/// pages of up to 64 KiB.
+const PAGE_BYTES: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 64 << 10 };
 const ENTRIES_LAYOUT: Layout = layout(BUFFERS as usize * size_of::<BufRingEntry>());
 const BYTES_LAYOUT: Layout = layout(BUFFERS as usize * BUFFER_STRIDE);
 
