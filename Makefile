@@ -41,7 +41,7 @@ verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		conformance models miri crash storm sanitize fuzz-all endurance readers hot-keys scale-out \
-		deploy-test book-test package-test crates-test bench-restart
+		deploy-test book-test package-test crates-test portable bench-restart
 
 ## Stages of `make test`
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
@@ -143,8 +143,13 @@ package-test: release ## Installs, upgrades under load and purges the Debian pac
 crates-test: ## Packages the crates, and builds and runs a program outside of the checkout
 	packaging/crates-test.sh
 
+# Needs qemu-user and the C library of the other architecture: conformance/install.sh all.
+portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 min
+	packaging/portable.sh build
+	packaging/portable.sh check
+
 ## By hand
-dist: release ## Builds what a release consists of into target/dist: docs/releases.md
+dist: release portable ## Builds what a release consists of into target/dist: docs/releases.md
 	packaging/dist.sh
 
 # What packages hold, besides the tools that build them.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds what a release consists of into target/dist: the Debian packages, a tarball of the
-# programs, the list of components (SBOM) and the checksums of all. `dist.sh debs` builds only the
-# packages. Run after `cargo build --release`, as `make dist` does.
+# Builds what a release consists of into target/dist: the Debian packages, tarballs of the programs
+# of `portable.sh build`, the list of components (SBOM) and the checksums of all. `dist.sh debs`
+# builds only the packages of this machine. Run after `cargo build --release`, as `make dist` does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,13 +33,13 @@ debs() {
     packaging/library.sh "$version-$revision" "$maintainer" "$built" "$dist"
 }
 
-# Packs the programs with their pages, as a folder that can be copied over /usr/local.
+# Packs the programs for an architecture with their pages, as a folder that can be copied over
+# /usr/local.
 tarball() {
     local name folder
-    name=larder-$version-$(uname -m)-linux
+    name=larder-$version-linux-$1
     folder=$(mktemp -d)
-    install -D -t "$folder/$name/bin" "$built/larderd" "$built/larder"
-    strip "$folder/$name/bin/"*
+    install -D -t "$folder/$name/bin" "$target/portable/$1/larderd" "$target/portable/$1/larder"
     install -D -m 644 -t "$folder/$name/share/man/man1" "$pages"/man/*.1
     install -D -m 644 -t "$folder/$name/share/bash-completion/completions" "$pages"/bash/*
     install -D -m 644 -t "$folder/$name/share/zsh/site-functions" "$pages"/zsh/*
@@ -69,7 +69,7 @@ mkdir -p "$dist"
 prepare
 debs
 if [ "${1:-all}" = all ]; then
-    tarball
+    for architecture in amd64 arm64; do tarball "$architecture"; done
     components
     (cd "$dist" && sha256sum -- * >SHA256SUMS)
     (cd "$dist" && sha256sum --check --quiet SHA256SUMS && ls -l)
