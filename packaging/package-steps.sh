@@ -30,7 +30,7 @@ files() {
 
 # Prints a row of stats.
 stat_of() {
-    larder stats --raw | sed -n "s/^STAT $1 \([0-9]*\).*/\1/p"
+    larder stats --raw | sed -n "s/^STAT $1 \([^ \r]*\).*/\1/p"
 }
 
 status_of() {
@@ -85,6 +85,9 @@ done
     fail "/run/larder/admin.sock is $(stat --format '%a %U %G' /run/larder/admin.sock)"
 
 echo "== upgrade under load"
+first_build=$(stat_of larder_commit)
+[ -n "$first_build" ] && [ "$first_build" != second-build ] ||
+    fail "the first larderd is of the build '$first_build', expected another than the second"
 larder bench --mode mix --rate 2000 --seconds 12 --connections 20 --keys 2000 --json >bench.json &
 load=$!
 sleep 3
@@ -94,6 +97,8 @@ dpkg --install second/larder_*.deb
 second=$(cat /run/larder/larderd.pid)
 [ "$second" != "$first" ] || fail "the old larderd still runs: postinst had none hand over"
 [ "$(readlink "/proc/$second/exe")" = /usr/bin/larderd ] || fail "the new larderd is not installed"
+[ "$(stat_of larder_commit)" = second-build ] ||
+    fail "larderd is of the build '$(stat_of larder_commit)' after the upgrade, not of the second"
 grep -q '^# changed here' /etc/larder/larderd.toml || fail "the upgrade changed larderd.toml"
 for number in $(seq 200); do
     [ "$(larder get "kept$number")" = "value $number" ] || fail "kept$number was lost"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs, uses, upgrades under load, removes and purges the Debian packages, in a Debian that
-# debootstrap makes, and checks them with lintian. Needs root. Run after `cargo build --release` and
-# `make pages`, as `make package-test` does. The Debian is kept in target/package-root.tar.
+# debootstrap makes, and checks them with lintian. The upgrade is to a second build, which takes one
+# to two minutes. Needs root. Run after `cargo build --release` and `make pages`, as `make
+# package-test` does. The Debian is kept in target/package-root.tar.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +21,16 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 LARDER_DIST=$folder/first packaging/dist.sh debs
+# The upgrade is to another build, which says so in its statistics. The folder of builds has the
+# programs of the checkout again when the second package is made.
+built=${CARGO_TARGET_DIR:-target}/release
+mkdir "$folder/programs"
+cp -p "$built/larderd" "$built/larder" "$folder/programs/"
+trap 'install -p "$folder"/programs/* "$built/"; rm -rf "$folder"' EXIT
+LARDER_COMMIT=second-build cargo build --quiet --release --locked -p larder-server -p larder-cli
 LARDER_DEB_REVISION=2 LARDER_DIST=$folder/second packaging/dist.sh debs
+install -p "$folder"/programs/* "$built/"
+trap 'rm -rf "$folder"' EXIT
 # The project has no public mail address yet, and the packages are not uploaded to Debian.
 lintian --fail-on error,warning --allow-root "$folder"/first/*.deb --suppress-tags \
     bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs ||
