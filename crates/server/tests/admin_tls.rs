@@ -148,6 +148,12 @@ fn tls_needs_certificates_and_ends_the_warning_of_tokens() -> Result<()> {
         let listen = format!("--admin-listen=0.0.0.0:{}{tls}", admin.port());
         let tokens = format!("--admin-token-file={}", tokens.display());
         let scene = Encrypted::start("", &[&listen, &tokens])?;
+        // A listener that answers has warned.
+        if warns {
+            exchange(&Address::Tcp(admin), GET)?;
+        } else {
+            ask(admin, &Arc::new(scene.config()))?;
+        }
         let log = scene.server.log();
         assert_eq!(log.contains("tokens cross the network in plain text"), warns, "{tls}: {log}");
     }
