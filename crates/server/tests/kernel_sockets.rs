@@ -1,5 +1,6 @@
-//! The kernel holds nothing of closed connections. An io_uring operation in progress holds its
-//! socket even after the descriptor is closed, so counting descriptors is not enough.
+//! What the kernel holds for connections: nothing after they are closed, and little of a response
+//! that is not read. An io_uring operation in progress holds its socket even after the descriptor is
+//! closed, so counting descriptors is not enough.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod peers;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::server::is_root;
+use larder_testkit::{Address, Stream};
 use peers::{Route, Site};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};
 
@@ -81,6 +83,57 @@ fn come_and_go(route: Route, io: &str) -> Result<()> {
     site.scene.end()
 }
 
+/// Peers that do not read must not use up the kernel's memory for connections, which all programs
+/// of a machine share.
+#[test]
+fn the_kernel_keeps_little_of_what_a_peer_does_not_read() -> Result<()> {
+    for io in ["epoll", "uring"] {
+        let Some(site) = Site::start(Route::Tcp, io, &[])? else { continue };
+        let Address::Tcp(address) = site.address() else { bail!("no TCP address") };
+        let mut setup = Stream::connect(&site.address())?;
+        let value = [&b"set k 0 0 1000000\r\n"[..], &[b'v'; 1_000_000], b"\r\n"].concat();
+        setup.ask(&value, b"STORED\r\n")?;
+        drop(setup);
+        let mut peers = (0..PEERS).map(|_| site.connect()).collect::<Result<Vec<_>>>()?;
+        let request = [&b"get"[..], &b" k".repeat(50), b"\r\n"].concat();
+        for peer in &mut peers {
+            peer.send(&request)?;
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut before = 0;
+        let kept = loop {
+            sleep(Duration::from_millis(200));
+            let kept = unsent_bytes(address.port())?;
+            // Every peer's response waits, and no more of it comes.
+            if kept == before && kept >= PEERS << 10 {
+                break kept / PEERS;
+            }
+            ensure!(Instant::now() < deadline, "{io}: no response waits: {kept} bytes");
+            before = kept;
+        };
+        ensure!(kept < 512 << 10, "{io}: the kernel keeps {kept} bytes for each peer");
+        drop(peers);
+        site.scene.end()?;
+    }
+    Ok(())
+}
+
+/// Returns how much output the kernel keeps for the connections of a port.
+fn unsent_bytes(port: u16) -> Result<usize> {
+    let table = fs::read_to_string("/proc/self/net/tcp")?;
+    let local = format!(":{port:04X}");
+    let mut bytes = 0;
+    for line in table.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [_, from, _, "01", queues, ..] = words[..] else { continue };
+        if from.ends_with(&local) {
+            let (unsent, _) = queues.split_once(':').context("no queues")?;
+            bytes += usize::from_str_radix(unsent, 16)?;
+        }
+    }
+    Ok(bytes)
+}
+
 /// Returns the number of sockets of this network namespace that the kernel has not freed.
 fn sockets_used() -> Result<usize> {
     let counts = fs::read_to_string("/proc/self/net/sockstat")?;
@@ -119,5 +172,5 @@ fn raise_loopback() -> Result<()> {
     }
 }
 
-/// Connections for each way to disconnect.
+/// Connections of each scene.
 const PEERS: usize = 50;

@@ -143,12 +143,23 @@ pub(crate) fn widen_buffers(datagrams: &SockRef<'_>) -> io::Result<()> {
     datagrams.set_recv_buffer_size(WANTED_BYTES)
 }
 
+/// Sets the options of a listening TCP socket. Connections inherit them.
+pub(crate) fn configure_tcp(listening: &SockRef<'_>) -> io::Result<()> {
+    listening.set_keepalive(true)?;
+    listening.set_tcp_nodelay(true)?;
+    listening.set_tcp_notsent_lowat(UNSENT_BYTES)
+}
+
+/// How much of a connection's output the kernel keeps beyond what the peer has room for.
+///
+/// Its own limit is 4 MiB. A thousand peers that do not read would have it short of memory for all
+/// connections of the machine: it then sends the end of a connection up to 200 ms late.
+const UNSENT_BYTES: u32 = 128 << 10;
+
 fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
     let socket = new_socket(address, Type::STREAM, socket2::Protocol::TCP)?;
     socket.set_reuse_address(true)?;
-    // Accepted sockets inherit these two options.
-    socket.set_keepalive(true)?;
-    socket.set_tcp_nodelay(true)?;
+    configure_tcp(&SockRef::from(&socket))?;
     socket.bind(&address.into())?;
     socket.listen(backlog(options))?;
     let address = socket.local_addr()?.as_socket().unwrap_or(address);

@@ -76,8 +76,7 @@ fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
     }
     if let Some(address) = local.as_socket() {
         if kind == Type::STREAM {
-            socket.set_keepalive(true)?;
-            socket.set_tcp_nodelay(true)?;
+            sockets::configure_tcp(&socket)?;
         } else {
             sockets::widen_buffers(&socket)?;
         }
@@ -175,6 +174,16 @@ mod tests {
             [Transport::Tcp, Transport::Unix]
         );
         assert_eq!(datagrams[0].address, udp_address);
+    }
+
+    #[test]
+    fn a_tcp_socket_gets_the_options_of_those_that_larderd_opens() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (streams, _) = listen_on(vec![inherited(tcp)], &options(&[])).unwrap();
+        let socket = SockRef::from(&streams[0].descriptor);
+        assert!(socket.keepalive().unwrap());
+        assert!(socket.tcp_nodelay().unwrap());
+        assert!(socket.tcp_notsent_lowat().unwrap() <= 1 << 20);
     }
 
     #[test]
