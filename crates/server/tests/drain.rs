@@ -188,6 +188,8 @@ enum Pace {
     Bursts,
 }
 
+const PACES: [Pace; 4] = [Pace::Flood, Pace::Parts, Pace::Bursts, Pace::Bursts];
+
 /// Sends increments until the connection fails, and returns the number of answers.
 fn count_answers(stream: &mut Stream, key: &str, pace: Pace) -> Result<u64> {
     let line = format!("incr {key} 1\r\n");
@@ -219,45 +221,96 @@ fn count_answers(stream: &mut Stream, key: &str, pace: Pace) -> Result<u64> {
     })
 }
 
+/// Has clients increment a counter each, in every pace, until their connections end. Calls `end`
+/// while they do, and returns the answers that each client got.
+fn increment(server: &ServerUnderTest, end: impl FnOnce() -> Result<()>) -> Result<Vec<u64>> {
+    let mut setup = server.connect()?;
+    for number in 0..PACES.len() {
+        setup.ask(format!("set c{number} 0 0 1\r\n0\r\n").as_bytes(), b"STORED\r\n")?;
+    }
+    drop(setup);
+    thread::scope(|scope| -> Result<Vec<u64>> {
+        let clients: Vec<_> = PACES
+            .iter()
+            .enumerate()
+            .map(|(number, pace)| {
+                let stream = server.connect();
+                scope.spawn(move || {
+                    count_answers(&mut stream?, &format!("c{number}"), *pace)
+                        .with_context(|| format!("{pace:?}"))
+                })
+            })
+            .collect();
+        end()?;
+        clients.into_iter().map(|client| client.join().expect("no panic")).collect()
+    })
+}
+
+/// Checks that as many increments were executed as were answered.
+fn check_counters(server: &ServerUnderTest, answered: &[u64], what: &str) -> Result<()> {
+    let mut stream = server.connect()?;
+    for (number, (answers, pace)) in answered.iter().zip(PACES).enumerate() {
+        let value = stream.ask(format!("get c{number}\r\n").as_bytes(), b"END\r\n")?;
+        let value = String::from_utf8_lossy(&value).into_owned();
+        let executed = value.split("\r\n").nth(1).context("no counter")?.trim();
+        ensure!(*answers > 100, "{what} {pace:?}: only {answers} answers");
+        ensure!(
+            executed == answers.to_string(),
+            "{what} {pace:?}: {executed} executed, {answers} answered"
+        );
+    }
+    Ok(())
+}
+
 #[test]
 fn every_executed_request_is_answered() -> Result<()> {
     for io in LOOPS {
         let drained = Drained::start(&[io, "--drain-grace=0"])?;
-        let paces = [Pace::Flood, Pace::Parts, Pace::Bursts, Pace::Bursts];
         for round in 0..3 {
-            let keys: Vec<_> =
-                (0..paces.len()).map(|number| format!("c{round}-{number}")).collect();
-            let mut setup = drained.server.connect()?;
-            for key in &keys {
-                setup.ask(format!("set {key} 0 0 1\r\n0\r\n").as_bytes(), b"STORED\r\n")?;
-            }
-            drop(setup);
-            let counted = thread::scope(|scope| -> Result<Vec<u64>> {
-                let clients: Vec<_> = keys
-                    .iter()
-                    .zip(paces)
-                    .map(|(key, pace)| {
-                        let stream = drained.server.connect();
-                        scope.spawn(move || {
-                            count_answers(&mut stream?, key, pace)
-                                .with_context(|| format!("{pace:?}"))
-                        })
-                    })
-                    .collect();
+            let answered = increment(&drained.server, || {
                 sleep(Duration::from_millis(200 + 37 * round));
                 drained.ask("POST")?;
-                clients.into_iter().map(|client| client.join().expect("no panic")).collect()
+                Ok(())
             })?;
             drained.wait_until_drained()?;
             drained.ask("DELETE")?;
-            let mut stream = drained.server.connect()?;
-            for ((key, answers), pace) in keys.iter().zip(counted).zip(paces) {
-                let value = stream.ask(format!("get {key}\r\n").as_bytes(), b"END\r\n")?;
-                let value = String::from_utf8_lossy(&value).into_owned();
-                let executed = value.split("\r\n").nth(1).context("no counter")?.trim();
-                ensure!(answers > 100, "{io} {pace:?}: only {answers} answers");
-                assert_eq!(executed, answers.to_string(), "{io} {pace:?}: executed and answered");
-            }
+            check_counters(&drained.server, &answered, io)?;
+        }
+    }
+    Ok(())
+}
+
+/// The process that the pid file names is killed at the end of a test.
+struct Successor(PathBuf);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let pid = fs::read_to_string(&self.0).ok().and_then(|pid| pid.trim().parse().ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            // Fails if it has exited already.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn every_executed_request_is_answered_when_an_upgrade_ends_the_old_process() -> Result<()> {
+    for io in LOOPS {
+        let folder = tempfile::tempdir()?;
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let _successor = Successor(folder.path().join("pid"));
+        let (pid_file, memory_file) = (path("pid"), path("memory"));
+        let args = [io, "-P", &pid_file, "-e", &memory_file, "--upgrade-drain=0"];
+        let mut drained = Drained::start(&args)?;
+        let answered = increment(&drained.server, || {
+            sleep(Duration::from_millis(200));
+            drained.server.signal(Signal::USR2)
+        })?;
+        check_counters(&drained.server, &answered, io)?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while drained.server.is_running()? {
+            ensure!(Instant::now() < deadline, "the old process stays: {}", drained.server.log());
+            sleep(Duration::from_millis(20));
         }
     }
     Ok(())
@@ -354,6 +407,7 @@ fn a_stop_is_obeyed_while_connections_are_closed() -> Result<()> {
 fn a_successor_serves_although_the_server_was_drained() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let pid_file = folder.path().join("pid");
+    let _successor = Successor(pid_file.clone());
     let drained = Drained::start(&["--drain-grace=0", "-P", &pid_file.display().to_string()])?;
     let mut old = drained.server.connect()?;
     old.ask(b"mn\r\n", b"MN\r\n")?;
@@ -365,12 +419,8 @@ fn a_successor_serves_although_the_server_was_drained() -> Result<()> {
         ensure!(Instant::now() < deadline, "no successor is ready: {}", drained.server.log());
         sleep(Duration::from_millis(20));
     }
-    let successor: i32 = fs::read_to_string(&pid_file)?.trim().parse()?;
-    let state = drained.ask("GET");
+    assert_eq!(drained.ask("GET")?.0, "serving");
     let mut new = drained.server.connect()?;
-    let asked = new.ask(b"mn\r\n", b"MN\r\n");
-    kill_process(Pid::from_raw(successor).context("a pid")?, Signal::KILL)?;
-    assert_eq!(state?.0, "serving");
-    asked.context("a connection to the successor")?;
+    new.ask(b"mn\r\n", b"MN\r\n").context("a connection to the successor")?;
     Ok(())
 }

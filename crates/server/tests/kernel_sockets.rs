@@ -1,6 +1,6 @@
 //! What the kernel holds for connections: nothing after they are closed, and little of a response
-//! that is not read. An io_uring operation in progress holds its socket even after the descriptor is
-//! closed, so counting descriptors is not enough.
+//! that is not read. An io_uring operation in progress holds its socket even after the descriptor
+//! is closed, so counting descriptors is not enough.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod peers;

@@ -77,6 +77,11 @@ impl Listener {
         }
         self.server.handed_over.store(true, Relaxed);
         self.server.prefix_removals.retire();
+        self.wake_workers();
+    }
+
+    /// Lets the workers see at once what has changed.
+    pub(crate) fn wake_workers(&self) {
         for inbox in &self.inboxes {
             inbox.waker().wake();
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::clock::monotonic_us;
 use crate::http::Http;
 use crate::net::listener::Listener;
 use crate::process::signals::{Asked, Signals};
@@ -36,6 +37,11 @@ impl MainLoop<'_> {
                 // First: it would report that this server is retired, while the successor is ready.
                 self.http.stop();
                 self.listener.retire();
+            }
+            if self.upgrade.closes_connections(self.server)
+                && self.server.drain.begin(monotonic_us())
+            {
+                self.listener.wake_workers();
             }
             if self.upgrade.is_drained(self.server) {
                 self.server.stop.request(Manner::Graceful);

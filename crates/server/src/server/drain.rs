@@ -22,10 +22,10 @@ pub(crate) enum DrainState {
 }
 
 impl Drain {
-    /// Begins a drain that closes connections from this time on. One that has begun goes on.
-    pub(crate) fn begin(&self, closes_at_us: i64) {
-        // Fails if a drain has begun, whose grace must not start again.
-        let _ = self.closes_at_us.compare_exchange(0, closes_at_us.max(1), Relaxed, Relaxed);
+    /// Begins a drain that closes connections from this time on. Returns false if one has begun
+    /// before: its grace does not start again.
+    pub(crate) fn begin(&self, closes_at_us: i64) -> bool {
+        self.closes_at_us.compare_exchange(0, closes_at_us.max(1), Relaxed, Relaxed).is_ok()
     }
 
     /// Undoes the drain.
@@ -68,8 +68,8 @@ mod tests {
     fn a_drain_is_over_once_its_grace_and_the_connections_are() {
         let drain = Drain::default();
         assert_eq!(drain.state(100, 0), DrainState::Serving);
-        drain.begin(50);
-        drain.begin(500);
+        assert!(drain.begin(50));
+        assert!(!drain.begin(500));
         assert_eq!(drain.closes_at_us(), Some(50), "a second request does not prolong the grace");
         for (now_us, connection_count, state) in [
             (49, 0, DrainState::Draining),

@@ -173,14 +173,22 @@ impl Upgrade {
         matches!(self.stage, Stage::Done(_))
     }
 
-    /// True if this process has nothing left to do: its connections are gone, or their time has
-    /// passed.
+    /// True if the connections that are left are to be closed: a successor serves, and their time
+    /// has passed.
+    pub(crate) fn closes_connections(&self, server: &Server) -> bool {
+        self.has_served_for(drain_us(server))
+    }
+
+    /// True if this process has nothing left to do: its connections are gone, or do not end.
     pub(crate) fn is_drained(&self, server: &Server) -> bool {
-        let Stage::Done(since) = &self.stage else {
-            return false;
-        };
-        let drain_us = u64::from(server.options.upgrade_drain_secs) * 1_000_000;
-        server.connection_count() == 0 || since.elapsed_us() >= drain_us
+        let patience_us =
+            if server.connection_count() == 0 { 0 } else { drain_us(server) + CLOSING_US_MAX };
+        self.has_served_for(patience_us)
+    }
+
+    /// True if a successor has served for this time.
+    fn has_served_for(&self, us: u64) -> bool {
+        matches!(&self.stage, Stage::Done(since) if since.elapsed_us() >= us)
     }
 }
 
@@ -207,6 +215,11 @@ impl Drop for Successor {
             let _ = self.process.wait();
         }
     }
+}
+
+/// Returns how long connections stay after a successor has taken over, in microseconds.
+fn drain_us(server: &Server) -> u64 {
+    u64::from(server.options.upgrade_drain_secs) * 1_000_000
 }
 
 /// Returns why an upgrade is impossible; `None` if it is possible.
@@ -243,6 +256,10 @@ fn start_us_max(memory_bytes: u64) -> u64 {
 
 const START_US_MIN: u64 = 10_000_000;
 const START_GIB_US: u64 = 2_000_000;
+
+/// A little more than a drain takes with peers that neither send the rest of their requests nor
+/// close their side.
+const CLOSING_US_MAX: u64 = 8_000_000;
 
 /// A process closes its descriptors a moment before its end is visible.
 const END_LOOKS: u32 = 20;
