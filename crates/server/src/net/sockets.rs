@@ -154,7 +154,7 @@ pub(crate) fn configure_tcp(listening: &SockRef<'_>) -> io::Result<()> {
 ///
 /// Its own limit is 4 MiB. A thousand peers that do not read would have it short of memory for all
 /// connections of the machine: it then sends the end of a connection up to 200 ms late.
-const UNSENT_BYTES: u32 = 128 << 10;
+pub(crate) const UNSENT_BYTES: u32 = 128 << 10;
 
 fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
     let socket = new_socket(address, Type::STREAM, socket2::Protocol::TCP)?;

@@ -183,7 +183,7 @@ mod tests {
         let socket = SockRef::from(&streams[0].descriptor);
         assert!(socket.keepalive().unwrap());
         assert!(socket.tcp_nodelay().unwrap());
-        assert!(socket.tcp_notsent_lowat().unwrap() <= 1 << 20);
+        assert_eq!(socket.tcp_notsent_lowat().unwrap(), sockets::UNSENT_BYTES);
     }
 
     #[test]
