@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("item", &[]),
     ("stats", &[]),
     ("region", &[]),
+    ("tier", &[]),
     ("dump", &["item"]),
     ("options", &["item"]),
     ("protocol", &["item"]),

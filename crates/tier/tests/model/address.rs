@@ -1,0 +1,53 @@
+//! Addresses in the log, small enough to search.
+
+use std::fmt;
+
+/// Units a segment has.
+pub(crate) const UNITS: u8 = 2;
+/// Records a unit has at most.
+pub(crate) const RECORDS: usize = 2;
+
+/// A segment's number: the epoch in the high four bits, a sequence in the low ones. Never 0.
+pub(crate) type Number = u8;
+
+/// The first number of an epoch.
+pub(crate) fn first_number(epoch: u8) -> Number {
+    epoch << 4 | 1
+}
+
+/// Where a record lies: number, unit and place. The order of addresses is the order of the world.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub(crate) struct Address(u16);
+
+impl Address {
+    /// Below every record.
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) fn new(number: Number, unit: u8, place: usize) -> Self {
+        Self(u16::from(number) << 8 | u16::from(unit) << 4 | place as u16)
+    }
+
+    /// Behind the last record of a unit.
+    pub(crate) fn end_of(number: Number, unit: u8) -> Self {
+        Self::new(number, unit + 1, 0)
+    }
+
+    pub(crate) fn number(self) -> Number {
+        (self.0 >> 8) as Number
+    }
+
+    pub(crate) fn unit(self) -> u8 {
+        (self.0 >> 4 & 0xf) as u8
+    }
+
+    pub(crate) fn place(self) -> usize {
+        usize::from(self.0 & 0xf)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (epoch, sequence) = (self.number() >> 4, self.number() & 0xf);
+        write!(f, "{epoch}.{sequence}/{}/{}", self.unit(), self.place())
+    }
+}

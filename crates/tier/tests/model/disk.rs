@@ -1,0 +1,227 @@
+//! The disk: pages with what the kernel shows and what the platter holds.
+
+use crate::address::{Address, Number, UNITS};
+
+pub(crate) type Extent = u8;
+
+/// The value of an item: which write made it, and whether it expires when the clock strikes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Value {
+    pub(crate) id: u8,
+    pub(crate) expires: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Record {
+    Item {
+        key: u8,
+        value: Value,
+    },
+    Tombstone {
+        key: u8,
+    },
+    Flush,
+    /// A flush that is due when the clock strikes.
+    Delay,
+    Void,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Header {
+    pub(crate) number: Number,
+    pub(crate) previous: Number,
+    /// The delayed flush that is pending, or none.
+    pub(crate) delay: Address,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Unit {
+    pub(crate) number: Number,
+    pub(crate) synced_through: Address,
+    /// Empty for a void unit.
+    pub(crate) records: Vec<Record>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) enum Content {
+    #[default]
+    Blank,
+    /// A write that the power loss left in pieces.
+    Torn,
+    Header(Header),
+    Unit(Unit),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Page {
+    platter: Content,
+    cache: Content,
+    dirty: bool,
+}
+
+impl Page {
+    fn write(&mut self, content: Content) {
+        self.cache = content;
+        self.dirty = true;
+    }
+
+    fn sync(&mut self) {
+        if self.dirty {
+            self.platter = self.cache.clone();
+            self.dirty = false;
+        }
+    }
+}
+
+/// What becomes of a page at a power loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Kept,
+    Lost,
+    Torn,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Manifest {
+    pub(crate) epoch: u8,
+    pub(crate) clean: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Disk {
+    /// The pages of all extents: a header and the units of each.
+    pages: Vec<Page>,
+    manifest: Manifest,
+    durable_manifest: Manifest,
+}
+
+impl Disk {
+    pub(crate) fn new(extents: u8) -> Self {
+        let pages = usize::from(extents) * (usize::from(UNITS) + 1);
+        Self {
+            pages: vec![Page::default(); pages],
+            manifest: Manifest::default(),
+            durable_manifest: Manifest::default(),
+        }
+    }
+
+    pub(crate) fn extents(&self) -> u8 {
+        (self.pages.len() / (usize::from(UNITS) + 1)) as u8
+    }
+
+    fn header_page(extent: Extent) -> usize {
+        usize::from(extent) * (usize::from(UNITS) + 1)
+    }
+
+    fn unit_page(extent: Extent, unit: u8) -> usize {
+        Self::header_page(extent) + 1 + usize::from(unit)
+    }
+
+    pub(crate) fn header(&self, extent: Extent) -> Option<Header> {
+        match self.pages[Self::header_page(extent)].cache {
+            Content::Header(header) => Some(header),
+            _ => None,
+        }
+    }
+
+    /// The unit if it is whole and belongs to the segment.
+    pub(crate) fn unit(&self, extent: Extent, unit: u8, number: Number) -> Option<&Unit> {
+        match &self.pages[Self::unit_page(extent, unit)].cache {
+            Content::Unit(found) if found.number == number => Some(found),
+            _ => None,
+        }
+    }
+
+    /// The records that lie in the unit's place, whatever segment they belong to.
+    pub(crate) fn records(&self, extent: Extent, unit: u8) -> &[Record] {
+        match &self.pages[Self::unit_page(extent, unit)].cache {
+            Content::Unit(found) => &found.records,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn write_header(&mut self, extent: Extent, header: Header) {
+        self.pages[Self::header_page(extent)].write(Content::Header(header));
+    }
+
+    pub(crate) fn erase(&mut self, extent: Extent) {
+        self.pages[Self::header_page(extent)].write(Content::Blank);
+    }
+
+    pub(crate) fn write_unit(&mut self, extent: Extent, unit: u8, content: Unit) {
+        self.pages[Self::unit_page(extent, unit)].write(Content::Unit(content));
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.pages.iter().any(|page| page.dirty)
+    }
+
+    pub(crate) fn sync(&mut self) {
+        self.pages.iter_mut().for_each(Page::sync);
+    }
+
+    /// The kernel reports an error once and calls the pages clean, although the platter lacks them.
+    pub(crate) fn fail_sync(&mut self) {
+        self.pages.iter_mut().for_each(|page| page.dirty = false);
+    }
+
+    /// The kernel's cache forgets the pages that it believes clean.
+    pub(crate) fn drop_cache(&mut self) {
+        for page in self.pages.iter_mut().filter(|page| !page.dirty) {
+            page.cache = page.platter.clone();
+        }
+    }
+
+    pub(crate) fn manifest(&self) -> Manifest {
+        self.manifest
+    }
+
+    /// Replaces the manifest by a rename, which the directory's sync makes durable.
+    pub(crate) fn replace_manifest(&mut self, manifest: Manifest, durable: bool) {
+        self.manifest = manifest;
+        if durable {
+            self.durable_manifest = manifest;
+        }
+    }
+
+    /// Every disk that a power loss may leave.
+    pub(crate) fn power_losses(&self) -> Vec<Self> {
+        let mut disks = vec![self.clone()];
+        for (at, page) in self.pages.iter().enumerate().filter(|(_, page)| page.dirty) {
+            let same = page.cache == page.platter;
+            let fates: &[Fate] =
+                if same { &[Fate::Kept] } else { &[Fate::Kept, Fate::Lost, Fate::Torn] };
+            disks = disks
+                .iter()
+                .flat_map(|disk| fates.iter().map(move |fate| disk.with_fate(at, *fate)))
+                .collect();
+        }
+        for disk in &mut disks {
+            disk.fail_sync();
+            disk.drop_cache();
+        }
+        let mut old = Vec::new();
+        if self.manifest != self.durable_manifest {
+            for disk in &disks {
+                let manifest = self.durable_manifest;
+                old.push(Self { manifest, ..disk.clone() });
+            }
+        }
+        for disk in &mut disks {
+            disk.durable_manifest = disk.manifest;
+        }
+        disks.extend(old);
+        disks
+    }
+
+    fn with_fate(&self, at: usize, fate: Fate) -> Self {
+        let mut disk = self.clone();
+        let page = &mut disk.pages[at];
+        match fate {
+            Fate::Kept => page.platter = page.cache.clone(),
+            Fate::Lost => {}
+            Fate::Torn => page.platter = Content::Torn,
+        }
+        disk
+    }
+}

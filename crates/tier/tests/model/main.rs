@@ -1,0 +1,75 @@
+//! The protocol of the disk tier, searched exhaustively within small budgets.
+//!
+//! A world is a disk, a region, clients, the flusher, reclaim, and the ways in which a process ends
+//! and starts. The search visits every order of their steps. Each rule of the protocol is a switch:
+//! with all rules every promise holds; without any one of them a promise breaks, and the test
+//! prints the shortest way there (`LARDER_TRACES=1`).
+//!
+//! docs/decisions/0028-the-log-is-modelled-first.md says what the model refuted, and what it leaves
+//! out.
+//!
+//! Files in reading order: `rules`, `spec` (the promises), `address`, `disk`, `region`, `client`,
+//! `reclaimer`, `crash`, `recovery`, `world`, `scenario`, `scenarios`, `search`.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+mod address;
+mod client;
+mod crash;
+mod disk;
+mod reclaimer;
+mod recovery;
+mod region;
+mod rules;
+mod scenario;
+mod scenarios;
+mod search;
+mod spec;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use rules::{Rule, Rules};
+use scenarios::SCENARIOS;
+use search::{Outcome, search};
+
+#[test]
+fn every_promise_holds_with_all_rules() {
+    for scenario in SCENARIOS {
+        match search(scenario, Rules::ALL) {
+            Outcome::Holds(states) => println!("{}: {states} states", scenario.name),
+            Outcome::Broken(trace) => panic!("all rules are kept, and yet\n{trace}"),
+        }
+    }
+}
+
+/// The first trace that a rule's absence leads to, if any does.
+fn without(rule: Rule) -> Option<String> {
+    SCENARIOS.iter().find_map(|scenario| match search(scenario, Rules::without(rule)) {
+        Outcome::Holds(_) => None,
+        Outcome::Broken(trace) => Some(trace),
+    })
+}
+
+#[test]
+fn every_rule_is_needed() {
+    let traces = std::env::var_os("LARDER_TRACES").is_some();
+    let next = AtomicUsize::new(0);
+    let idle = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(rule) = Rule::ALL.get(next.fetch_add(1, Relaxed)) {
+            match without(*rule) {
+                Some(trace) if traces => println!("without {rule}\n{trace}"),
+                Some(trace) => println!("without {rule}\n  {}", trace.lines().next().unwrap()),
+                None => idle.lock().unwrap().push(rule.to_string()),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let idle = idle.into_inner().unwrap();
+    assert!(idle.is_empty(), "no scenario needs these rules:\n{}", idle.join("\n"));
+}

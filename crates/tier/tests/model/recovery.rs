@@ -1,0 +1,251 @@
+//! Recovery: a start without the region reads the log.
+
+use crate::address::{Address, Number, UNITS, first_number};
+use crate::disk::{Disk, Extent, Header, Manifest, Record, Unit, Value};
+use crate::region::{KEYS, Region, Slot, Use};
+use crate::rules::{Rule, Rules};
+use crate::spec::Items;
+use crate::world::{Phase, Step, Successors, World};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Recovery {
+    Begin,
+    Read,
+    VoidAbove(Survey),
+    SyncAbove(Survey),
+    VoidCut(Survey),
+    SyncCut(Survey),
+    Serve(Survey),
+}
+
+/// What recovery read.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Survey {
+    /// The segments in the order of their numbers.
+    segments: Vec<(Extent, Header)>,
+    /// The first place without a good unit: which segment, which unit.
+    cut: Option<(usize, u8)>,
+}
+
+pub(crate) fn steps(world: &World, recovery: &Recovery, rules: Rules, next: &mut Successors) {
+    let mut world = world.clone();
+    let (what, then) = match recovery.clone() {
+        Recovery::Begin => begin(&mut world, rules),
+        Recovery::Read => match read(&mut world, rules) {
+            Ok(survey) => ("reads the log", Recovery::VoidAbove(survey)),
+            Err(fault) => {
+                world.fail(fault);
+                ("reads the log", Recovery::Begin)
+            }
+        },
+        Recovery::VoidAbove(survey) => {
+            if rules.keep(Rule::VoidAboveCut) {
+                survey.void_above(&mut world.disk);
+            }
+            ("voids the units above the cut", Recovery::SyncAbove(survey))
+        }
+        Recovery::SyncAbove(survey) => {
+            if rules.keep(Rule::AboveBeforeCut) {
+                world.disk.sync();
+            }
+            ("syncs them", Recovery::VoidCut(survey))
+        }
+        Recovery::VoidCut(survey) => {
+            if rules.keep(Rule::VoidAtCut) {
+                survey.void_cut(&mut world.disk);
+            }
+            ("voids the unit at the cut", Recovery::SyncCut(survey))
+        }
+        Recovery::SyncCut(survey) => {
+            if rules.keep(Rule::SyncBeforeServing) {
+                world.disk.sync();
+            }
+            ("syncs it", Recovery::Serve(survey))
+        }
+        Recovery::Serve(survey) => {
+            serve(&mut world, &survey, rules);
+            next.push((Step::of("recovery", "serves"), world));
+            return;
+        }
+    };
+    world.phase = Phase::Recovering(Box::new(then));
+    next.push((Step::of("recovery", what), world));
+}
+
+fn begin(world: &mut World, rules: Rules) -> (&'static str, Recovery) {
+    let raise = u8::from(rules.keep(Rule::EpochIsRaised));
+    let epoch = world.disk.manifest().epoch + raise;
+    let durable = rules.keep(Rule::ManifestIsDurable);
+    world.disk.replace_manifest(Manifest { epoch, clean: false }, durable);
+    ("raises the epoch", Recovery::Read)
+}
+
+fn read(world: &mut World, rules: Rules) -> Result<Survey, String> {
+    if rules.keep(Rule::ReadAroundCache) {
+        world.disk.drop_cache();
+    }
+    Survey::of(&world.disk)
+}
+
+impl Survey {
+    fn of(disk: &Disk) -> Result<Self, String> {
+        let with_header = |extent| disk.header(extent).map(|header| (extent, header));
+        let mut segments: Vec<_> = (0..disk.extents()).filter_map(with_header).collect();
+        segments.sort_unstable_by_key(|(_, header)| header.number);
+        for pair in segments.windows(2) {
+            if pair[1].1.previous != pair[0].1.number {
+                return Err(format!("a segment is missing before {:?}: corruption", pair[1].1));
+            }
+        }
+        let mut survey = Self { segments, cut: None };
+        survey.find_cut(disk)?;
+        Ok(survey)
+    }
+
+    fn units(&self) -> impl Iterator<Item = (usize, Extent, Number, u8)> {
+        let segments = self.segments.iter().enumerate();
+        segments.flat_map(|(at, (extent, header))| {
+            (0..UNITS).map(move |unit| (at, *extent, header.number, unit))
+        })
+    }
+
+    fn find_cut(&mut self, disk: &Disk) -> Result<(), String> {
+        let mut through = Address::NONE;
+        let mut cut = None;
+        for (at, extent, number, unit) in self.units() {
+            match disk.unit(extent, unit, number) {
+                Some(found) => through = through.max(found.synced_through),
+                None if cut.is_none() => cut = Some((at, number, unit)),
+                None => {}
+            }
+        }
+        if let Some((at, number, unit)) = cut {
+            if Address::new(number, unit, 0) < through {
+                let cut = Address::new(number, unit, 0);
+                return Err(format!(
+                    "no good unit at {cut:?}, durable up to {through:?}: corruption"
+                ));
+            }
+            self.cut = Some((at, unit));
+        }
+        Ok(())
+    }
+
+    fn void_above(&self, disk: &mut Disk) {
+        let Some((cut_at, cut_unit)) = self.cut else { return };
+        for (at, extent, number, unit) in self.units() {
+            if (at, unit) > (cut_at, cut_unit) {
+                disk.write_unit(extent, unit, void(number));
+            }
+        }
+        for (extent, _) in self.segments.iter().skip(cut_at + 1) {
+            disk.erase(*extent);
+        }
+    }
+
+    fn void_cut(&self, disk: &mut Disk) {
+        let Some((at, unit)) = self.cut else { return };
+        let (extent, header) = self.segments[at];
+        if unit == 0 {
+            disk.erase(extent);
+        } else {
+            disk.write_unit(extent, unit, void(header.number));
+        }
+    }
+
+    /// The segments that stay.
+    fn kept(&self) -> &[(Extent, Header)] {
+        match self.cut {
+            Some((at, unit)) => &self.segments[..at + usize::from(unit > 0)],
+            None => &self.segments,
+        }
+    }
+}
+
+fn void(number: Number) -> Unit {
+    Unit { number, synced_through: Address::NONE, records: Vec::new() }
+}
+
+/// What the records below the cut say, the newest of each key.
+struct Found {
+    region: Region,
+    items: Items,
+    newest: [Address; KEYS],
+}
+
+impl Found {
+    fn read(disk: &Disk, survey: &Survey) -> Self {
+        let region = Region::empty(disk.extents());
+        let mut found = Self { region, items: Items::default(), newest: [Address::NONE; KEYS] };
+        let cut = survey.cut.map(|(at, unit)| (survey.segments[at].1.number, unit));
+        for (extent, header) in survey.kept() {
+            found.region.extents[usize::from(*extent)] = Use::Segment(header.number);
+            found.region.delay = found.region.delay.max(header.delay);
+            let below_cut = |unit: &u8| cut.is_none_or(|cut| (header.number, *unit) < cut);
+            for unit in (0..UNITS).filter(below_cut) {
+                found.unit(disk, *extent, header.number, unit);
+            }
+        }
+        found.bury();
+        found
+    }
+
+    fn unit(&mut self, disk: &Disk, extent: Extent, number: Number, unit: u8) {
+        let Some(content) = disk.unit(extent, unit, number) else { return };
+        for (place, record) in content.records.iter().enumerate() {
+            let at = Address::new(number, unit, place);
+            let slot = Slot::Disk { extent, unit, place: place as u8 };
+            match *record {
+                Record::Item { key, value } => self.key(key, at, Some(value), slot),
+                Record::Tombstone { key } => self.key(key, at, None, Slot::Empty),
+                Record::Flush => self.region.flush = at,
+                Record::Delay => self.region.delay = self.region.delay.max(at),
+                Record::Void => {}
+            }
+        }
+    }
+
+    fn key(&mut self, key: u8, at: Address, value: Option<Value>, slot: Slot) {
+        let key = usize::from(key);
+        (self.newest[key], self.items.values[key], self.region.slots[key]) = (at, value, slot);
+    }
+
+    /// The newest flush kills what is below it, and the delayed flush that it is or overtakes.
+    fn bury(&mut self) {
+        for (key, newest) in self.newest.iter().enumerate() {
+            if *newest < self.region.flush {
+                self.items.values[key] = None;
+                self.region.slots[key] = Slot::Empty;
+            }
+        }
+        if self.region.delay < self.region.flush {
+            self.region.delay = Address::NONE;
+        }
+        self.items.delayed = self.region.delay != Address::NONE;
+    }
+}
+
+fn serve(world: &mut World, survey: &Survey, rules: Rules) {
+    let found = Found::read(&world.disk, survey);
+    finish(world, found.region, survey.kept(), rules);
+    if let Err(fault) = world.spec.recover(found.items, world.struck) {
+        world.fail(fault);
+    }
+}
+
+/// The region goes on behind the last segment that stays.
+fn finish(world: &mut World, mut region: Region, kept: &[(Extent, Header)], rules: Rules) {
+    let last = kept.last().map_or(0, |(_, header)| header.number);
+    region.epoch = world.disk.manifest().epoch;
+    region.boot = world.boot;
+    region.current = last;
+    region.next_number = last + 1;
+    if rules.keep(Rule::NumbersAreNew) {
+        region.next_number = region.next_number.max(first_number(region.epoch));
+    }
+    if last > 0 {
+        region.synced = Address::end_of(last, UNITS - 1);
+    }
+    world.region = Some(region);
+    world.phase = Phase::Running;
+}

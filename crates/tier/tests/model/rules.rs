@@ -1,0 +1,100 @@
+//! The rules of the protocol, each a switch.
+
+use std::fmt;
+
+macro_rules! rules {
+    ($($name:ident => $text:literal,)*) => {
+        /// A rule of the protocol. Without it, some schedule breaks a promise.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum Rule {
+            $(#[doc = $text] $name,)*
+        }
+
+        impl Rule {
+            pub(crate) const ALL: &[Rule] = &[$(Rule::$name,)*];
+        }
+
+        impl fmt::Display for Rule {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Rule::$name => write!(f, "{}: {}", stringify!($name), $text),)*
+                }
+            }
+        }
+    };
+}
+
+rules! {
+    // Answers.
+    AnswerWaitsForKey => "an answer waits until the last record logged for its key is durable",
+    AnswerWaitsForFlush => "an answer waits until the newest flush is durable",
+    AnswerAfterSync => "answers go out after the sync, not after the write",
+    // Writers.
+    ReserveBeforeSlot => "the slot is stored after the log has room for the record",
+    DeleteIsLogged => "a delete appends a tombstone",
+    ChangeIsLogged => "a touch or a counter writes a new record, never two words in place",
+    HomeFollows => "a memory record's home is its newest record in the log",
+    MemoryComparesFlush => "memory compares the home of an item with the address of the flush",
+    FlushIsOneStep => "a flush appends its record and raises the flush address in one step",
+    // The flusher.
+    WaitForComplete => "a unit is written when every reservation in it is complete",
+    WriteInOrder => "units are written in the order of their addresses",
+    SealBeforeWrite => "a unit that was written takes no more records",
+    HeaderBeforeNext => "a segment's header is durable before the next segment is written",
+    BuffersUntilSynced => "a buffer is kept until its unit is synced",
+    ErrorIsFinal => "after a failed sync the process writes and syncs no more",
+    // Repair by a process that attaches to the region.
+    RepairCompletes => "repair completes a reservation that its slot names",
+    RepairVoids => "repair voids a reservation that no slot names",
+    RepairWritesAgain => "repair writes every unsynced unit again",
+    RepairErasesAgain => "repair erases again what was given up",
+    // Readers.
+    ReadBracket => "a read from disk checks the segment's number before and after",
+    BufferBracket => "a read from a log buffer checks the buffer's unit before and after",
+    PromoteBracket => "a promotion checks the slot and the segment's number under the lock",
+    // Reclaim.
+    ReclaimFromTail => "reclaim takes the oldest segment",
+    JudgeAfterReserve => "reclaim judges a record after it has reserved room for the copy",
+    EmptyDeadSlot => "reclaim empties the slot of an expired or flushed record",
+    GiveUpAfterSync => "a source is given up when all up to its last judgement is synced",
+    EraseBeforeReuse => "a freed segment's header is overwritten and synced before reuse",
+    EraseBeforeNext => "an erasure is synced before the next source is given up",
+    // The delayed flush.
+    DelayIsLogged => "a delayed flush is logged when it is asked for",
+    HeadersRepeatDelay => "a segment's header repeats the delayed flush",
+    HeaderAsBegun => "a header repeats the delay that was pending when its segment began",
+    DueBeforeRecords => "a flush that falls due is logged before any later record",
+    DueBeforeReads => "a flush that falls due is logged before any later answer",
+    // Starting with a region.
+    EpochMatches => "a region is refused if its epoch is not that of the manifest",
+    EpochIsRaised => "a start without the region raises the epoch",
+    ManifestIsDurable => "the manifest is durable before the start goes on",
+    RegionEpochLast => "a region gets the epoch when recovery is complete",
+    BootMatches => "a region of another boot is refused unless the stop was clean",
+    CleanIsCleared => "the clean mark is cleared durably before the first change",
+    // Starting without it.
+    NumbersAreNew => "segment numbers are never used again",
+    ReadAroundCache => "recovery reads around the kernel's cache",
+    VoidAboveCut => "recovery voids the units above the cut",
+    AboveBeforeCut => "the units above the cut are void, durably, before the one at the cut",
+    VoidAtCut => "recovery voids the unit at the cut",
+    SyncBeforeServing => "recovery syncs what it has read and voided before it serves",
+}
+
+/// The rules in force: all, or all but one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    broken: Option<Rule>,
+}
+
+impl Rules {
+    pub(crate) const ALL: Self = Self { broken: None };
+
+    pub(crate) fn without(rule: Rule) -> Self {
+        Self { broken: Some(rule) }
+    }
+
+    pub(crate) fn keep(self, rule: Rule) -> bool {
+        self.broken != Some(rule)
+    }
+}

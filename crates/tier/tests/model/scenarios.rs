@@ -1,0 +1,189 @@
+//! The scenarios, the smallest first. Together they need every rule.
+
+use crate::client::Op::{Delay, Delete, Flush, Get, Set, SetExpiring, Touch};
+use crate::scenario::{Budget, Memory, Scenario};
+
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "expiry and reclaim",
+        programs: &[&[
+            SetExpiring { key: 0, id: 1 },
+            Set { key: 1, id: 2 },
+            Set { key: 1, id: 3 },
+            Get { key: 0 },
+        ]],
+        keys: 2,
+        budget: Budget { reclaims: 1, evictions: 1, strike: true, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a write, a delete and a read over power losses",
+        programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }], &[Get { key: 0 }, Get { key: 0 }]],
+        budget: Budget { power_losses: 2, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a region on a real disk",
+        programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }]],
+        memory: Memory::File,
+        budget: Budget { stops: 1, power_losses: 2, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a sync that fails",
+        programs: &[
+            &[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }],
+            &[Get { key: 0 }, Get { key: 0 }],
+        ],
+        budget: Budget { failed_syncs: 1, kills: 1, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a delayed flush over a power loss",
+        programs: &[&[
+            Set { key: 0, id: 1 },
+            Delay,
+            Get { key: 0 },
+            Set { key: 0, id: 2 },
+            Get { key: 0 },
+        ]],
+        budget: Budget { power_losses: 1, strike: true, set_back: true, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a flush beside writers, reclaim and power loss",
+        programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }], &[Flush]],
+        budget: Budget { reclaims: 1, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a sync that fails, with a shared region",
+        programs: &[
+            &[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }],
+            &[Get { key: 0 }, Get { key: 0 }],
+        ],
+        memory: Memory::Shared,
+        budget: Budget { failed_syncs: 1, kills: 1, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "kills, then a power loss, without the region",
+        programs: &[
+            &[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }],
+            &[Get { key: 0 }, Get { key: 0 }],
+        ],
+        budget: Budget { kills: 2, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "reclaim of what a reader reads",
+        programs: &[
+            &[
+                Set { key: 0, id: 1 },
+                Set { key: 0, id: 2 },
+                Set { key: 1, id: 3 },
+                Set { key: 1, id: 4 },
+                Set { key: 0, id: 5 },
+            ],
+            &[Get { key: 0 }],
+        ],
+        keys: 2,
+        extents: 3,
+        budget: Budget { reclaims: 1, evictions: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a touch of what was evicted",
+        programs: &[
+            &[Set { key: 0, id: 1 }, Touch { key: 0, id: 2 }],
+            &[Set { key: 0, id: 3 }, Get { key: 0 }],
+        ],
+        budget: Budget { evictions: 2, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a region that was put aside",
+        programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }]],
+        memory: Memory::Shared,
+        budget: Budget { kills: 2, power_losses: 1, aside: true, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "kills, then a power loss, with a shared region",
+        programs: &[
+            &[Set { key: 0, id: 1 }, Delete { key: 0 }, Set { key: 0, id: 2 }],
+            &[Get { key: 0 }, Get { key: 0 }],
+        ],
+        memory: Memory::Shared,
+        budget: Budget { kills: 2, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "reclaim beside a writer",
+        programs: &[&[
+            Set { key: 0, id: 1 },
+            Set { key: 0, id: 2 },
+            Set { key: 1, id: 3 },
+            Set { key: 1, id: 4 },
+            Delete { key: 0 },
+            Get { key: 0 },
+        ]],
+        keys: 2,
+        extents: 4,
+        budget: Budget { reclaims: 2, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a delayed flush and reclaim",
+        programs: &[&[
+            Delay,
+            Set { key: 0, id: 1 },
+            Set { key: 0, id: 2 },
+            Set { key: 0, id: 3 },
+            Set { key: 0, id: 4 },
+            Set { key: 0, id: 5 },
+            Get { key: 0 },
+        ]],
+        extents: 4,
+        budget: Budget { reclaims: 1, power_losses: 1, strike: true, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "an erasure whose sync fails, with a shared region",
+        programs: &[&[
+            Set { key: 0, id: 1 },
+            Set { key: 0, id: 2 },
+            Delete { key: 0 },
+            Set { key: 1, id: 3 },
+            Set { key: 1, id: 4 },
+        ]],
+        keys: 2,
+        memory: Memory::Shared,
+        budget: Budget { reclaims: 2, failed_syncs: 1, kills: 1, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "two writers on two keys over power losses",
+        programs: &[
+            &[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Set { key: 0, id: 3 }],
+            &[Set { key: 1, id: 4 }, Delete { key: 1 }],
+        ],
+        keys: 2,
+        budget: Budget { power_losses: 2, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "answers that wait for nothing",
+        programs: &[&[
+            Set { key: 0, id: 1 },
+            Set { key: 0, id: 2 },
+            Set { key: 0, id: 3 },
+            Set { key: 0, id: 4 },
+            Set { key: 0, id: 5 },
+        ]],
+        waits: false,
+        extents: 4,
+        budget: Budget { power_losses: 3, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+];

@@ -1,0 +1,222 @@
+//! The whole state, and every step that may come next.
+
+use std::fmt;
+
+use crate::client::Client;
+use crate::disk::Disk;
+use crate::reclaimer::Reclaimer;
+use crate::recovery::Recovery;
+use crate::region::{Region, Slot};
+use crate::rules::{Rule, Rules};
+use crate::scenario::{Budget, Scenario};
+use crate::spec::{Change, Spec};
+use crate::{client, crash, reclaimer, recovery};
+
+/// Who takes a step, and what it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) actor: &'static str,
+    pub(crate) number: Option<u8>,
+    pub(crate) what: &'static str,
+}
+
+impl Step {
+    pub(crate) fn of(actor: &'static str, what: &'static str) -> Self {
+        Self { actor, number: None, what }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number {
+            Some(number) => write!(f, "{} {number}: {}", self.actor, self.what),
+            None => write!(f, "{}: {}", self.actor, self.what),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Phase {
+    Running,
+    Down,
+    Recovering(Box<Recovery>),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct World {
+    pub(crate) disk: Disk,
+    /// The region of the running process, or the file that the last one left.
+    pub(crate) region: Option<Region>,
+    /// A region file that was put aside and may be offered again.
+    pub(crate) aside: Option<Region>,
+    /// What the file system has of the region file: its state at the last clean stop.
+    pub(crate) old_region: Option<Region>,
+    pub(crate) phase: Phase,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) reclaimer: Reclaimer,
+    pub(crate) spec: Spec,
+    /// Whether the clock has struck: what expires has expired, what is due is due.
+    pub(crate) struck: bool,
+    pub(crate) boot: u8,
+    /// A sync failed in this process.
+    pub(crate) failed: bool,
+    pub(crate) budget: Budget,
+    pub(crate) fault: Option<String>,
+}
+
+/// The steps that may come next.
+pub(crate) type Successors = Vec<(Step, World)>;
+
+impl World {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let mut region = Region::empty(scenario.extents);
+        region.epoch = 1;
+        region.next_number = crate::address::first_number(1);
+        let mut disk = Disk::new(scenario.extents);
+        disk.replace_manifest(crate::disk::Manifest { epoch: 1, clean: false }, true);
+        Self {
+            disk,
+            region: Some(region),
+            aside: None,
+            old_region: None,
+            phase: Phase::Running,
+            clients: vec![Client::default(); scenario.programs.len()],
+            reclaimer: Reclaimer::Idle,
+            spec: Spec::default(),
+            struck: false,
+            boot: 0,
+            failed: false,
+            budget: scenario.budget,
+            fault: None,
+        }
+    }
+
+    pub(crate) fn region(&mut self) -> &mut Region {
+        self.region.as_mut().unwrap()
+    }
+
+    pub(crate) fn slot(&mut self, key: u8) -> &mut Slot {
+        &mut self.region().slots[usize::from(key)]
+    }
+
+    pub(crate) fn fail(&mut self, fault: String) {
+        self.fault.get_or_insert(fault);
+    }
+
+    /// Whether a delayed flush is due and not yet logged.
+    pub(crate) fn is_due(&self) -> bool {
+        let pending = self.region.as_ref().is_some_and(|region| region.delay != Default::default());
+        self.struck && pending
+    }
+
+    /// Whether a client or the reclaimer holds the key's group.
+    pub(crate) fn is_locked(&self, scenario: &Scenario, key: u8) -> bool {
+        let holds = |(client, program): (&Client, &&[client::Op])| client.holds(program, key);
+        self.clients.iter().zip(scenario.programs).any(holds) || self.reclaimer.holds(key)
+    }
+
+    pub(crate) fn successors(&self, scenario: &Scenario, rules: Rules) -> Successors {
+        let mut next = Vec::new();
+        crash::steps(self, scenario, rules, &mut next);
+        match &self.phase {
+            Phase::Running => {
+                client::steps(self, scenario, rules, &mut next);
+                reclaimer::steps(self, scenario, rules, &mut next);
+                self.flusher(rules, &mut next);
+                self.evictions(scenario, rules, &mut next);
+                self.due_flush(&mut next);
+            }
+            Phase::Recovering(recovery) => recovery::steps(self, recovery, rules, &mut next),
+            Phase::Down => {}
+        }
+        if self.budget.strike && !self.struck {
+            let mut world = self.clone();
+            world.struck = true;
+            next.push((Step::of("clock", "strikes"), world));
+        }
+        next
+    }
+
+    fn flusher(&self, rules: Rules, next: &mut Successors) {
+        if self.failed && rules.keep(Rule::ErrorIsFinal) {
+            return;
+        }
+        let mut world = self.clone();
+        let Self { region: Some(region), disk, .. } = &mut world else { return };
+        if region.write(disk, rules) {
+            next.push((Step::of("flusher", "writes a unit"), world));
+        }
+        if !self.disk.is_dirty() {
+            return;
+        }
+        let mut world = self.clone();
+        world.disk.sync();
+        if let Self { region: Some(region), disk, .. } = &mut world {
+            region.on_sync(disk, rules);
+        }
+        next.push((Step::of("flusher", "syncs"), world));
+        if self.budget.failed_syncs > 0 {
+            let mut world = self.clone();
+            world.budget.failed_syncs -= 1;
+            world.disk.fail_sync();
+            world.failed = true;
+            if !rules.keep(Rule::ErrorIsFinal) {
+                // The next sync finds nothing dirty and succeeds.
+                if let Self { region: Some(region), disk, .. } = &mut world {
+                    region.on_sync(disk, rules);
+                }
+            }
+            next.push((Step::of("flusher", "fails to sync"), world));
+        }
+    }
+
+    fn evictions(&self, scenario: &Scenario, rules: Rules, next: &mut Successors) {
+        if self.budget.evictions == 0 {
+            return;
+        }
+        for key in 0..scenario.keys {
+            let mut world = self.clone();
+            let Slot::Memory { value, home } = *world.slot(key) else { continue };
+            if self.is_locked(scenario, key) {
+                continue;
+            }
+            world.budget.evictions -= 1;
+            let slot = Slot::Memory { value, home };
+            let expired = value.expires && self.struck;
+            if expired || world.region().is_flushed(slot, rules) {
+                *world.slot(key) = Slot::Empty;
+            } else {
+                match world.region().disk_slot(home) {
+                    Some(slot) => *world.slot(key) = slot,
+                    None => world.fail(format!("the home {home:?} of key {key} is gone")),
+                }
+            }
+            next.push((Step { actor: "eviction of key", number: Some(key), what: "" }, world));
+        }
+    }
+
+    /// A delayed flush that is due is logged.
+    fn due_flush(&self, next: &mut Successors) {
+        let mut world = self.clone();
+        if !self.is_due() || !world.region().has_room(false) {
+            return;
+        }
+        world.flush_now(false);
+        next.push((Step::of("clock", "a due flush is logged"), world));
+    }
+
+    /// Logs a flush and raises the flush address in one step.
+    pub(crate) fn flush_now(&mut self, asked: bool) -> crate::address::Address {
+        use crate::disk::Record;
+        use crate::region::State;
+        let at = self.region().reserve(Record::Flush, State::Complete);
+        self.region().flush = at;
+        self.region().delay = Default::default();
+        // A due flush that answers have shown already is not a second one.
+        if asked || self.spec.now().delayed {
+            self.spec.reserve(at, Change::Flush);
+            self.spec.publish(at);
+        }
+        at
+    }
+}
