@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-/// Units a segment has.
-pub(crate) const UNITS: u8 = 2;
 /// Records a unit has at most.
 pub(crate) const RECORDS: usize = 2;
 

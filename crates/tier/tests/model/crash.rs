@@ -48,7 +48,7 @@ fn kill(world: &World, scenario: &Scenario, rules: Rules) -> World {
     if scenario.memory == Memory::Private {
         ended.region = None;
     } else if let Phase::Recovering(_) = world.phase {
-        let mut half = Region::empty(scenario.extents);
+        let mut half = Region::empty(&world.disk);
         half.boot = world.boot;
         if !rules.keep(Rule::RegionEpochLast) {
             half.epoch = world.disk.manifest().epoch;

@@ -1,6 +1,6 @@
 //! The disk: pages with what the kernel shows and what the platter holds.
 
-use crate::address::{Address, Number, UNITS};
+use crate::address::{Address, Number};
 
 pub(crate) type Extent = u8;
 
@@ -38,8 +38,14 @@ pub(crate) struct Header {
 pub(crate) struct Unit {
     pub(crate) number: Number,
     pub(crate) synced_through: Address,
-    /// Empty for a void unit.
+    /// Empty for a void unit, which shuts its segment: it covers all behind it.
     pub(crate) records: Vec<Record>,
+}
+
+impl Unit {
+    pub(crate) fn is_void(&self) -> bool {
+        self.records.is_empty()
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -89,6 +95,8 @@ pub(crate) struct Manifest {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Disk {
+    /// Units a segment has.
+    units: u8,
     /// The pages of all extents: a header and the units of each.
     pages: Vec<Page>,
     manifest: Manifest,
@@ -96,29 +104,34 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(extents: u8) -> Self {
-        let pages = usize::from(extents) * (usize::from(UNITS) + 1);
+    pub(crate) fn new(extents: u8, units: u8) -> Self {
+        let pages = usize::from(extents) * (usize::from(units) + 1);
         Self {
+            units,
             pages: vec![Page::default(); pages],
             manifest: Manifest::default(),
             durable_manifest: Manifest::default(),
         }
     }
 
+    pub(crate) fn units(&self) -> u8 {
+        self.units
+    }
+
     pub(crate) fn extents(&self) -> u8 {
-        (self.pages.len() / (usize::from(UNITS) + 1)) as u8
+        (self.pages.len() / (usize::from(self.units) + 1)) as u8
     }
 
-    fn header_page(extent: Extent) -> usize {
-        usize::from(extent) * (usize::from(UNITS) + 1)
+    fn header_page(&self, extent: Extent) -> usize {
+        usize::from(extent) * (usize::from(self.units) + 1)
     }
 
-    fn unit_page(extent: Extent, unit: u8) -> usize {
-        Self::header_page(extent) + 1 + usize::from(unit)
+    fn unit_page(&self, extent: Extent, unit: u8) -> usize {
+        self.header_page(extent) + 1 + usize::from(unit)
     }
 
     pub(crate) fn header(&self, extent: Extent) -> Option<Header> {
-        match self.pages[Self::header_page(extent)].cache {
+        match self.pages[self.header_page(extent)].cache {
             Content::Header(header) => Some(header),
             _ => None,
         }
@@ -126,7 +139,7 @@ impl Disk {
 
     /// The unit if it is whole and belongs to the segment.
     pub(crate) fn unit(&self, extent: Extent, unit: u8, number: Number) -> Option<&Unit> {
-        match &self.pages[Self::unit_page(extent, unit)].cache {
+        match &self.pages[self.unit_page(extent, unit)].cache {
             Content::Unit(found) if found.number == number => Some(found),
             _ => None,
         }
@@ -134,22 +147,25 @@ impl Disk {
 
     /// The records that lie in the unit's place, whatever segment they belong to.
     pub(crate) fn records(&self, extent: Extent, unit: u8) -> &[Record] {
-        match &self.pages[Self::unit_page(extent, unit)].cache {
+        match &self.pages[self.unit_page(extent, unit)].cache {
             Content::Unit(found) => &found.records,
             _ => &[],
         }
     }
 
     pub(crate) fn write_header(&mut self, extent: Extent, header: Header) {
-        self.pages[Self::header_page(extent)].write(Content::Header(header));
+        let at = self.header_page(extent);
+        self.pages[at].write(Content::Header(header));
     }
 
     pub(crate) fn erase(&mut self, extent: Extent) {
-        self.pages[Self::header_page(extent)].write(Content::Blank);
+        let at = self.header_page(extent);
+        self.pages[at].write(Content::Blank);
     }
 
     pub(crate) fn write_unit(&mut self, extent: Extent, unit: u8, content: Unit) {
-        self.pages[Self::unit_page(extent, unit)].write(Content::Unit(content));
+        let at = self.unit_page(extent, unit);
+        self.pages[at].write(Content::Unit(content));
     }
 
     pub(crate) fn is_dirty(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Reclaim: live records of the oldest segment go to the head, then the segment is given up.
 
-use crate::address::{Address, Number, RECORDS, UNITS};
+use crate::address::{Address, Number, RECORDS};
 use crate::disk::{Record, Value};
 use crate::region::{Slot, State, Use};
 use crate::rules::{Rule, Rules};
@@ -72,7 +72,7 @@ impl Turn<'_> {
         let region = self.world.region.as_ref().unwrap();
         let full = |used: &Use| match *used {
             Use::Segment(number) => {
-                let end = Address::end_of(number, UNITS - 1);
+                let end = region.end_of(number);
                 (number != region.current && end <= region.synced).then_some(number)
             }
             _ => None,
@@ -93,7 +93,7 @@ impl Turn<'_> {
     fn walk(&self, mut walk: Walk) -> Option<(Step, World)> {
         let mut world = self.world.clone();
         let extent = world.region().extent_of(walk.source)?;
-        while usize::from(walk.passed) < usize::from(UNITS) * RECORDS {
+        while usize::from(walk.passed) < usize::from(world.disk.units()) * RECORDS {
             let (unit, place) = (walk.passed / RECORDS as u8, usize::from(walk.passed) % RECORDS);
             let records = world.disk.records(extent, unit);
             let record = records.get(place).copied();

@@ -1,6 +1,6 @@
 //! Recovery: a start without the region reads the log.
 
-use crate::address::{Address, Number, UNITS, first_number};
+use crate::address::{Address, Number, first_number};
 use crate::disk::{Disk, Extent, Header, Manifest, Record, Unit, Value};
 use crate::region::{KEYS, Region, Slot, Use};
 use crate::rules::{Rule, Rules};
@@ -11,7 +11,7 @@ use crate::world::{Phase, Step, Successors, World};
 pub(crate) enum Recovery {
     Begin,
     Read,
-    VoidAbove(Survey),
+    EraseAbove(Survey),
     SyncAbove(Survey),
     VoidCut(Survey),
     SyncCut(Survey),
@@ -32,17 +32,17 @@ pub(crate) fn steps(world: &World, recovery: &Recovery, rules: Rules, next: &mut
     let (what, then) = match recovery.clone() {
         Recovery::Begin => begin(&mut world, rules),
         Recovery::Read => match read(&mut world, rules) {
-            Ok(survey) => ("reads the log", Recovery::VoidAbove(survey)),
+            Ok(survey) => ("reads the log", Recovery::EraseAbove(survey)),
             Err(fault) => {
                 world.fail(fault);
                 ("reads the log", Recovery::Begin)
             }
         },
-        Recovery::VoidAbove(survey) => {
-            if rules.keep(Rule::VoidAboveCut) {
-                survey.void_above(&mut world.disk);
+        Recovery::EraseAbove(survey) => {
+            if rules.keep(Rule::EraseAboveCut) {
+                survey.erase_above(&mut world.disk);
             }
-            ("voids the units above the cut", Recovery::SyncAbove(survey))
+            ("erases the segments above the cut", Recovery::SyncAbove(survey))
         }
         Recovery::SyncAbove(survey) => {
             if rules.keep(Rule::AboveBeforeCut) {
@@ -102,18 +102,22 @@ impl Survey {
         Ok(survey)
     }
 
-    fn units(&self) -> impl Iterator<Item = (usize, Extent, Number, u8)> {
+    fn units(&self, disk: &Disk) -> impl Iterator<Item = (usize, Extent, Number, u8)> {
         let segments = self.segments.iter().enumerate();
-        segments.flat_map(|(at, (extent, header))| {
-            (0..UNITS).map(move |unit| (at, *extent, header.number, unit))
+        let units = disk.units();
+        segments.flat_map(move |(at, (extent, header))| {
+            (0..units).map(move |unit| (at, *extent, header.number, unit))
         })
     }
 
     fn find_cut(&mut self, disk: &Disk) -> Result<(), String> {
         let mut through = Address::NONE;
         let mut cut = None;
-        for (at, extent, number, unit) in self.units() {
+        let mut shut = None;
+        for (at, extent, number, unit) in self.units(disk) {
             match disk.unit(extent, unit, number) {
+                _ if shut == Some(at) => {}
+                Some(found) if found.is_void() => shut = Some(at),
                 Some(found) => through = through.max(found.synced_through),
                 None if cut.is_none() => cut = Some((at, number, unit)),
                 None => {}
@@ -131,13 +135,8 @@ impl Survey {
         Ok(())
     }
 
-    fn void_above(&self, disk: &mut Disk) {
-        let Some((cut_at, cut_unit)) = self.cut else { return };
-        for (at, extent, number, unit) in self.units() {
-            if (at, unit) > (cut_at, cut_unit) {
-                disk.write_unit(extent, unit, void(number));
-            }
-        }
+    fn erase_above(&self, disk: &mut Disk) {
+        let Some((cut_at, _)) = self.cut else { return };
         for (extent, _) in self.segments.iter().skip(cut_at + 1) {
             disk.erase(*extent);
         }
@@ -174,26 +173,29 @@ struct Found {
 }
 
 impl Found {
-    fn read(disk: &Disk, survey: &Survey) -> Self {
-        let region = Region::empty(disk.extents());
+    fn read(disk: &Disk, survey: &Survey, rules: Rules) -> Self {
+        let region = Region::empty(disk);
         let mut found = Self { region, items: Items::default(), newest: [Address::NONE; KEYS] };
         let cut = survey.cut.map(|(at, unit)| (survey.segments[at].1.number, unit));
         for (extent, header) in survey.kept() {
             found.region.extents[usize::from(*extent)] = Use::Segment(header.number);
             found.region.delay = found.region.delay.max(header.delay);
             let below_cut = |unit: &u8| cut.is_none_or(|cut| (header.number, *unit) < cut);
-            for unit in (0..UNITS).filter(below_cut) {
-                found.unit(disk, *extent, header.number, unit);
+            for unit in (0..disk.units()).filter(below_cut) {
+                let Some(content) = disk.unit(*extent, unit, header.number) else { continue };
+                if content.is_void() && rules.keep(Rule::VoidShuts) {
+                    break;
+                }
+                found.unit(content, *extent, unit);
             }
         }
         found.bury();
         found
     }
 
-    fn unit(&mut self, disk: &Disk, extent: Extent, number: Number, unit: u8) {
-        let Some(content) = disk.unit(extent, unit, number) else { return };
+    fn unit(&mut self, content: &Unit, extent: Extent, unit: u8) {
         for (place, record) in content.records.iter().enumerate() {
-            let at = Address::new(number, unit, place);
+            let at = Address::new(content.number, unit, place);
             let slot = Slot::Disk { extent, unit, place: place as u8 };
             match *record {
                 Record::Item { key, value } => self.key(key, at, Some(value), slot),
@@ -226,7 +228,7 @@ impl Found {
 }
 
 fn serve(world: &mut World, survey: &Survey, rules: Rules) {
-    let found = Found::read(&world.disk, survey);
+    let found = Found::read(&world.disk, survey, rules);
     finish(world, found.region, survey.kept(), rules);
     if let Err(fault) = world.spec.recover(found.items, world.struck) {
         world.fail(fault);
@@ -244,7 +246,7 @@ fn finish(world: &mut World, mut region: Region, kept: &[(Extent, Header)], rule
         region.next_number = region.next_number.max(first_number(region.epoch));
     }
     if last > 0 {
-        region.synced = Address::end_of(last, UNITS - 1);
+        region.synced = region.end_of(last);
     }
     world.region = Some(region);
     world.phase = Phase::Running;

@@ -1,6 +1,6 @@
 //! The region: what memory knows of the items and of the log.
 
-use crate::address::{Address, Number, RECORDS, UNITS};
+use crate::address::{Address, Number, RECORDS};
 use crate::disk::{Disk, Extent, Header, Record, Unit, Value};
 use crate::rules::{Rule, Rules};
 
@@ -72,6 +72,8 @@ pub(crate) enum Use {
 pub(crate) struct Region {
     pub(crate) epoch: u8,
     pub(crate) boot: u8,
+    /// Units a segment has.
+    units: u8,
     pub(crate) slots: [Slot; KEYS],
     pub(crate) extents: Vec<Use>,
     pub(crate) buffers: Vec<Buffer>,
@@ -89,21 +91,28 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    pub(crate) fn empty(extents: u8) -> Self {
+    pub(crate) fn empty(disk: &Disk) -> Self {
+        let (extents, units) = (disk.extents(), disk.units());
         Self {
             epoch: 0,
             boot: 0,
+            units,
             slots: [Slot::Empty; KEYS],
             extents: vec![Use::Free; usize::from(extents)],
             buffers: Vec::new(),
             current: 0,
             next_number: 1,
-            begun: UNITS,
+            begun: units,
             synced: Address::NONE,
             flush: Address::NONE,
             delay: Address::NONE,
             logged: [Address::NONE; KEYS],
         }
+    }
+
+    /// Behind the last unit of a segment.
+    pub(crate) fn end_of(&self, number: Number) -> Address {
+        Address::end_of(number, self.units - 1)
     }
 
     /// Whether a reservation finds room. Clients leave the last free extent to reclaim.
@@ -113,7 +122,7 @@ impl Region {
             .last()
             .is_some_and(|last| !last.sealed && last.reservations.len() < RECORDS);
         let free = self.extents.iter().filter(|used| **used == Use::Free).count();
-        joins || self.begun < UNITS || free > usize::from(of_client)
+        joins || self.begun < self.units || free > usize::from(of_client)
     }
 
     /// Reserves room for a record. The caller has asked [`Region::has_room`].
@@ -138,7 +147,7 @@ impl Region {
 
     fn begin_unit(&mut self) {
         let mut header = None;
-        if self.begun == UNITS {
+        if self.begun == self.units {
             header = Some(Header {
                 number: self.next_number,
                 previous: self.current,

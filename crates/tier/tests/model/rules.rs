@@ -75,9 +75,10 @@ rules! {
     // Starting without it.
     NumbersAreNew => "segment numbers are never used again",
     ReadAroundCache => "recovery reads around the kernel's cache",
-    VoidAboveCut => "recovery voids the units above the cut",
-    AboveBeforeCut => "the units above the cut are void, durably, before the one at the cut",
-    VoidAtCut => "recovery voids the unit at the cut",
+    EraseAboveCut => "recovery erases the segments above the cut",
+    AboveBeforeCut => "the segments above the cut are erased, durably, before the cut is void",
+    VoidAtCut => "recovery voids the rest of the segment at the cut",
+    VoidShuts => "recovery reads nothing behind a void unit of a segment",
     SyncBeforeServing => "recovery syncs what it has read and voided before it serves",
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Scenario {
     pub(crate) programs: &'static [&'static [Op]],
     pub(crate) keys: u8,
     pub(crate) extents: u8,
+    /// Units a segment has.
+    pub(crate) units: u8,
     pub(crate) memory: Memory,
     /// Whether answers wait until they are durable: the level `sync`.
     pub(crate) waits: bool,
@@ -55,12 +57,13 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// One key, three segments, private memory, the level `sync`, and no accidents.
+    /// One key, three segments of two units, private memory, the level `sync`, and no accidents.
     pub(crate) const BASE: Self = Self {
         name: "",
         programs: &[],
         keys: 1,
         extents: 3,
+        units: 2,
         memory: Memory::Private,
         waits: true,
         budget: Budget::NONE,

@@ -67,6 +67,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
+        name: "good units behind a void one",
+        programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }, Set { key: 0, id: 2 }]],
+        waits: false,
+        units: 3,
+        budget: Budget { power_losses: 3, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
         name: "kills, then a power loss, without the region",
         programs: &[
             &[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }],

@@ -69,10 +69,10 @@ pub(crate) type Successors = Vec<(Step, World)>;
 
 impl World {
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let mut region = Region::empty(scenario.extents);
+        let mut disk = Disk::new(scenario.extents, scenario.units);
+        let mut region = Region::empty(&disk);
         region.epoch = 1;
         region.next_number = crate::address::first_number(1);
-        let mut disk = Disk::new(scenario.extents);
         disk.replace_manifest(crate::disk::Manifest { epoch: 1, clean: false }, true);
         Self {
             disk,
