@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("item", &[]),
     ("stats", &[]),
     ("region", &[]),
-    ("tier", &[]),
+    ("tier", &["item"]),
     ("dump", &["item"]),
     ("options", &["item"]),
     ("protocol", &["item"]),

@@ -1,0 +1,150 @@
+//! The manifest: what a directory is.
+//!
+//! ```text
+//! ┌─────────┬───────────┬────────┬─────────┬───────────┬─────────────┬────────────┬──────────────┬──────────────┐
+//! │ magic 8 │ version 4 │ mode 4 │ uuid 16 │ extents 4 │ page 4      │ segment 4  │ epoch 4      │ clean 4      │
+//! ├─────────┴──────┬────┴────────┴─────────┴───────────┴─────────────┴────────────┴──────────────┴──────────────┤
+//! │ index seed 8   │ hash key 16 │ made 8 │ checksum 4                                                          │
+//! └────────────────┴─────────────┴────────┴─────────────────────────────────────────────────────────────────────┘
+//! ```
+
+use thiserror::Error;
+
+use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
+use crate::format::{EPOCH_MAX, PAGE_BYTES, SEGMENT_BYTES, Uuid, VERSION};
+
+const MAGIC: [u8; 8] = *b"\x89LRDTIER";
+const CHECKSUM_AT: usize = 92;
+/// Length of the file, in bytes.
+pub(crate) const MANIFEST_BYTES: usize = CHECKSUM_AT + 4;
+
+const STORE: u32 = 1;
+const CACHE: u32 = 2;
+
+/// What the directory promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// A durable store: everything is on disk.
+    Store,
+    /// The disk extends memory: what memory evicts.
+    Cache,
+}
+
+/// What a directory is. Replaced as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Manifest {
+    /// The identity of the directory.
+    pub uuid: Uuid,
+    /// What it promises.
+    pub mode: Mode,
+    /// Segments that the log may have.
+    pub extents: u32,
+    /// Raised by every start that has not the memory of the last one. Begins at 1.
+    pub epoch: u32,
+    /// The last stop left nothing to do.
+    pub clean: bool,
+    /// The seed of the index's hash.
+    pub index_seed: u64,
+    /// The key of the hash in summaries.
+    pub hash_key: [u8; 16],
+    /// When the directory was made, as a Unix time.
+    pub made_unix_secs: u64,
+}
+
+/// Why a file is no manifest for this release.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ManifestError {
+    /// The file is something else.
+    #[error("MANIFEST is not the manifest of a larder directory")]
+    Foreign,
+    /// The directory was written by a later release.
+    #[error(
+        "the directory has format {found}, this release reads formats up to {VERSION}: start the \
+         release that wrote it, or export there and import here"
+    )]
+    Newer {
+        /// The version in the file.
+        found: u32,
+    },
+    /// The file is cut off or has changed.
+    #[error(
+        "MANIFEST is damaged: its checksum is wrong. Restore it from a backup of the directory"
+    )]
+    Damaged,
+    /// The file is whole, and says what no release writes.
+    #[error("MANIFEST says what no release writes: {0}")]
+    Senseless(&'static str),
+}
+
+impl Manifest {
+    /// The content of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; MANIFEST_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        put_u32(&mut bytes, 8, VERSION);
+        put_u32(&mut bytes, 12, if self.mode == Mode::Store { STORE } else { CACHE });
+        bytes[16..32].copy_from_slice(&self.uuid.0);
+        put_u32(&mut bytes, 32, self.extents);
+        put_u32(&mut bytes, 36, PAGE_BYTES as u32);
+        put_u32(&mut bytes, 40, SEGMENT_BYTES as u32);
+        put_u32(&mut bytes, 44, self.epoch);
+        put_u32(&mut bytes, 48, u32::from(self.clean));
+        put_u64(&mut bytes, 56, self.index_seed);
+        bytes[64..80].copy_from_slice(&self.hash_key);
+        put_u64(&mut bytes, 80, self.made_unix_secs);
+        let checksum = crc32fast::hash(&bytes[..CHECKSUM_AT]);
+        put_u32(&mut bytes, CHECKSUM_AT, checksum);
+        bytes
+    }
+
+    /// Reads the content of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`ManifestError`] says what the file is instead.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
+        if bytes.get(..8) != Some(&MAGIC) {
+            return Err(ManifestError::Foreign);
+        }
+        let version = bytes.get(8..12).map_or(0, |version| u32_at(version, 0));
+        if version > VERSION {
+            return Err(ManifestError::Newer { found: version });
+        }
+        let whole = bytes.len() == MANIFEST_BYTES
+            && crc32fast::hash(&bytes[..CHECKSUM_AT]) == u32_at(bytes, CHECKSUM_AT);
+        if !whole {
+            return Err(ManifestError::Damaged);
+        }
+        Self::of_whole(bytes)
+    }
+
+    fn of_whole(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let mode = match u32_at(bytes, 12) {
+            STORE => Mode::Store,
+            CACHE => Mode::Cache,
+            _ => return Err(ManifestError::Senseless("its mode is neither store nor cache")),
+        };
+        if u32_at(bytes, 36) != PAGE_BYTES as u32 || u32_at(bytes, 40) != SEGMENT_BYTES as u32 {
+            return Err(ManifestError::Senseless("its pages or segments have another length"));
+        }
+        let (extents, epoch) = (u32_at(bytes, 32), u32_at(bytes, 44));
+        if extents == 0 || !(1..=EPOCH_MAX).contains(&epoch) {
+            return Err(ManifestError::Senseless("it has no segments, or no such epoch"));
+        }
+        let array = |at: usize| {
+            let mut array = [0; 16];
+            array.copy_from_slice(&bytes[at..at + 16]);
+            array
+        };
+        Ok(Self {
+            uuid: Uuid(array(16)),
+            mode,
+            extents,
+            epoch,
+            clean: u32_at(bytes, 48) == 1,
+            index_seed: u64_at(bytes, 56),
+            hash_key: array(64),
+            made_unix_secs: u64_at(bytes, 80),
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! Records: what happened to a key, or to all.
+//!
+//! ```text
+//! ┌────────────┬────────┬─────────────┬─────────┬─────┬───────────────┬─────────┬───────────┬────────────┬─────┬───────┬───────┐
+//! │ checksum 4 │ kind 1 │ key bytes 1 │ marks 1 │ 0 1 │ value bytes 4 │ flags 4 │ version 8 │ deadline 8 │ key │ value │ pad 8 │
+//! └────────────┴────────┴─────────────┴─────────┴─────┴───────────────┴─────────┴───────────┴────────────┴─────┴───────┴───────┘
+//! ```
+
+use larder_item::KEY_BYTES_MAX;
+use thiserror::Error;
+
+use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
+use crate::format::unit::UNIT_HEADER_BYTES;
+use crate::format::{Address, PAGE_BYTES, SEGMENT_BYTES, Seal};
+
+/// Length of a record without its key and value, in bytes.
+pub const RECORD_HEADER_BYTES: usize = 32;
+/// Longest value that a record can hold, in bytes: a record with the longest key fills a segment.
+pub const VALUE_BYTES_MAX: usize =
+    SEGMENT_BYTES - PAGE_BYTES - UNIT_HEADER_BYTES - RECORD_HEADER_BYTES - KEY_BYTES_MAX - 7;
+
+const ITEM: u8 = 1;
+const TOMBSTONE: u8 = 2;
+const FLUSH: u8 = 3;
+const DELAY: u8 = 4;
+const VOID: u8 = 5;
+
+const STALE: u8 = 1;
+const TOKEN_SENT: u8 = 2;
+const NUMBER: u8 = 4;
+
+/// An item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Item<'a> {
+    /// 1 to 250 bytes of any kind.
+    pub key: &'a [u8],
+    /// At most [`VALUE_BYTES_MAX`] bytes. A number is stored as its text.
+    pub value: &'a [u8],
+    /// Bits that the client stored with the item.
+    pub flags: u32,
+    /// The item's version, memcached's CAS token.
+    pub version: u64,
+    /// The second from which the item is expired, as a Unix time; `None`: never.
+    pub deadline_unix_secs: Option<u64>,
+    /// The value is out of date.
+    pub stale: bool,
+    /// A client holds the recache token.
+    pub token_sent: bool,
+    /// The value is a number that changes in place in memory.
+    pub number: bool,
+}
+
+/// What a place in the log holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record<'a> {
+    /// The newest item of its key so far.
+    Item(Item<'a>),
+    /// The key has no item from here on.
+    Tombstone {
+        /// 1 to 250 bytes of any kind.
+        key: &'a [u8],
+    },
+    /// Everything before this place is dead.
+    Flush,
+    /// A flush that is due later.
+    Delay {
+        /// When it is due, as a Unix time.
+        due_unix_secs: u64,
+    },
+    /// Room that was reserved and is not used.
+    Void {
+        /// Length of the record, in bytes: at least [`RECORD_HEADER_BYTES`], a multiple of 8.
+        bytes: usize,
+    },
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Damaged {
+    /// The bytes end before the record does.
+    #[error("the record is cut off")]
+    CutOff,
+    /// The checksum differs: other bytes were written, or to another place.
+    #[error("the checksum of the record is wrong")]
+    Checksum,
+    /// The kind is none of this version.
+    #[error("{0} is no kind of record")]
+    Kind(u8),
+    /// The lengths do not belong to the kind.
+    #[error("the lengths of the record are wrong")]
+    Lengths,
+}
+
+/// The fixed fields of a record.
+#[derive(Default)]
+struct Head {
+    kind: u8,
+    key_bytes: usize,
+    marks: u8,
+    value_bytes: usize,
+    flags: u32,
+    version: u64,
+    deadline: u64,
+}
+
+impl Head {
+    fn of(record: &Record<'_>) -> Self {
+        match *record {
+            Record::Item(item) => Self {
+                kind: ITEM,
+                key_bytes: item.key.len(),
+                marks: item.marks(),
+                value_bytes: item.value.len(),
+                flags: item.flags,
+                version: item.version,
+                deadline: item.deadline_unix_secs.unwrap_or(0),
+            },
+            Record::Tombstone { key } => {
+                Self { kind: TOMBSTONE, key_bytes: key.len(), ..Self::default() }
+            }
+            Record::Flush => Self { kind: FLUSH, ..Self::default() },
+            Record::Delay { due_unix_secs } => {
+                Self { kind: DELAY, deadline: due_unix_secs, ..Self::default() }
+            }
+            Record::Void { bytes } => {
+                let value_bytes = bytes - RECORD_HEADER_BYTES;
+                Self { kind: VOID, value_bytes, ..Self::default() }
+            }
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, Damaged> {
+        let fixed = bytes.get(..RECORD_HEADER_BYTES).ok_or(Damaged::CutOff)?;
+        let head = Self {
+            kind: fixed[4],
+            key_bytes: usize::from(fixed[5]),
+            marks: fixed[6],
+            value_bytes: u32_at(fixed, 8) as usize,
+            flags: u32_at(fixed, 12),
+            version: u64_at(fixed, 16),
+            deadline: u64_at(fixed, 24),
+        };
+        let keyed = matches!(head.kind, ITEM | TOMBSTONE);
+        let valued = matches!(head.kind, ITEM | VOID);
+        let key_fits =
+            if keyed { (1..=KEY_BYTES_MAX).contains(&head.key_bytes) } else { head.key_bytes == 0 };
+        match head.kind {
+            ITEM..=VOID if key_fits && (valued || head.value_bytes == 0) => Ok(head),
+            ITEM..=VOID => Err(Damaged::Lengths),
+            kind => Err(Damaged::Kind(kind)),
+        }
+    }
+
+    fn write(&self, bytes: &mut [u8]) {
+        bytes[4] = self.kind;
+        bytes[5] = self.key_bytes as u8;
+        bytes[6] = self.marks;
+        bytes[7] = 0;
+        put_u32(bytes, 8, self.value_bytes as u32);
+        put_u32(bytes, 12, self.flags);
+        put_u64(bytes, 16, self.version);
+        put_u64(bytes, 24, self.deadline);
+    }
+
+    fn content_bytes(&self) -> usize {
+        RECORD_HEADER_BYTES + self.key_bytes + self.value_bytes
+    }
+}
+
+impl Item<'_> {
+    fn marks(&self) -> u8 {
+        let mark = |set: bool, bit: u8| if set { bit } else { 0 };
+        mark(self.stale, STALE) | mark(self.token_sent, TOKEN_SENT) | mark(self.number, NUMBER)
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Length of an item's record with its padding, in bytes.
+    pub const fn item_bytes(key_bytes: usize, value_bytes: usize) -> usize {
+        (RECORD_HEADER_BYTES + key_bytes + value_bytes).next_multiple_of(8)
+    }
+
+    /// Length of the record with its padding, in bytes: a multiple of 8.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Item(item) => Self::item_bytes(item.key.len(), item.value.len()),
+            Self::Tombstone { key } => Self::item_bytes(key.len(), 0),
+            Self::Flush | Self::Delay { .. } => RECORD_HEADER_BYTES,
+            Self::Void { bytes } => *bytes,
+        }
+    }
+
+    /// Writes the record into exactly [`Record::bytes`] bytes.
+    ///
+    /// # Panics
+    ///
+    /// If `into` has another length, or if the key or the value is longer than a record can hold.
+    pub(crate) fn write(&self, seal: &Seal, at: Address, into: &mut [u8]) {
+        assert_eq!(into.len(), self.bytes(), "the room of a record is as long as it is");
+        let head = Head::of(self);
+        head.write(into);
+        let (key, value): (&[u8], &[u8]) = match self {
+            Self::Item(item) => (item.key, item.value),
+            Self::Tombstone { key } => (key, &[]),
+            Self::Flush | Self::Delay { .. } | Self::Void { .. } => (&[], &[]),
+        };
+        assert!(
+            key.len() <= KEY_BYTES_MAX && value.len() <= VALUE_BYTES_MAX,
+            "{self:?} is too long"
+        );
+        let key_end = RECORD_HEADER_BYTES + key.len();
+        into[RECORD_HEADER_BYTES..key_end].copy_from_slice(key);
+        into[key_end..key_end + value.len()].copy_from_slice(value);
+        into[key_end + value.len()..].fill(0);
+        let checksum = seal.at(at, &[&into[4..]]);
+        put_u32(into, 0, checksum);
+    }
+
+    /// Reads the record at the start of `bytes` and checks its checksum.
+    ///
+    /// Cost: one pass over the record.
+    ///
+    /// # Errors
+    ///
+    /// [`Damaged`] if the bytes are no record, or none that was written to this address.
+    pub fn read(seal: &Seal, at: Address, bytes: &'a [u8]) -> Result<Self, Damaged> {
+        let record = Self::decode(bytes)?;
+        let whole = bytes.get(4..record.bytes()).ok_or(Damaged::CutOff)?;
+        match seal.at(at, &[whole]) == u32_at(bytes, 0) {
+            true => Ok(record),
+            false => Err(Damaged::Checksum),
+        }
+    }
+
+    /// Reads a record whose bytes another checksum covers.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, Damaged> {
+        let head = Head::read(bytes)?;
+        let content =
+            bytes.get(RECORD_HEADER_BYTES..head.content_bytes()).ok_or(Damaged::CutOff)?;
+        let (key, value) = content.split_at(head.key_bytes);
+        let record = match head.kind {
+            ITEM => Self::Item(Item {
+                key,
+                value,
+                flags: head.flags,
+                version: head.version,
+                deadline_unix_secs: Some(head.deadline).filter(|deadline| *deadline != 0),
+                stale: head.marks & STALE != 0,
+                token_sent: head.marks & TOKEN_SENT != 0,
+                number: head.marks & NUMBER != 0,
+            }),
+            TOMBSTONE => Self::Tombstone { key },
+            FLUSH => Self::Flush,
+            DELAY => Self::Delay { due_unix_secs: head.deadline },
+            _ => Self::Void { bytes: head.content_bytes() },
+        };
+        let padded = record.bytes().is_multiple_of(8) && record.bytes() <= bytes.len();
+        if padded { Ok(record) } else { Err(Damaged::Lengths) }
+    }
+}

@@ -1,0 +1,74 @@
+//! The first page of a segment.
+//!
+//! ```text
+//! ┌────────────┬─────────┬───────────┬────────────┬────────────┬─────────────┬───────────┬─────┐
+//! │ checksum 4 │ magic 4 │ version 4 │ state 4    │ number 8   │ previous 8  │ delay 16  │ 0…  │
+//! └────────────┴─────────┴───────────┴────────────┴────────────┴─────────────┴───────────┴─────┘
+//! ```
+
+use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
+use crate::format::{Address, PAGE_BYTES, Pages, Seal, SegmentNumber, VERSION};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"LrdS");
+const LIVE: u32 = 1;
+const FREE: u32 = 2;
+
+/// A delayed flush that is pending.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delay {
+    /// Where it was logged.
+    pub at: Address,
+    /// When it is due, as a Unix time.
+    pub due_unix_secs: u64,
+}
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentHeader {
+    /// The segment's number.
+    pub number: SegmentNumber,
+    /// The number of the segment before it in the log; `None` for the first one.
+    pub previous: Option<SegmentNumber>,
+    /// The delayed flush that was pending when the segment began.
+    pub delay: Option<Delay>,
+}
+
+impl SegmentHeader {
+    /// The page of a segment that takes records.
+    pub fn page(&self, seal: &Seal, extent: u32) -> Pages {
+        self.page_as(LIVE, seal, extent)
+    }
+
+    /// The page of a segment that was given up.
+    pub fn page_of_freed(&self, seal: &Seal, extent: u32) -> Pages {
+        self.page_as(FREE, seal, extent)
+    }
+
+    fn page_as(&self, state: u32, seal: &Seal, extent: u32) -> Pages {
+        let mut page = Pages::zeroed(1);
+        put_u32(&mut page, 4, MAGIC);
+        put_u32(&mut page, 8, VERSION);
+        put_u32(&mut page, 12, state);
+        put_u64(&mut page, 16, self.number.stored());
+        put_u64(&mut page, 24, self.previous.map_or(0, SegmentNumber::stored));
+        put_u64(&mut page, 32, self.delay.map_or(0, |delay| delay.at.stored()));
+        put_u64(&mut page, 40, self.delay.map_or(0, |delay| delay.due_unix_secs));
+        let checksum = seal.in_extent(extent, &[&page[4..]]);
+        put_u32(&mut page, 0, checksum);
+        page
+    }
+
+    /// Reads the first page of an extent. `None` if the extent holds no segment: it was never used,
+    /// was given up, or its header was never written whole.
+    pub fn read(seal: &Seal, extent: u32, page: &[u8]) -> Option<Self> {
+        let page = page.get(..PAGE_BYTES)?;
+        let whole = u32_at(page, 4) == MAGIC
+            && u32_at(page, 8) == VERSION
+            && u32_at(page, 12) == LIVE
+            && seal.in_extent(extent, &[&page[4..]]) == u32_at(page, 0);
+        let number = SegmentNumber::from_stored(u64_at(page, 16)).filter(|_| whole)?;
+        let delay = Address::from_stored(u64_at(page, 32))
+            .map(|at| Delay { at, due_unix_secs: u64_at(page, 40) });
+        Some(Self { number, previous: SegmentNumber::from_stored(u64_at(page, 24)), delay })
+    }
+}

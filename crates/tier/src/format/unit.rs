@@ -1,0 +1,251 @@
+//! Units: records that are written at once.
+//!
+//! ```text
+//! ┌────────────┬─────────┬────────┬─────────┬───────────┬──────────────────┬─────────────┬────────────────┬─────────┬─────────┬─────┐
+//! │ checksum 4 │ magic 4 │ kind 4 │ pages 4 │ address 8 │ synced through 8 │ sealed at 8 │ record bytes 4 │ zeros 4 │ records │ 0…  │
+//! └────────────┴─────────┴────────┴─────────┴───────────┴──────────────────┴─────────────┴────────────────┴─────────┴─────────┴─────┘
+//! ```
+//!
+//! A unit begins on a page and ends on one. The checksum covers the header and the records. A void
+//! unit is one page, and covers all pages up to the end of its segment.
+
+use std::iter::FusedIterator;
+
+use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
+use crate::format::{
+    Address, Damaged, PAGE_BYTES, Pages, Record, SEGMENT_BYTES, Seal, SegmentNumber,
+};
+
+/// Length of a unit before its first record, in bytes.
+pub const UNIT_HEADER_BYTES: usize = 48;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"LrdU");
+const RECORDS: u32 = 1;
+const VOID: u32 = 2;
+
+/// Why a place in a segment has no unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnitFault {
+    /// No unit was written here, as far as one can see.
+    Blank,
+    /// A unit of another segment: this extent served it before.
+    Earlier,
+    /// A unit that was not written whole, or was damaged since.
+    Broken,
+}
+
+/// The fixed fields of a unit.
+struct Head {
+    kind: u32,
+    pages: usize,
+    address: Address,
+    synced_through: Option<Address>,
+    sealed_unix_secs: u64,
+    record_bytes: usize,
+}
+
+impl Head {
+    fn write(&self, page: &mut [u8]) {
+        put_u32(page, 4, MAGIC);
+        put_u32(page, 8, self.kind);
+        put_u32(page, 12, self.pages as u32);
+        put_u64(page, 16, self.address.stored());
+        put_u64(page, 24, self.synced_through.map_or(0, Address::stored));
+        put_u64(page, 32, self.sealed_unix_secs);
+        put_u32(page, 40, self.record_bytes as u32);
+        put_u32(page, 44, 0);
+    }
+
+    /// The checksum of the unit that begins with these bytes.
+    fn checksum(&self, seal: &Seal, unit: &[u8]) -> u32 {
+        seal.at(self.address, &[&unit[4..UNIT_HEADER_BYTES + self.record_bytes]])
+    }
+}
+
+/// A unit that was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit<'a> {
+    /// Where it begins.
+    pub address: Address,
+    /// Pages that it covers.
+    pub pages: usize,
+    /// Everything below this address was durable when the unit was written.
+    pub synced_through: Option<Address>,
+    /// When it was sealed, as a Unix time.
+    pub sealed_unix_secs: u64,
+    /// True if the rest of the segment holds nothing.
+    pub is_void: bool,
+    records: &'a [u8],
+}
+
+impl<'a> Unit<'a> {
+    /// Reads the unit that begins at a page of a segment. `segment` is the segment from its start,
+    /// and may end early.
+    ///
+    /// Cost: one pass over the unit.
+    ///
+    /// # Errors
+    ///
+    /// [`UnitFault`] says what is there instead.
+    pub fn read(
+        seal: &Seal,
+        number: SegmentNumber,
+        page: usize,
+        segment: &'a [u8],
+    ) -> Result<Self, UnitFault> {
+        let offset = page * PAGE_BYTES;
+        let unit = segment.get(offset..).unwrap_or_default();
+        let header = unit.get(..UNIT_HEADER_BYTES).ok_or(UnitFault::Blank)?;
+        if u32_at(header, 4) != MAGIC {
+            let blank = header.iter().all(|byte| *byte == 0);
+            return Err(if blank { UnitFault::Blank } else { UnitFault::Broken });
+        }
+        let address = Address::new(number, offset);
+        if u64_at(header, 16) != address.stored() {
+            return Err(UnitFault::Earlier);
+        }
+        let head = Head {
+            kind: u32_at(header, 8),
+            pages: u32_at(header, 12) as usize,
+            address,
+            synced_through: Address::from_stored(u64_at(header, 24)),
+            sealed_unix_secs: u64_at(header, 32),
+            record_bytes: u32_at(header, 40) as usize,
+        };
+        let end = UNIT_HEADER_BYTES.checked_add(head.record_bytes).ok_or(UnitFault::Broken)?;
+        let records = unit.get(UNIT_HEADER_BYTES..end).ok_or(UnitFault::Broken)?;
+        let fits = (1..=SEGMENT_BYTES / PAGE_BYTES - page).contains(&head.pages)
+            && end <= head.pages * PAGE_BYTES
+            && matches!(head.kind, RECORDS | VOID);
+        if !fits || head.checksum(seal, unit) != u32_at(header, 0) {
+            return Err(UnitFault::Broken);
+        }
+        Ok(Self {
+            address,
+            pages: head.pages,
+            synced_through: head.synced_through,
+            sealed_unix_secs: head.sealed_unix_secs,
+            is_void: head.kind == VOID,
+            records,
+        })
+    }
+
+    /// The page that shuts a segment: from `page` on it holds nothing.
+    pub fn void(seal: &Seal, number: SegmentNumber, page: usize, now_unix_secs: u64) -> Pages {
+        let mut bytes = Pages::zeroed(1);
+        let head = Head {
+            kind: VOID,
+            pages: SEGMENT_BYTES / PAGE_BYTES - page,
+            address: Address::new(number, page * PAGE_BYTES),
+            synced_through: None,
+            sealed_unix_secs: now_unix_secs,
+            record_bytes: 0,
+        };
+        head.write(&mut bytes);
+        let checksum = head.checksum(seal, &bytes);
+        put_u32(&mut bytes, 0, checksum);
+        bytes
+    }
+
+    /// The records with their addresses, in order.
+    pub fn records(&self) -> Records<'a> {
+        Records { unit: self.address, rest: self.records, at: UNIT_HEADER_BYTES }
+    }
+}
+
+/// The records of a unit. Ends after an error.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    unit: Address,
+    rest: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<(Address, Record<'a>), Damaged>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let address = Address::new(self.unit.number(), self.unit.offset() + self.at);
+        let record = Record::decode(self.rest);
+        match &record {
+            Ok(record) => {
+                self.rest = &self.rest[record.bytes()..];
+                self.at += record.bytes();
+            }
+            Err(_) => self.rest = &[],
+        }
+        Some(record.map(|record| (address, record)))
+    }
+}
+
+impl FusedIterator for Records<'_> {}
+
+/// Collects records into a unit.
+#[derive(Debug)]
+pub struct UnitWriter {
+    address: Address,
+    bytes: Pages,
+    end: usize,
+    seal: Seal,
+}
+
+impl UnitWriter {
+    /// Begins a unit at a page of a segment. It takes up to `pages` pages, at most the rest of the
+    /// segment.
+    ///
+    /// # Panics
+    ///
+    /// If `page` is the header's page or behind the segment.
+    pub fn new(seal: &Seal, number: SegmentNumber, page: usize, pages: usize) -> Self {
+        assert!(page > 0, "page 0 of a segment is its header");
+        let pages = pages.min(SEGMENT_BYTES / PAGE_BYTES - page);
+        Self {
+            address: Address::new(number, page * PAGE_BYTES),
+            bytes: Pages::zeroed(pages),
+            end: UNIT_HEADER_BYTES,
+            seal: seal.clone(),
+        }
+    }
+
+    /// True if no record was added.
+    pub fn is_empty(&self) -> bool {
+        self.end == UNIT_HEADER_BYTES
+    }
+
+    /// The address that the next record gets if it fits.
+    pub fn next_address(&self) -> Option<Address> {
+        let offset = self.address.offset() + self.end;
+        (offset < SEGMENT_BYTES).then(|| Address::new(self.address.number(), offset))
+    }
+
+    /// Adds a record and returns its address; `None` if the unit has no room for it.
+    pub fn push(&mut self, record: &Record<'_>) -> Option<Address> {
+        let at = self.next_address()?;
+        let end = self.end + record.bytes();
+        let room = self.bytes.get_mut(self.end..end)?;
+        record.write(&self.seal, at, room);
+        self.end = end;
+        Some(at)
+    }
+
+    /// Ends the unit and returns its pages.
+    pub fn seal(mut self, synced_through: Option<Address>, now_unix_secs: u64) -> Pages {
+        let pages = self.end.div_ceil(PAGE_BYTES);
+        let head = Head {
+            kind: RECORDS,
+            pages,
+            address: self.address,
+            synced_through,
+            sealed_unix_secs: now_unix_secs,
+            record_bytes: self.end - UNIT_HEADER_BYTES,
+        };
+        head.write(&mut self.bytes);
+        let checksum = head.checksum(&self.seal, &self.bytes);
+        put_u32(&mut self.bytes, 0, checksum);
+        self.bytes.truncate(pages);
+        self.bytes
+    }
+}
