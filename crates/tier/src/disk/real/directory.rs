@@ -1,0 +1,166 @@
+//! A directory of the operating system.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatfs, fstatvfs, fsync,
+    openat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::access::{DIRECTORY_MODE, FILE_MODE, check_private, check_regular};
+use super::file::RealFile;
+use super::file_system::Caution;
+use crate::disk::{Call, Directory, DiskError, Space};
+
+/// The name of the lock file.
+const LOCK_NAME: &str = "lock";
+
+/// A directory that this user alone can open.
+#[derive(Debug)]
+pub struct RealDirectory {
+    path: PathBuf,
+    descriptor: OwnedFd,
+}
+
+/// The lock of a directory. Dropping it, and the end of the process, free it.
+#[derive(Debug)]
+pub struct RealLock {
+    _descriptor: OwnedFd,
+}
+
+impl RealDirectory {
+    /// Opens a directory, and first creates it if it is missing. Its parent must exist.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a link, a directory of another user, and one that other users can open.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, DiskError> {
+        let path = path.into();
+        let fail = |errno: Errno| DiskError::io(Call::OpenDirectory, &path, errno);
+        match fs::mkdir(&path, Mode::from_raw_mode(DIRECTORY_MODE)) {
+            Ok(()) => sync_parent(&path).map_err(fail)?,
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fail(errno)),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let descriptor = match fs::open(&path, flags, Mode::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(Errno::LOOP | Errno::NOTDIR) if is_link(&path) => {
+                return Err(DiskError::Link { path });
+            }
+            Err(errno) => return Err(fail(errno)),
+        };
+        let stat = fstat(&descriptor).map_err(fail)?;
+        check_private(&path, &stat, geteuid().as_raw(), DIRECTORY_MODE)?;
+        Ok(Self { path, descriptor })
+    }
+
+    /// Returns what the file system cannot promise, if it is known for that.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn caution(&self) -> Result<Option<Caution>, DiskError> {
+        let statfs = fstatfs(&self.descriptor)
+            .map_err(|errno| DiskError::io(Call::Space, &self.path, errno))?;
+        // Magic numbers are 32 bits. Their type differs between architectures.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 bits")]
+        let magic = statfs.f_type as u32;
+        Ok(Caution::of(magic))
+    }
+
+    /// Opens a file with these further flags, or returns `None` if it is missing.
+    fn open_file(
+        &self,
+        name: &str,
+        call: Call,
+        more: OFlags,
+    ) -> Result<Option<RealFile>, DiskError> {
+        debug_assert!(!name.contains('/') && name != "..", "{name:?} is no name of a file");
+        let path = self.path.join(name);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
+        let open = |flags| openat(&self.descriptor, name, flags, Mode::from_raw_mode(FILE_MODE));
+        let (opened, is_direct) = match open(flags | OFlags::DIRECT) {
+            // The file system has no direct I/O.
+            Err(Errno::INVAL) => (open(flags), false),
+            opened => (opened, true),
+        };
+        let descriptor = match opened {
+            Ok(descriptor) => descriptor,
+            Err(Errno::NOENT) if !more.contains(OFlags::CREATE) => return Ok(None),
+            Err(Errno::LOOP) => return Err(DiskError::Link { path }),
+            Err(Errno::ISDIR | Errno::NXIO) => return Err(DiskError::NotAFile { path }),
+            Err(errno) => return Err(DiskError::io(call, &path, errno)),
+        };
+        let stat = fstat(&descriptor).map_err(|errno| DiskError::io(call, &path, errno))?;
+        check_regular(&path, &stat)?;
+        check_private(&path, &stat, geteuid().as_raw(), FILE_MODE)?;
+        Ok(Some(RealFile::new(path, descriptor, is_direct)))
+    }
+}
+
+impl Directory for RealDirectory {
+    type File = RealFile;
+    type Lock = RealLock;
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn lock(&self) -> Result<RealLock, DiskError> {
+        let file = self.create(LOCK_NAME)?;
+        let path = self.path.join(LOCK_NAME);
+        let descriptor = file.into_descriptor();
+        match flock(&descriptor, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(RealLock { _descriptor: descriptor }),
+            Err(Errno::WOULDBLOCK) => Err(DiskError::Locked { path }),
+            Err(errno) => Err(DiskError::io(Call::Lock, &path, errno)),
+        }
+    }
+
+    fn open(&self, name: &str) -> Result<Option<RealFile>, DiskError> {
+        self.open_file(name, Call::Open, OFlags::empty())
+    }
+
+    fn create(&self, name: &str) -> Result<RealFile, DiskError> {
+        let file = self.open_file(name, Call::Create, OFlags::CREATE)?;
+        file.ok_or_else(|| DiskError::io(Call::Create, &self.path.join(name), Errno::NOENT))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        fs::renameat(&self.descriptor, from, &self.descriptor, to)
+            .map_err(|errno| DiskError::io(Call::Rename, &self.path.join(to), errno))
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        fsync(&self.descriptor)
+            .map_err(|errno| DiskError::io(Call::SyncDirectory, &self.path, errno))
+    }
+
+    fn space(&self) -> Result<Space, DiskError> {
+        let statvfs = fstatvfs(&self.descriptor)
+            .map_err(|errno| DiskError::io(Call::Space, &self.path, errno))?;
+        Ok(Space {
+            free_bytes: statvfs.f_bavail.saturating_mul(statvfs.f_frsize),
+            total_bytes: statvfs.f_blocks.saturating_mul(statvfs.f_frsize),
+        })
+    }
+}
+
+/// Makes a created directory durable.
+fn sync_parent(path: &Path) -> Result<(), Errno> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    fsync(fs::open(parent, flags, Mode::empty())?)
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::statat(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}

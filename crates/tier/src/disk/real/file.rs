@@ -1,0 +1,153 @@
+//! A file of the operating system.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::fs::{
+    Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, fdatasync, fstat,
+    ftruncate,
+};
+use rustix::io::{Errno, pread, pwrite};
+use zerocopy::IntoBytes;
+
+use super::transfer::{read_fully, write_fully};
+use crate::disk::traits::byte_range;
+use crate::disk::{Call, DiskError, File, Page, zeroed_pages};
+
+/// The pages of one write while a range is zero-filled: 1 MiB.
+const ZERO_FILL_PAGES: u64 = 256;
+
+/// An open file.
+#[derive(Debug)]
+pub struct RealFile {
+    path: PathBuf,
+    descriptor: OwnedFd,
+    /// True while I/O bypasses the page cache.
+    is_direct: AtomicBool,
+}
+
+impl RealFile {
+    pub(super) fn new(path: PathBuf, descriptor: OwnedFd, is_direct: bool) -> Self {
+        Self { path, descriptor, is_direct: AtomicBool::new(is_direct) }
+    }
+
+    /// True if I/O bypasses the page cache. Some file systems refuse that at the first transfer
+    /// only; from then on I/O is buffered.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.is_direct.load(Relaxed)
+    }
+
+    pub(super) fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
+
+    /// Transfers bytes. If the file system refuses direct I/O, falls back to buffered I/O.
+    fn transfer(&self, mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
+        match call() {
+            Err(Errno::INVAL) if self.is_direct() => {
+                let flags = fcntl_getfl(&self.descriptor)?;
+                fcntl_setfl(&self.descriptor, flags.difference(OFlags::DIRECT))?;
+                self.is_direct.store(false, Relaxed);
+                call()
+            }
+            result => result,
+        }
+    }
+
+    fn error(&self, call: Call) -> impl Fn(Errno) -> DiskError {
+        move |errno| DiskError::io(call, &self.path, errno)
+    }
+
+    fn write(&self, call: Call, offset: u64, pages: &[Page]) -> Result<(), DiskError> {
+        write_fully(pages.as_bytes(), |from, bytes| {
+            self.transfer(|| pwrite(&self.descriptor, bytes, offset + from))
+        })
+        .map_err(|error| DiskError::io(call, &self.path, error))
+    }
+}
+
+impl File for RealFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        let stat = fstat(&self.descriptor).map_err(self.error(Call::Length))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<(), DiskError> {
+        ftruncate(&self.descriptor, bytes).map_err(self.error(Call::SetLength))
+    }
+
+    fn read_pages(&self, first: u64, pages: &mut [Page]) -> Result<(), DiskError> {
+        let (offset, _) = byte_range(Call::Read, &self.path, first, pages.len() as u64)?;
+        let len = || Ok(fstat(&self.descriptor)?.st_size.cast_unsigned().saturating_sub(offset));
+        read_fully(pages.as_mut_bytes(), len, |from, bytes| {
+            self.transfer(|| pread(&self.descriptor, &mut *bytes, offset + from))
+        })
+        .map_err(|error| DiskError::io(Call::Read, &self.path, error))
+    }
+
+    fn write_pages(&self, first: u64, pages: &[Page]) -> Result<(), DiskError> {
+        let (offset, _) = byte_range(Call::Write, &self.path, first, pages.len() as u64)?;
+        self.write(Call::Write, offset, pages)
+    }
+
+    fn allocate(&self, first: u64, count: u64) -> Result<(), DiskError> {
+        let (offset, bytes) = byte_range(Call::Allocate, &self.path, first, count)?;
+        if count == 0 {
+            return Ok(());
+        }
+        loop {
+            match fallocate(&self.descriptor, FallocateFlags::empty(), offset, bytes) {
+                Err(Errno::INTR) => {}
+                // Without it the writes below allocate.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => break,
+                Err(errno) => return Err(self.error(Call::Allocate)(errno)),
+            }
+        }
+        let zeros = zeroed_pages(count.min(ZERO_FILL_PAGES) as usize);
+        for done in (0..count).step_by(zeros.len()) {
+            let next = zeros.len().min((count - done) as usize);
+            let (offset, _) = byte_range(Call::Allocate, &self.path, first + done, next as u64)?;
+            self.write(Call::Allocate, offset, &zeros[..next])?;
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> Result<(), DiskError> {
+        fdatasync(&self.descriptor).map_err(self.error(Call::SyncData))
+    }
+
+    fn drop_cached(&self) -> Result<(), DiskError> {
+        self.sync_data()?;
+        fadvise(&self.descriptor, 0, None, Advice::DontNeed).map_err(self.error(Call::DropCached))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Directory, real::RealDirectory};
+
+    #[test]
+    fn refused_direct_io_falls_back_to_buffered_io() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = RealDirectory::open(parent.path().join("tier")).unwrap();
+        let file = directory.create("log").unwrap();
+        file.is_direct.store(true, Relaxed);
+        let mut calls = 0;
+        let transferred = file.transfer(|| {
+            calls += 1;
+            if calls == 1 { Err(Errno::INVAL) } else { Ok(4096) }
+        });
+        assert_eq!((transferred, calls), (Ok(4096), 2), "the transfer is repeated, buffered");
+        assert!(!file.is_direct());
+        let flags = fcntl_getfl(&file.descriptor).unwrap();
+        assert!(!flags.contains(OFlags::DIRECT), "the descriptor still has O_DIRECT");
+        assert_eq!(file.transfer(|| Err(Errno::INVAL)), Err(Errno::INVAL), "buffered I/O fails");
+    }
+}

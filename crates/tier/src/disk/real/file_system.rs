@@ -1,0 +1,71 @@
+//! What the file system under a tier cannot promise.
+
+use std::fmt;
+
+/// A reason why the promises of a store do not hold on this file system. A start logs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caution {
+    /// The file system writes each page to a new place: a preallocated file can still run out of
+    /// space, and each sync writes metadata. Has the name of the file system.
+    CopyOnWrite(&'static str),
+    /// The directory lies in the writable layer of a container, on overlayfs, which ends with the
+    /// container.
+    Overlay,
+    /// The file system is in memory: a reboot empties it. Has the name of the file system.
+    Memory(&'static str),
+}
+
+impl fmt::Display for Caution {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CopyOnWrite(name) => write!(
+                formatter,
+                "it is on {name}, which copies on write: preallocated space can still run out, and \
+                 each sync costs more; ext4 and XFS have neither problem"
+            ),
+            Self::Overlay => formatter.write_str(
+                "it is on overlayfs, the file system of a container, and is deleted with the \
+                 container; preallocated space can still run out; mount a volume there",
+            ),
+            Self::Memory(name) => {
+                write!(formatter, "it is on {name}, which is in memory: a reboot deletes it")
+            }
+        }
+    }
+}
+
+impl Caution {
+    /// Returns the caution for a file system of this type, as `statfs` numbers it.
+    pub(super) fn of(magic: u32) -> Option<Self> {
+        Some(match magic {
+            0x9123_683e => Self::CopyOnWrite("btrfs"),
+            0x2fc1_2fc1 => Self::CopyOnWrite("ZFS"),
+            0xca45_1a4e => Self::CopyOnWrite("bcachefs"),
+            0x794c_7630 => Self::Overlay,
+            0x0102_1994 => Self::Memory("tmpfs"),
+            0x8584_58f6 => Self::Memory("ramfs"),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caution_names_the_file_system() {
+        let names = [(0x9123_683e, "btrfs"), (0x2fc1_2fc1, "ZFS"), (0x794c_7630, "overlayfs")];
+        for (magic, name) in names {
+            let text = Caution::of(magic).map(|caution| caution.to_string()).unwrap_or_default();
+            assert!(text.contains(name), "{magic:#x} gives {text:?}, which lacks {name}");
+        }
+    }
+
+    #[test]
+    fn ext4_and_xfs_need_no_caution() {
+        for magic in [0xef53, 0x5846_5342] {
+            assert_eq!(Caution::of(magic), None);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Files of the operating system.
+//!
+//! I/O bypasses the page cache (`O_DIRECT`) where the file system has that, so that the memory of
+//! the machine is not filled with pages that are not asked for again. Elsewhere I/O is buffered.
+//!
+//! Files in reading order: `directory`, `access`, `file_system`, `file`, `transfer`.
+
+mod access;
+mod directory;
+mod file;
+mod file_system;
+mod transfer;
+
+pub use directory::{RealDirectory, RealLock};
+pub use file::RealFile;
+pub use file_system::Caution;
