@@ -2,7 +2,9 @@
 //!
 //! The log is written against the traits [`Directory`] and [`File`]. Their calls block, transfer
 //! whole pages of 4096 bytes, and report each failure as a [`DiskError`] with the path and the
-//! call. [`real`] has files of the operating system.
+//! call. [`real`] has files of the operating system. `simulated`, behind the feature `simulation`,
+//! has a disk in memory that loses power, tears pages and fails as real disks do, from a seed.
+//! `tests/disk` runs one contract over both.
 //!
 //! What the traits promise after a power loss:
 //!
@@ -12,11 +14,13 @@
 //! - After a failed [`File::sync_data`], the pages that it covered may be lost although reads show
 //!   them and the next sync succeeds. [`File::drop_cached`] makes reads show the disk's bytes.
 //!
-//! Files in reading order: `page`, `error`, `traits`, `real/`.
+//! Files in reading order: `page`, `error`, `traits`, `real/`, `simulated/`.
 
 mod error;
 mod page;
 pub mod real;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 mod traits;
 
 pub use error::{Call, DiskError};

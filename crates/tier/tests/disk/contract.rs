@@ -1,15 +1,16 @@
-//! What the log relies on, over real files.
+//! What the log relies on, over real files and over the simulated disk.
 
 use std::fs;
 use std::path::Path;
 
 use larder_tier::disk::real::RealDirectory;
+use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES, SMALL_BYTES_MAX, zeroed_pages};
 
 use crate::page;
 
-/// Runs a part of the contract on a real directory of the temporary file system, and on one of the
-/// memory file system if the machine has it.
+/// Runs a part of the contract on a real directory of the temporary file system, on one of the
+/// memory file system if the machine has it, and on the simulated disk.
 fn on_every_disk(contract: impl Contract) {
     for parent in [std::env::temp_dir().as_path(), Path::new("/dev/shm")] {
         if parent.is_dir() {
@@ -17,6 +18,7 @@ fn on_every_disk(contract: impl Contract) {
             contract.holds(&RealDirectory::open(parent.path().join("tier")).unwrap());
         }
     }
+    contract.holds(&SimulatedDisk::new(1).open());
 }
 
 /// A part of the contract, for any directory.

@@ -1,9 +1,12 @@
-//! The disks of the tier: the contract that the log relies on, then what only real files have.
+//! The disks of the tier: one contract over real files and the simulated disk, then what only one
+//! of them has.
 //!
-//! Files in reading order: `contract`, `real`.
+//! Files in reading order: `contract`, `real`, `crashes`, `faults`.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod contract;
+mod crashes;
+mod faults;
 mod real;
 
 use larder_tier::disk::{PAGE_BYTES, Page};
