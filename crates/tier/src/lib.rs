@@ -2,6 +2,9 @@
 //!
 //! | room | owns |
 //! |---|---|
+//! | `tier` | a directory in use: its lock, its manifest and its log |
+//! | `recovery` | what a log holds when no memory has it |
+//! | `log` | the log's file: segments in extents |
 //! | `format` | the bytes on the disk |
 //! | `disk` | files, and the disk of the tests that loses power |
 //!
@@ -10,3 +13,8 @@
 
 pub mod disk;
 pub mod format;
+pub mod log;
+pub mod recovery;
+mod tier;
+
+pub use tier::{EXTENTS_MIN, Entropy, OpenError, Tier, Wanted};

@@ -3,13 +3,15 @@
 
 use std::{env, fs};
 
+use larder_tier::disk::PAGE_BYTES;
 use larder_tier::format::{
-    Address, Damaged, Delay, Item, Manifest, ManifestError, Mode, PAGE_BYTES, RECORD_HEADER_BYTES,
-    Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit, UnitFault,
-    UnitWriter, Uuid, VALUE_BYTES_MAX,
+    Address, Damaged, Delay, Item, Manifest, ManifestError, Mode, RECORD_HEADER_BYTES, Record,
+    SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit, UnitFault, UnitWriter,
+    Uuid, VALUE_BYTES_MAX,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
+use zerocopy::IntoBytes;
 
 const UUID: Uuid = Uuid(*b"0123456789abcdef");
 
@@ -54,8 +56,8 @@ fn segment(records: &[Record<'_>]) -> Vec<u8> {
     for record in records {
         unit.push(record).unwrap();
     }
-    let mut bytes = header.page(&seal(), 0).to_vec();
-    bytes.extend_from_slice(&unit.seal(None, 1_790_000_000));
+    let mut bytes = header.page(&seal(), 0).bytes().to_vec();
+    bytes.extend_from_slice(unit.seal(None, 1_790_000_000).as_bytes());
     bytes
 }
 
@@ -128,7 +130,7 @@ fn the_longest_record_fills_a_segment() {
     let mut unit = UnitWriter::new(&seal(), number(), 1, SEGMENT_PAGES);
     assert!(unit.push(&Record::Item(item(&[b'k'; 250], &value))).is_some());
     assert_eq!(unit.push(&Record::Flush), None, "nothing fits behind it");
-    assert_eq!(unit.seal(None, 0).count(), SEGMENT_PAGES - 1);
+    assert_eq!(unit.seal(None, 0).len(), SEGMENT_PAGES - 1);
 }
 
 #[test]
@@ -160,11 +162,14 @@ fn a_flipped_bit_in_a_segments_header_is_recognised() {
     let delay = Delay { at: Address::new(number(), 4144), due_unix_secs: 1_800_000_000 };
     let header = SegmentHeader { number: number(), previous: Some(number()), delay: Some(delay) };
     let page = header.page(&seal(), 5);
-    assert_eq!(SegmentHeader::read(&seal(), 5, &page), Some(header));
-    assert_eq!(SegmentHeader::read(&seal(), 6, &page), None, "another extent's header");
-    assert_eq!(SegmentHeader::read(&seal(), 5, &header.page_of_freed(&seal(), 5)), None);
-    with_each_bit_flipped(&page, |bit, damaged| {
-        assert_eq!(SegmentHeader::read(&seal(), 5, damaged), None, "bit {bit} of the header");
+    let page = page.bytes();
+    assert_eq!(SegmentHeader::read(&seal(), 5, page), Ok(Some(header)));
+    assert_eq!(SegmentHeader::read(&seal(), 6, page), Ok(None), "another extent's header");
+    assert_eq!(SegmentHeader::read(&seal(), 5, header.page_of_freed(&seal(), 5).bytes()), Ok(None));
+    let other = Seal::of(Uuid([9; 16]));
+    assert_eq!(SegmentHeader::read(&other, 5, page), Err(UUID), "another directory's header");
+    with_each_bit_flipped(page, |bit, damaged| {
+        assert_eq!(SegmentHeader::read(&seal(), 5, damaged), Ok(None), "bit {bit} of the header");
     });
 }
 
@@ -201,7 +206,7 @@ fn an_extents_earlier_units_are_not_taken_for_this_segments() {
 #[test]
 fn a_void_unit_covers_the_rest_of_its_segment() {
     let mut bytes = segment(&[Record::Flush]);
-    bytes.extend_from_slice(&Unit::void(&seal(), number(), 2, 1_790_000_000));
+    bytes.extend_from_slice(Unit::void(&seal(), number(), 2, 1_790_000_000).bytes());
     let void = Unit::read(&seal(), number(), 2, &bytes).unwrap();
     assert_eq!((void.is_void, void.pages), (true, SEGMENT_PAGES - 2));
     assert_eq!(void.records().count(), 0);
@@ -212,7 +217,7 @@ fn a_void_unit_covers_the_rest_of_its_segment() {
 #[test]
 fn the_bytes_of_version_1_are_these() {
     let bytes = segment(&[Record::Item(item(b"key", b"value")), Record::Tombstone { key: b"key" }]);
-    is_as_before("segment_header", &bytes[..48]);
+    is_as_before("segment_header", &bytes[..64]);
     is_as_before("unit", &bytes[PAGE_BYTES..PAGE_BYTES + 128]);
     is_as_before("manifest", &manifest().encode());
 }

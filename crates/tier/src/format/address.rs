@@ -3,7 +3,8 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
-use crate::format::{PAGE_BYTES, SEGMENT_BYTES};
+use crate::disk::PAGE_BYTES;
+use crate::format::SEGMENT_BYTES;
 
 /// Bits of an address that are the offset in the segment, in units of 8 bytes.
 const OFFSET_BITS: u32 = 19;

@@ -8,10 +8,13 @@
 //! └────────────────┴─────────────┴────────┴─────────────────────────────────────────────────────────────────────┘
 //! ```
 
+use std::fmt;
+
 use thiserror::Error;
 
+use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{EPOCH_MAX, PAGE_BYTES, SEGMENT_BYTES, Uuid, VERSION};
+use crate::format::{EPOCH_MAX, SEGMENT_BYTES, Uuid, VERSION};
 
 const MAGIC: [u8; 8] = *b"\x89LRDTIER";
 const CHECKSUM_AT: usize = 92;
@@ -28,6 +31,15 @@ pub enum Mode {
     Store,
     /// The disk extends memory: what memory evicts.
     Cache,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Store => "store",
+            Self::Cache => "cache",
+        })
+    }
 }
 
 /// What a directory is. Replaced as a whole.

@@ -1,18 +1,19 @@
 //! The bytes on the disk, without any I/O. docs/tier-format.md draws them.
 //!
-//! A directory has a [`Manifest`] and a log of segments. Page 0 of a segment is its [`SegmentHeader`].
-//! The pages behind it are units: each is written whole, once, and holds [`Record`]s. A void unit
-//! shuts the rest of its segment.
+//! A directory has a [`Manifest`] and a log of segments. Page 0 of a segment is its
+//! [`SegmentHeader`]. The pages behind it are units: each is written whole, once, and holds
+//! [`Record`]s. A void unit shuts the rest of its segment.
 //!
 //! Every checksum is seeded with the directory's uuid and the place, so that bytes from another
 //! directory, another place or an earlier use of the place are not taken for valid.
 //!
 //! All numbers are little-endian.
 
+use crate::disk::PAGE_BYTES;
+
 mod address;
 mod bytes;
 mod manifest;
-mod pages;
 mod record;
 mod seal;
 mod segment_header;
@@ -20,14 +21,11 @@ mod unit;
 
 pub use address::{Address, EPOCH_MAX, SegmentNumber};
 pub use manifest::{Manifest, ManifestError, Mode};
-pub use pages::Pages;
 pub use record::{Damaged, Item, RECORD_HEADER_BYTES, Record, VALUE_BYTES_MAX};
 pub use seal::{Seal, Uuid};
 pub use segment_header::{Delay, SegmentHeader};
 pub use unit::{Records, UNIT_HEADER_BYTES, Unit, UnitFault, UnitWriter};
 
-/// The unit of I/O, in bytes.
-pub const PAGE_BYTES: usize = 4096;
 /// Length of a disk segment, in bytes.
 pub const SEGMENT_BYTES: usize = 4 << 20;
 /// Pages of a disk segment, its header included.

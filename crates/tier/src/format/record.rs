@@ -9,9 +9,10 @@
 use larder_item::KEY_BYTES_MAX;
 use thiserror::Error;
 
+use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::format::unit::UNIT_HEADER_BYTES;
-use crate::format::{Address, PAGE_BYTES, SEGMENT_BYTES, Seal};
+use crate::format::{Address, SEGMENT_BYTES, Seal};
 
 /// Length of a record without its key and value, in bytes.
 pub const RECORD_HEADER_BYTES: usize = 32;
@@ -230,6 +231,12 @@ impl<'a> Record<'a> {
             true => Ok(record),
             false => Err(Damaged::Checksum),
         }
+    }
+
+    /// The length that the header at the start of `bytes` claims, in bytes; `None` if it is no
+    /// record's header.
+    pub(crate) fn claimed_bytes(bytes: &[u8]) -> Option<usize> {
+        Head::read(bytes).ok().map(|head| head.content_bytes().next_multiple_of(8))
     }
 
     /// Reads a record whose bytes another checksum covers.

@@ -8,10 +8,11 @@ use crate::format::Address;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uuid(pub [u8; 16]);
 
-/// Makes and checks the checksums of one directory: CRC-32 (IEEE 802.3) over the uuid, the place and
-/// the bytes.
+/// Makes and checks the checksums of one directory: CRC-32 (IEEE 802.3) over the uuid, the place
+/// and the bytes.
 #[derive(Clone, Debug)]
 pub struct Seal {
+    uuid: Uuid,
     seeded: Hasher,
 }
 
@@ -20,7 +21,12 @@ impl Seal {
     pub fn of(uuid: Uuid) -> Self {
         let mut seeded = Hasher::new();
         seeded.update(&uuid.0);
-        Self { seeded }
+        Self { uuid, seeded }
+    }
+
+    /// The directory.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
     }
 
     /// The checksum of what lies at an address.

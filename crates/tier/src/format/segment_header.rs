@@ -1,17 +1,19 @@
 //! The first page of a segment.
 //!
 //! ```text
-//! ┌────────────┬─────────┬───────────┬────────────┬────────────┬─────────────┬───────────┬─────┐
-//! │ checksum 4 │ magic 4 │ version 4 │ state 4    │ number 8   │ previous 8  │ delay 16  │ 0…  │
-//! └────────────┴─────────┴───────────┴────────────┴────────────┴─────────────┴───────────┴─────┘
+//! ┌────────────┬─────────┬───────────┬─────────┬──────────┬────────────┬──────────┬─────────┬─────┐
+//! │ checksum 4 │ magic 4 │ version 4 │ state 4 │ number 8 │ previous 8 │ delay 16 │ uuid 16 │ 0…  │
+//! └────────────┴─────────┴───────────┴─────────┴──────────┴────────────┴──────────┴─────────┴─────┘
 //! ```
 
+use crate::disk::{PAGE_BYTES, Page};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Address, PAGE_BYTES, Pages, Seal, SegmentNumber, VERSION};
+use crate::format::{Address, Seal, SegmentNumber, Uuid, VERSION};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LrdS");
 const LIVE: u32 = 1;
 const FREE: u32 = 2;
+const UUID_AT: usize = 48;
 
 /// A delayed flush that is pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,40 +37,54 @@ pub struct SegmentHeader {
 
 impl SegmentHeader {
     /// The page of a segment that takes records.
-    pub fn page(&self, seal: &Seal, extent: u32) -> Pages {
+    pub fn page(&self, seal: &Seal, extent: u32) -> Page {
         self.page_as(LIVE, seal, extent)
     }
 
     /// The page of a segment that was given up.
-    pub fn page_of_freed(&self, seal: &Seal, extent: u32) -> Pages {
+    pub fn page_of_freed(&self, seal: &Seal, extent: u32) -> Page {
         self.page_as(FREE, seal, extent)
     }
 
-    fn page_as(&self, state: u32, seal: &Seal, extent: u32) -> Pages {
-        let mut page = Pages::zeroed(1);
-        put_u32(&mut page, 4, MAGIC);
-        put_u32(&mut page, 8, VERSION);
-        put_u32(&mut page, 12, state);
-        put_u64(&mut page, 16, self.number.stored());
-        put_u64(&mut page, 24, self.previous.map_or(0, SegmentNumber::stored));
-        put_u64(&mut page, 32, self.delay.map_or(0, |delay| delay.at.stored()));
-        put_u64(&mut page, 40, self.delay.map_or(0, |delay| delay.due_unix_secs));
+    fn page_as(&self, state: u32, seal: &Seal, extent: u32) -> Page {
+        let mut whole = Page::ZERO;
+        let page = whole.bytes_mut();
+        put_u32(page, 4, MAGIC);
+        put_u32(page, 8, VERSION);
+        put_u32(page, 12, state);
+        put_u64(page, 16, self.number.stored());
+        put_u64(page, 24, self.previous.map_or(0, SegmentNumber::stored));
+        put_u64(page, 32, self.delay.map_or(0, |delay| delay.at.stored()));
+        put_u64(page, 40, self.delay.map_or(0, |delay| delay.due_unix_secs));
+        page[UUID_AT..UUID_AT + 16].copy_from_slice(&seal.uuid().0);
         let checksum = seal.in_extent(extent, &[&page[4..]]);
-        put_u32(&mut page, 0, checksum);
-        page
+        put_u32(page, 0, checksum);
+        whole
     }
 
     /// Reads the first page of an extent. `None` if the extent holds no segment: it was never used,
     /// was given up, or its header was never written whole.
-    pub fn read(seal: &Seal, extent: u32, page: &[u8]) -> Option<Self> {
-        let page = page.get(..PAGE_BYTES)?;
-        let whole = u32_at(page, 4) == MAGIC
-            && u32_at(page, 8) == VERSION
-            && u32_at(page, 12) == LIVE
-            && seal.in_extent(extent, &[&page[4..]]) == u32_at(page, 0);
-        let number = SegmentNumber::from_stored(u64_at(page, 16)).filter(|_| whole)?;
+    ///
+    /// # Errors
+    ///
+    /// The uuid of the directory that the segment belongs to, if it is another one.
+    pub fn read(seal: &Seal, extent: u32, page: &[u8]) -> Result<Option<Self>, Uuid> {
+        let Some(page) = page.get(..PAGE_BYTES).filter(|page| u32_at(page, 4) == MAGIC) else {
+            return Ok(None);
+        };
+        let mut uuid = Uuid([0; 16]);
+        uuid.0.copy_from_slice(&page[UUID_AT..UUID_AT + 16]);
+        if Seal::of(uuid).in_extent(extent, &[&page[4..]]) != u32_at(page, 0) {
+            return Ok(None);
+        }
+        if uuid != seal.uuid() {
+            return Err(uuid);
+        }
+        let live = u32_at(page, 8) == VERSION && u32_at(page, 12) == LIVE;
+        let number = SegmentNumber::from_stored(u64_at(page, 16)).filter(|_| live);
         let delay = Address::from_stored(u64_at(page, 32))
             .map(|at| Delay { at, due_unix_secs: u64_at(page, 40) });
-        Some(Self { number, previous: SegmentNumber::from_stored(u64_at(page, 24)), delay })
+        let previous = SegmentNumber::from_stored(u64_at(page, 24));
+        Ok(number.map(|number| Self { number, previous, delay }))
     }
 }

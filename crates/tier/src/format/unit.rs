@@ -11,10 +11,11 @@
 
 use std::iter::FusedIterator;
 
+use zerocopy::IntoBytes;
+
+use crate::disk::{PAGE_BYTES, Page, zeroed_pages};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{
-    Address, Damaged, PAGE_BYTES, Pages, Record, SEGMENT_BYTES, Seal, SegmentNumber,
-};
+use crate::format::{Address, Damaged, Record, SEGMENT_BYTES, Seal, SegmentNumber};
 
 /// Length of a unit before its first record, in bytes.
 pub const UNIT_HEADER_BYTES: usize = 48;
@@ -131,8 +132,8 @@ impl<'a> Unit<'a> {
     }
 
     /// The page that shuts a segment: from `page` on it holds nothing.
-    pub fn void(seal: &Seal, number: SegmentNumber, page: usize, now_unix_secs: u64) -> Pages {
-        let mut bytes = Pages::zeroed(1);
+    pub fn void(seal: &Seal, number: SegmentNumber, page: usize, now_unix_secs: u64) -> Page {
+        let mut bytes = Page::ZERO;
         let head = Head {
             kind: VOID,
             pages: SEGMENT_BYTES / PAGE_BYTES - page,
@@ -141,9 +142,9 @@ impl<'a> Unit<'a> {
             sealed_unix_secs: now_unix_secs,
             record_bytes: 0,
         };
-        head.write(&mut bytes);
-        let checksum = head.checksum(seal, &bytes);
-        put_u32(&mut bytes, 0, checksum);
+        head.write(bytes.bytes_mut());
+        let checksum = head.checksum(seal, bytes.bytes());
+        put_u32(bytes.bytes_mut(), 0, checksum);
         bytes
     }
 
@@ -187,7 +188,7 @@ impl FusedIterator for Records<'_> {}
 #[derive(Debug)]
 pub struct UnitWriter {
     address: Address,
-    bytes: Pages,
+    pages: Vec<Page>,
     end: usize,
     seal: Seal,
 }
@@ -204,7 +205,7 @@ impl UnitWriter {
         let pages = pages.min(SEGMENT_BYTES / PAGE_BYTES - page);
         Self {
             address: Address::new(number, page * PAGE_BYTES),
-            bytes: Pages::zeroed(pages),
+            pages: zeroed_pages(pages),
             end: UNIT_HEADER_BYTES,
             seal: seal.clone(),
         }
@@ -225,27 +226,27 @@ impl UnitWriter {
     pub fn push(&mut self, record: &Record<'_>) -> Option<Address> {
         let at = self.next_address()?;
         let end = self.end + record.bytes();
-        let room = self.bytes.get_mut(self.end..end)?;
+        let room = self.pages.as_mut_bytes().get_mut(self.end..end)?;
         record.write(&self.seal, at, room);
         self.end = end;
         Some(at)
     }
 
     /// Ends the unit and returns its pages.
-    pub fn seal(mut self, synced_through: Option<Address>, now_unix_secs: u64) -> Pages {
-        let pages = self.end.div_ceil(PAGE_BYTES);
+    pub fn seal(mut self, synced_through: Option<Address>, now_unix_secs: u64) -> Vec<Page> {
+        self.pages.truncate(self.end.div_ceil(PAGE_BYTES));
         let head = Head {
             kind: RECORDS,
-            pages,
+            pages: self.pages.len(),
             address: self.address,
             synced_through,
             sealed_unix_secs: now_unix_secs,
             record_bytes: self.end - UNIT_HEADER_BYTES,
         };
-        head.write(&mut self.bytes);
-        let checksum = head.checksum(&self.seal, &self.bytes);
-        put_u32(&mut self.bytes, 0, checksum);
-        self.bytes.truncate(pages);
-        self.bytes
+        let bytes = self.pages.as_mut_bytes();
+        head.write(bytes);
+        let checksum = head.checksum(&self.seal, bytes);
+        put_u32(bytes, 0, checksum);
+        self.pages
     }
 }

@@ -1,0 +1,212 @@
+//! The log's file: segments in extents.
+//!
+//! The caller decides what lies where; the log writes it down and reads it again. One thread
+//! writes. Any number of threads read.
+
+use thiserror::Error;
+use zerocopy::IntoBytes;
+
+use crate::disk::{DiskError, File, PAGE_BYTES, Page, zeroed_pages};
+use crate::format::{
+    Address, Damaged, RECORD_HEADER_BYTES, Record, SEGMENT_PAGES, Seal, SegmentHeader,
+    SegmentNumber, Unit,
+};
+
+/// Where a segment lies in the file: the extent `n` begins at n × 4 MiB.
+pub type Extent = u32;
+
+/// Name of the file in the directory.
+pub const FILE_NAME: &str = "log";
+
+/// Why a record was not read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The bytes are not the record that was written to this address.
+    #[error("the record at {at} is damaged: {damage}")]
+    Damaged {
+        /// The address.
+        at: Address,
+        /// What is wrong.
+        damage: Damaged,
+    },
+}
+
+/// Why the header of an extent was not read.
+#[derive(Debug, Error)]
+pub enum HeaderError {
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The log was written for another directory.
+    #[error(
+        "extent {extent} of the log belongs to another directory: MANIFEST and log were mixed up"
+    )]
+    Foreign {
+        /// The extent.
+        extent: Extent,
+    },
+}
+
+/// The file of the log.
+#[derive(Debug)]
+pub struct Log<F> {
+    file: F,
+    seal: Seal,
+    extents: u32,
+}
+
+impl<F: File> Log<F> {
+    /// A log of `extents` extents, each empty or a segment.
+    pub fn new(file: F, seal: Seal, extents: u32) -> Self {
+        Self { file, seal, extents }
+    }
+
+    /// The seal of the directory, for what is written here.
+    pub fn seal(&self) -> &Seal {
+        &self.seal
+    }
+
+    /// Extents that the file may have.
+    pub fn extents(&self) -> u32 {
+        self.extents
+    }
+
+    fn first_page(extent: Extent) -> u64 {
+        u64::from(extent) * SEGMENT_PAGES as u64
+    }
+
+    /// Writes the header of a segment into an extent, which it takes over. Durable after a sync.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`]. The extent then holds the old header, the new one, or none.
+    pub fn begin(&self, extent: Extent, header: &SegmentHeader) -> Result<(), DiskError> {
+        self.write(extent, 0, &[header.page(&self.seal, extent)])
+    }
+
+    /// Writes a sealed unit. Durable after a sync.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`]. The unit is then on the disk, in parts, or not.
+    pub fn write(&self, extent: Extent, page: usize, unit: &[Page]) -> Result<(), DiskError> {
+        self.file.write_pages(Self::first_page(extent) + page as u64, unit)
+    }
+
+    /// Shuts a segment: from `page` on it holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub fn shut(
+        &self,
+        extent: Extent,
+        number: SegmentNumber,
+        page: usize,
+        now_unix_secs: u64,
+    ) -> Result<(), DiskError> {
+        self.write(extent, page, &[Unit::void(&self.seal, number, page, now_unix_secs)])
+    }
+
+    /// Gives an extent up: it holds no segment once this is synced, and only then may it begin
+    /// another one.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub fn erase(&self, extent: Extent, number: SegmentNumber) -> Result<(), DiskError> {
+        let header = SegmentHeader { number, previous: None, delay: None };
+        self.write(extent, 0, &[header.page_of_freed(&self.seal, extent)])
+    }
+
+    /// Makes everything durable that was written before the call.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`]: final. The caller writes and syncs no more.
+    pub fn sync(&self) -> Result<(), DiskError> {
+        self.file.sync_data()
+    }
+
+    /// Lets the next reads come from the disk, not from the kernel's cache.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub fn drop_cached(&self) -> Result<(), DiskError> {
+        self.file.drop_cached()
+    }
+
+    /// Fills an extent with zeros, so that its space is there and its later syncs are cheap.
+    ///
+    /// Cost: writes 4 MiB.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError::is_full`] if the file system has no room.
+    pub fn allocate(&self, extent: Extent) -> Result<(), DiskError> {
+        self.file.allocate(Self::first_page(extent), SEGMENT_PAGES as u64)
+    }
+
+    /// Reads the header of an extent. `None` if it holds no segment.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError`].
+    pub fn header(&self, extent: Extent) -> Result<Option<SegmentHeader>, HeaderError> {
+        let mut page = [Page::ZERO];
+        self.read(extent, 0, &mut page)?;
+        SegmentHeader::read(&self.seal, extent, page[0].bytes())
+            .map_err(|_| HeaderError::Foreign { extent })
+    }
+
+    /// Reads a whole segment.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub(crate) fn segment(&self, extent: Extent, into: &mut [Page]) -> Result<(), DiskError> {
+        self.read(extent, 0, &mut into[..SEGMENT_PAGES])
+    }
+
+    fn read(&self, extent: Extent, page: usize, into: &mut [Page]) -> Result<(), DiskError> {
+        self.file.read_pages(Self::first_page(extent) + page as u64, into)
+    }
+
+    /// Reads a record whose key and value have together `content_bytes`, as far as the caller
+    /// knows.
+    ///
+    /// The caller knows the extent from the address, and checks before and after that the extent
+    /// still belongs to the segment.
+    ///
+    /// Cost: one read of the pages that the record touches, and one pass over it. A length that is
+    /// too small costs a second read.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`].
+    pub fn fetch<'p>(
+        &self,
+        extent: Extent,
+        at: Address,
+        content_bytes: usize,
+        pages: &'p mut Vec<Page>,
+    ) -> Result<Record<'p>, ReadError> {
+        let within = at.offset() % PAGE_BYTES;
+        let pages_max = SEGMENT_PAGES - at.page();
+        let pages_for = |bytes: usize| (within + bytes).div_ceil(PAGE_BYTES).min(pages_max);
+        let guessed = pages_for(RECORD_HEADER_BYTES + content_bytes);
+        *pages = zeroed_pages(guessed);
+        self.read(extent, at.page(), pages)?;
+        let needed = Record::claimed_bytes(&pages.as_bytes()[within..]).map_or(0, pages_for);
+        if needed > guessed {
+            *pages = zeroed_pages(needed);
+            self.read(extent, at.page(), pages)?;
+        }
+        Record::read(&self.seal, at, &pages.as_bytes()[within..])
+            .map_err(|damage| ReadError::Damaged { at, damage })
+    }
+}

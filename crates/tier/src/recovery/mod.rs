@@ -1,0 +1,263 @@
+//! Recovery: what a log holds, when no memory has it.
+//!
+//! The log is read in the order of its addresses, so that of two records of a key the later one
+//! counts. It ends at the first place without a good unit: the *cut*. What lies above the cut was
+//! never acknowledged as durable. Recovery makes sure that it never appears, and the caller serves
+//! after that.
+//!
+//! The rules have their names in `tests/model/rules.rs`.
+
+mod survey;
+
+use thiserror::Error;
+use zerocopy::IntoBytes;
+
+use crate::disk::{DiskError, File, PAGE_BYTES, Page, zeroed_pages};
+use crate::format::{
+    Address, Damaged, Delay, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, Unit,
+};
+use crate::log::{Extent, HeaderError, Log};
+use survey::Survey;
+
+/// Why a log is not recovered. Nothing was changed.
+#[derive(Debug, Error)]
+pub enum RecoveryError {
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A header was not read.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// A segment of the log is not there, although a later one is.
+    #[error("the log is damaged: what lies between segments {earlier} and {number} is missing")]
+    Missing {
+        /// A segment.
+        number: SegmentNumber,
+        /// The one before it, of those that are there.
+        earlier: SegmentNumber,
+    },
+    /// Two extents hold the same segment.
+    #[error("the log is damaged: extents {first} and {second} both hold segment {number}")]
+    Twice {
+        /// The segment.
+        number: SegmentNumber,
+        /// One of its extents.
+        first: Extent,
+        /// The other.
+        second: Extent,
+    },
+    /// What was durable is not there.
+    #[error("the log is damaged at {at}: it was durable up to {through}")]
+    Lost {
+        /// The first place without a good unit.
+        at: Address,
+        /// Everything below was durable.
+        through: Address,
+    },
+    /// A unit is whole and holds a record that is none.
+    #[error("the log is damaged in the unit at {unit}: {damage}")]
+    Record {
+        /// The unit.
+        unit: Address,
+        /// What is wrong.
+        damage: Damaged,
+    },
+}
+
+/// Where a record lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The extent of its segment.
+    pub extent: Extent,
+    /// Its address.
+    pub at: Address,
+}
+
+/// What recovery reports to, in the order of the log.
+pub trait Visitor {
+    /// A record: an item, a tombstone, or a flush, which kills all before it.
+    fn record(&mut self, place: Place, record: &Record<'_>);
+
+    /// `done` of the log's `total` segments are read.
+    fn progress(&mut self, done: usize, total: usize) {
+        let _ = (done, total);
+    }
+}
+
+/// What a recovered log is, beside its items.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recovered {
+    /// The segments that hold something, in the order of their numbers.
+    pub segments: Vec<(Extent, SegmentNumber)>,
+    /// The newest flush.
+    pub flush: Option<Address>,
+    /// The delayed flush that is pending.
+    pub delay: Option<Delay>,
+    /// The highest version of an item.
+    pub version_max: u64,
+    /// The latest time that was written, as a Unix time. The clock may have been set back since.
+    pub stamp_unix_secs: u64,
+    /// Where the log was cut, if it was.
+    pub cut: Option<Address>,
+}
+
+/// Reads a log, and makes sure that what is above its end stays away.
+///
+/// The caller has raised the epoch before, durably, and has the directory's lock.
+///
+/// Cost: reads all segments once, through one buffer of 4 MiB.
+///
+/// # Errors
+///
+/// [`RecoveryError`]. What the visitor was shown is then worth nothing.
+pub fn recover<F: File>(
+    log: &Log<F>,
+    now_unix_secs: u64,
+    visitor: &mut impl Visitor,
+) -> Result<Recovered, RecoveryError> {
+    // After a failed sync the kernel's cache shows what the disk lacks (ReadAroundCache).
+    log.drop_cached()?;
+    let (survey, found) = read(log, visitor)?;
+    if let Some(cut) = found.cut {
+        remove_above(log, &survey, cut, now_unix_secs)?;
+    }
+    // Covers what was read, too: it may have been in the kernel's cache alone (SyncBeforeServing).
+    log.sync()?;
+    Ok(found)
+}
+
+/// Reads a log as [`recover`] does, and changes nothing.
+///
+/// # Errors
+///
+/// [`RecoveryError`].
+pub fn examine<F: File>(
+    log: &Log<F>,
+    visitor: &mut impl Visitor,
+) -> Result<Recovered, RecoveryError> {
+    Ok(read(log, visitor)?.1)
+}
+
+fn read<F: File>(
+    log: &Log<F>,
+    visitor: &mut impl Visitor,
+) -> Result<(Survey, Recovered), RecoveryError> {
+    let survey = Survey::read(log)?;
+    let mut reader =
+        Reader { log, pages: zeroed_pages(SEGMENT_PAGES), found: Recovered::default() };
+    let total = survey.segments().len();
+    for (index, (extent, header)) in survey.segments().iter().enumerate() {
+        visitor.progress(index, total);
+        let end = reader.segment(*extent, header, visitor)?;
+        if end != Some(1) {
+            reader.found.segments.push((*extent, header.number));
+        }
+        if let Some(page) = end {
+            reader.found.cut = Some(Address::new(header.number, page * PAGE_BYTES));
+            reader.check_cut(&survey.segments()[index..], page)?;
+            break;
+        }
+    }
+    visitor.progress(total, total);
+    let mut found = reader.found;
+    found.delay = found.delay.filter(|delay| found.flush.is_none_or(|flush| delay.at > flush));
+    Ok((survey, found))
+}
+
+/// Removes what is above the cut, the latest first (EraseAboveCut, AboveBeforeCut, VoidAtCut).
+fn remove_above<F: File>(
+    log: &Log<F>,
+    survey: &Survey,
+    cut: Address,
+    now_unix_secs: u64,
+) -> Result<(), DiskError> {
+    for (extent, header) in survey.segments().iter().rev() {
+        if header.number > cut.number() {
+            log.erase(*extent, header.number)?;
+            log.sync()?;
+        } else if header.number == cut.number() && cut.page() == 1 {
+            log.erase(*extent, header.number)?;
+        } else if header.number == cut.number() {
+            log.shut(*extent, header.number, cut.page(), now_unix_secs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads segment after segment into one buffer.
+struct Reader<'l, F> {
+    log: &'l Log<F>,
+    pages: Vec<Page>,
+    found: Recovered,
+}
+
+impl<F: File> Reader<'_, F> {
+    /// Shows the visitor the records of a segment. Returns the page at which the log ends, or
+    /// `None` if the segment ends well.
+    fn segment(
+        &mut self,
+        extent: Extent,
+        header: &SegmentHeader,
+        visitor: &mut impl Visitor,
+    ) -> Result<Option<usize>, RecoveryError> {
+        self.log.segment(extent, &mut self.pages)?;
+        let bytes = self.pages.as_bytes();
+        let found = &mut self.found;
+        found.delay = header.delay.or(found.delay);
+        let mut page = 1;
+        while page < SEGMENT_PAGES {
+            let Ok(unit) = Unit::read(self.log.seal(), header.number, page, bytes) else {
+                return Ok(Some(page));
+            };
+            found.stamp_unix_secs = found.stamp_unix_secs.max(unit.sealed_unix_secs);
+            if unit.is_void {
+                break;
+            }
+            for record in unit.records() {
+                let (at, record) = record
+                    .map_err(|damage| RecoveryError::Record { unit: unit.address, damage })?;
+                found.note(at, &record);
+                visitor.record(Place { extent, at }, &record);
+            }
+            page += unit.pages;
+        }
+        Ok(None)
+    }
+
+    /// Fails if a unit above the cut says that the cut was durable. `rest` begins with the segment
+    /// that is cut at `page`.
+    fn check_cut(
+        &mut self,
+        rest: &[(Extent, SegmentHeader)],
+        page: usize,
+    ) -> Result<(), RecoveryError> {
+        let Some(at) = self.found.cut else { return Ok(()) };
+        let mut first_page = page;
+        for (extent, header) in rest {
+            self.log.segment(*extent, &mut self.pages)?;
+            let bytes = self.pages.as_bytes();
+            for page in first_page..SEGMENT_PAGES {
+                let unit = Unit::read(self.log.seal(), header.number, page, bytes).ok();
+                let through = unit.and_then(|unit| unit.synced_through);
+                if let Some(through) = through.filter(|through| *through > at) {
+                    return Err(RecoveryError::Lost { at, through });
+                }
+            }
+            first_page = 1;
+        }
+        Ok(())
+    }
+}
+
+impl Recovered {
+    fn note(&mut self, at: Address, record: &Record<'_>) {
+        match record {
+            Record::Item(item) => self.version_max = self.version_max.max(item.version),
+            Record::Flush => self.flush = Some(at),
+            Record::Delay { due_unix_secs } => {
+                self.delay = Some(Delay { at, due_unix_secs: *due_unix_secs });
+            }
+            Record::Tombstone { .. } | Record::Void { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! A directory in use: its lock, its manifest and its log.
+
+use thiserror::Error;
+
+use crate::disk::{Directory, DiskError, File};
+use crate::format::{EPOCH_MAX, Manifest, ManifestError, Mode, SEGMENT_BYTES, Seal, Uuid};
+use crate::log::{self, Log};
+
+const MANIFEST: &str = "MANIFEST";
+/// The epoch of a directory that was never started.
+const EPOCH_MADE: u32 = 1;
+/// Segments that a log has at least: one takes records, one is free for reclaim, one is reclaimed.
+pub const EXTENTS_MIN: u32 = 3;
+
+/// Why a directory is not opened. Nothing was changed.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The disk failed, or the directory is in use or not ours.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The manifest does not fit this release.
+    #[error("{path}: {reason}")]
+    Manifest {
+        /// The directory.
+        path: String,
+        /// What is wrong.
+        reason: ManifestError,
+    },
+    /// The directory is a store and was asked for as a cache, or the other way round.
+    #[error(
+        "{path} is a {found}, and is asked for as a {asked}: start it as a {found}, or export it \
+         there and import it into a new directory"
+    )]
+    OtherMode {
+        /// The directory.
+        path: String,
+        /// What it is.
+        found: Mode,
+        /// What was asked for.
+        asked: Mode,
+    },
+    /// The directory has a log and no manifest.
+    #[error("{path} holds a log without a MANIFEST: restore the file, or name an empty directory")]
+    NoManifest {
+        /// The directory.
+        path: String,
+    },
+    /// The directory has a manifest and no log.
+    #[error("{path} has a MANIFEST and no log: restore the file, or name an empty directory")]
+    NoLog {
+        /// The directory.
+        path: String,
+    },
+    /// The log is shorter than the manifest says.
+    #[error(
+        "the log in {path} has {found_bytes} bytes, expected {expected_bytes}: it was cut off. \
+         Restore it from a backup of the directory"
+    )]
+    CutOff {
+        /// The directory.
+        path: String,
+        /// The length of the file.
+        found_bytes: u64,
+        /// Its length as the manifest says.
+        expected_bytes: u64,
+    },
+    /// The size is smaller than the segments that the log may have now.
+    #[error(
+        "{path} has a size of {found_bytes} bytes, and {asked_bytes} are asked for: a directory can \
+         grow, not shrink. Export it and import it into a smaller one"
+    )]
+    Shrinks {
+        /// The directory.
+        path: String,
+        /// The size that it has.
+        found_bytes: u64,
+        /// The size that was asked for.
+        asked_bytes: u64,
+    },
+    /// The log is too small to be of use.
+    #[error("a size of {bytes} bytes is too small: a log needs {min_bytes} at least")]
+    TooSmall {
+        /// The size that was asked for.
+        bytes: u64,
+        /// The smallest size.
+        min_bytes: u64,
+    },
+    /// The directory was started without its memory too often.
+    #[error("{path} has used up its segment numbers: export it and import it into a new directory")]
+    EpochsUsedUp {
+        /// The directory.
+        path: String,
+    },
+}
+
+/// The random bytes of a new directory, from the system's generator.
+#[derive(Clone, Copy, Debug)]
+pub struct Entropy {
+    /// The directory's identity.
+    pub uuid: Uuid,
+    /// The seed of the index's hash.
+    pub index_seed: u64,
+    /// The key of the hash in summaries.
+    pub hash_key: [u8; 16],
+}
+
+/// What a directory is asked to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// What it promises.
+    pub mode: Mode,
+    /// The size of its log, in bytes; rounded down to whole segments.
+    pub bytes: u64,
+}
+
+impl Wanted {
+    fn extents(self) -> Result<u32, OpenError> {
+        let extents = self.bytes / SEGMENT_BYTES as u64;
+        let min_bytes = u64::from(EXTENTS_MIN) * SEGMENT_BYTES as u64;
+        match u32::try_from(extents.min(u64::from(u32::MAX))) {
+            Ok(extents) if extents >= EXTENTS_MIN => Ok(extents),
+            _ => Err(OpenError::TooSmall { bytes: self.bytes, min_bytes }),
+        }
+    }
+}
+
+/// A directory that this process has locked.
+#[derive(Debug)]
+pub struct Tier<D: Directory> {
+    directory: D,
+    manifest: Manifest,
+    log: Log<D::File>,
+    _lock: D::Lock,
+}
+
+impl<D: Directory> Tier<D> {
+    /// Locks a directory, and makes it a tier if it is none.
+    ///
+    /// Cost: a few small reads; for a new directory a few syncs. The log's space is not allocated.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub fn open(
+        directory: D,
+        wanted: Wanted,
+        entropy: Entropy,
+        now_unix_secs: u64,
+    ) -> Result<Self, OpenError> {
+        let extents = wanted.extents()?;
+        let lock = directory.lock()?;
+        let (manifest, file) = match Self::read_manifest(&directory)? {
+            Some(manifest) => {
+                let file = Self::log_of(&directory, &manifest)?;
+                (Self::grown(&directory, &file, manifest, wanted, extents)?, file)
+            }
+            None => Self::made(&directory, wanted.mode, extents, entropy, now_unix_secs)?,
+        };
+        let log = Log::new(file, Seal::of(manifest.uuid), manifest.extents);
+        Ok(Self { directory, manifest, log, _lock: lock })
+    }
+
+    fn read_manifest(directory: &D) -> Result<Option<Manifest>, OpenError> {
+        let Some(bytes) = directory.read_small(MANIFEST)? else {
+            return match directory.open(log::FILE_NAME)? {
+                Some(_) => Err(OpenError::NoManifest { path: path(directory) }),
+                None => Ok(None),
+            };
+        };
+        let decoded = Manifest::decode(&bytes);
+        decoded.map(Some).map_err(|reason| OpenError::Manifest { path: path(directory), reason })
+    }
+
+    /// Opens the log of a directory that has a manifest.
+    fn log_of(directory: &D, manifest: &Manifest) -> Result<D::File, OpenError> {
+        let expected_bytes = u64::from(manifest.extents) * SEGMENT_BYTES as u64;
+        if manifest.epoch == EPOCH_MADE {
+            // The directory was made and never started: the end may have come before the log.
+            return Self::file_of(directory, expected_bytes);
+        }
+        let Some(file) = directory.open(log::FILE_NAME)? else {
+            return Err(OpenError::NoLog { path: path(directory) });
+        };
+        let found_bytes = file.len()?;
+        if found_bytes < expected_bytes {
+            return Err(OpenError::CutOff { path: path(directory), found_bytes, expected_bytes });
+        }
+        Ok(file)
+    }
+
+    /// Makes the log as long as it may get. Its space is not allocated.
+    fn file_of(directory: &D, bytes: u64) -> Result<D::File, OpenError> {
+        let file = directory.create(log::FILE_NAME)?;
+        file.set_len(bytes)?;
+        file.sync_data()?;
+        directory.sync()?;
+        Ok(file)
+    }
+
+    fn made(
+        directory: &D,
+        mode: Mode,
+        extents: u32,
+        entropy: Entropy,
+        now_unix_secs: u64,
+    ) -> Result<(Manifest, D::File), OpenError> {
+        let manifest = Manifest {
+            uuid: entropy.uuid,
+            mode,
+            extents,
+            epoch: EPOCH_MADE,
+            clean: false,
+            index_seed: entropy.index_seed,
+            hash_key: entropy.hash_key,
+            made_unix_secs: now_unix_secs,
+        };
+        directory.replace_small(MANIFEST, &manifest.encode())?;
+        let file = Self::file_of(directory, u64::from(extents) * SEGMENT_BYTES as u64)?;
+        Ok((manifest, file))
+    }
+
+    fn grown(
+        directory: &D,
+        file: &D::File,
+        mut manifest: Manifest,
+        wanted: Wanted,
+        extents: u32,
+    ) -> Result<Manifest, OpenError> {
+        let path = path(directory);
+        if manifest.mode != wanted.mode {
+            return Err(OpenError::OtherMode { path, found: manifest.mode, asked: wanted.mode });
+        }
+        if extents < manifest.extents {
+            let found_bytes = u64::from(manifest.extents) * SEGMENT_BYTES as u64;
+            return Err(OpenError::Shrinks { path, found_bytes, asked_bytes: wanted.bytes });
+        }
+        if extents > manifest.extents {
+            manifest.extents = extents;
+            // The log is never shorter than the manifest says.
+            file.set_len(u64::from(extents) * SEGMENT_BYTES as u64)?;
+            file.sync_data()?;
+            directory.replace_small(MANIFEST, &manifest.encode())?;
+        }
+        Ok(manifest)
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log<D::File> {
+        &self.log
+    }
+
+    /// What the directory is.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Whether the memory that has this epoch knows all of the log: it served it last, and since
+    /// then the machine has not been started again, or the last stop was clean (`EpochMatches`,
+    /// `BootMatches`).
+    pub fn fits(&self, epoch: u32, is_same_boot: bool) -> bool {
+        epoch == self.manifest.epoch && (is_same_boot || self.manifest.clean)
+    }
+
+    /// Begins to serve with the memory that [`Tier::fits`] (`CleanIsCleared`).
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Disk`]. The directory must then not be changed.
+    pub fn go_on(&mut self) -> Result<(), OpenError> {
+        match self.manifest.clean {
+            true => self.replace(Manifest { clean: false, ..self.manifest.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins without memory: raises the epoch, so that no earlier memory fits and no segment
+    /// number is used again (`EpochIsRaised`, `ManifestIsDurable`). Recovery comes next.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::EpochsUsedUp`] and [`OpenError::Disk`].
+    pub fn begin_anew(&mut self) -> Result<(), OpenError> {
+        if self.manifest.epoch == EPOCH_MAX {
+            return Err(OpenError::EpochsUsedUp { path: path(&self.directory) });
+        }
+        let epoch = self.manifest.epoch + 1;
+        self.replace(Manifest { epoch, clean: false, ..self.manifest.clone() })
+    }
+
+    /// Marks a stop as clean: all that memory knows is in the log, or memory is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Disk`].
+    pub fn mark_clean(&mut self) -> Result<(), OpenError> {
+        self.replace(Manifest { clean: true, ..self.manifest.clone() })
+    }
+
+    fn replace(&mut self, manifest: Manifest) -> Result<(), OpenError> {
+        self.directory.replace_small(MANIFEST, &manifest.encode())?;
+        self.manifest = manifest;
+        Ok(())
+    }
+}
+
+fn path(directory: &impl Directory) -> String {
+    directory.path().display().to_string()
+}
