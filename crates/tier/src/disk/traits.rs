@@ -112,11 +112,10 @@ pub trait Directory: Send + Sync {
         }
         let new_name = format!("{name}.new");
         let file = self.create(&new_name)?;
-        // A crash may have left a longer one.
-        file.set_len(0)?;
         let mut pages = zeroed_pages(content.len().div_ceil(PAGE_BYTES));
         pages.as_mut_bytes()[..content.len()].copy_from_slice(content);
         file.write_pages(0, &pages)?;
+        // Cuts the last page, and the rest of a longer file that a crash has left.
         file.set_len(content.len() as u64)?;
         file.sync_data()?;
         self.rename(&new_name, name)?;

@@ -131,6 +131,8 @@ contract! {
     fn allocated_pages_are_zero_whatever_they_held(directory) {
         let file = directory.create("log").unwrap();
         file.write_pages(0, &[page(1), page(2), page(3)]).unwrap();
+        file.write_pages(256, &[page(4), page(5)]).unwrap();
+        file.write_pages(600, &[page(6)]).unwrap();
         file.allocate(1, 600).unwrap();
         file.allocate(1, 0).unwrap();
         assert_eq!(file.len().unwrap(), 601 * PAGE_BYTES as u64);

@@ -105,6 +105,21 @@ fn torn_pages_hold_sectors_of_two_writes() {
 }
 
 #[test]
+fn any_two_unsynced_writes_may_share_a_torn_page() {
+    let mut mixes = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let disk = disk(seed, &[page(1)]);
+        disk.set_fates(Fates::ALL_TORN);
+        let log = disk.open().create("log").unwrap();
+        (2..=3).for_each(|byte| log.write_pages(0, &[page(byte)]).unwrap());
+        disk.lose_power();
+        let mix: BTreeSet<u8> = sectors(&pages(&disk)[0]).into_iter().collect();
+        mixes.insert(mix.into_iter().collect::<Vec<_>>());
+    }
+    assert_eq!(mixes, [vec![1, 2], vec![1, 3], vec![2, 3]].into());
+}
+
+#[test]
 fn a_killed_process_leaves_its_writes_in_the_cache() {
     for seed in 0..SEEDS {
         let disk = disk(seed, &[page(1)]);
@@ -179,13 +194,40 @@ fn a_kept_cut_takes_the_pages_before_it_and_a_lost_one_those_after_it() {
         let disk = disk(seed, &[page(1), page(1)]);
         disk.set_fates(Fates { kept: 1, lost: 1, torn: 0 });
         let log = disk.open().create("log").unwrap();
+        log.write_pages(0, &[page(5)]).unwrap();
         log.set_len(0).unwrap();
         log.write_pages(0, &[page(2)]).unwrap();
         disk.lose_power();
         outcomes.insert(pages(&disk).iter().map(|page| page.bytes()[0]).collect::<Vec<_>>());
     }
-    let expected = [vec![], vec![0], vec![1, 1], vec![2]];
+    let expected = [vec![], vec![0], vec![1, 1], vec![2], vec![5, 1]];
     assert_eq!(outcomes, expected.into(), "the pages after a power loss, over all seeds");
+}
+
+#[test]
+fn bytes_behind_the_end_that_survives_are_zero_when_the_file_grows_again() {
+    let mut lengths = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let disk = disk(seed, &[page(1)]);
+        disk.set_fates(Fates::ALL_KEPT);
+        let log = disk.open().create("log").unwrap();
+        log.set_len(100).unwrap();
+        log.sync_data().unwrap();
+        log.write_pages(0, &[page(2)]).unwrap();
+        disk.lose_power();
+        let log = disk.open().create("log").unwrap();
+        let len = log.len().unwrap();
+        lengths.insert(len);
+        log.set_len(PAGE_BYTES as u64).unwrap();
+        let mut expected = page(2);
+        expected.bytes_mut()[usize::try_from(len).unwrap()..].fill(0);
+        for when in ["after the power loss", "after a sync and another power loss"] {
+            assert!(pages(&disk) == [expected.clone()], "seed {seed}: {len} bytes {when}");
+            disk.open().create("log").unwrap().sync_data().unwrap();
+            disk.lose_power();
+        }
+    }
+    assert_eq!(lengths, [100, PAGE_BYTES as u64].into());
 }
 
 #[test]

@@ -97,6 +97,25 @@ fn a_sync_that_loses_pages_hides_it_from_reads_through_the_cache() {
     log.drop_cached().unwrap();
     assert_eq!(read(&log, 0), page(1), "the platter lacks the write");
     assert_eq!(read(&log, 1), page(3), "a page that is written again is synced");
+    assert_eq!(disk.platter("log").unwrap()[PAGE_BYTES..], *page(3).bytes());
+}
+
+#[test]
+fn a_page_that_is_written_while_others_are_dropped_stays_in_the_cache() {
+    let (disk, _, log) = disk(1, &[page(1)]);
+    disk.inject(When::nth(Call::SyncData, 1), Fault::LosePages { some: false });
+    disk.inject(When::nth(Call::DropCached, 1), Fault::Hang);
+    log.write_pages(0, &[page(2)]).unwrap();
+    log.sync_data().unwrap_err();
+    thread::scope(|scope| {
+        let hanging = scope.spawn(|| log.drop_cached().unwrap());
+        disk.wait_for_hanging(1);
+        let written = log.write_pages(0, &[page(3)]);
+        disk.release();
+        hanging.join().unwrap();
+        written.unwrap();
+    });
+    assert_eq!(read(&log, 0), page(3));
 }
 
 #[test]
@@ -152,12 +171,21 @@ fn a_flipped_bit_stays_where_it_was_written_and_passes_where_it_was_read() {
     disk.inject(When::nth(Call::Write, 1), Fault::FlipBit(bit));
     log.write_pages(0, &pages[..1]).unwrap();
     assert_eq!(read(&log, 0).bytes()[0], 8, "the written page keeps the flipped bit");
-    assert!(disk.flip_bit("log", 3));
-    assert_eq!(read(&log, 0), page(0));
-    assert!(disk.flip_bit("log", 4));
-    disk.lose_power();
-    assert_eq!(read(&disk.open().create("log").unwrap(), 0).bytes()[0], 8 | 16);
-    assert!(!disk.flip_bit("log", 2 * bit), "the file has no such bit");
+}
+
+#[test]
+fn a_bit_that_the_test_flips_is_flipped_in_all_copies_of_its_page() {
+    for fates in [Fates::ALL_KEPT, Fates::ALL_LOST] {
+        let (disk, _, log) = disk(1, &[page(0)]);
+        disk.set_fates(fates);
+        log.write_pages(0, &[page(0)]).unwrap();
+        assert!(disk.flip_bit("log", 12));
+        assert_eq!(read(&log, 0).bytes()[..3], [0, 16, 0], "through the cache");
+        disk.lose_power();
+        let after = read(&disk.open().create("log").unwrap(), 0);
+        assert_eq!(after.bytes()[..3], [0, 16, 0], "after a power loss with {fates:?}");
+        assert!(!disk.flip_bit("log", 8 * PAGE_BYTES as u64), "the file has no such bit");
+    }
 }
 
 #[test]
@@ -169,6 +197,7 @@ fn a_full_disk_refuses_new_pages_and_takes_old_ones() {
     assert!(error.is_full(), "{error}");
     assert_eq!(log.len().unwrap(), PAGE_BYTES as u64, "a refused allocation adds nothing");
     log.allocate(1, 2).unwrap();
+    log.allocate(0, 3).unwrap();
     let error = log.write_pages(2, &[page(2), page(2)]).unwrap_err();
     assert!(error.is_full(), "{error}");
     log.write_pages(0, &[page(3), page(3), page(3)]).unwrap();
@@ -214,11 +243,17 @@ fn a_hanging_call_blocks_no_other_and_goes_on_when_released() {
     thread::scope(|scope| {
         let hanging = scope.spawn(|| log.sync_data());
         disk.wait_for_hanging(1);
-        assert_eq!(read(&log, 0), page(2), "a read goes on");
-        assert_eq!(disk.platter("log").unwrap(), page(1).bytes(), "the sync has no effect yet");
-        assert!(!hanging.is_finished());
+        // A failed assertion before the release would wait for the call forever.
+        let mut pages = zeroed_pages(1);
+        let meanwhile = log.read_pages(0, &mut pages);
+        let platter = disk.platter("log").unwrap();
+        let is_finished = hanging.is_finished();
         disk.release();
         hanging.join().unwrap().unwrap();
+        meanwhile.unwrap();
+        assert_eq!(pages, [page(2)], "a read goes on");
+        assert_eq!(platter, page(1).bytes(), "the sync has no effect yet");
+        assert!(!is_finished, "the sync returned before its release");
     });
     assert_eq!(disk.platter("log").unwrap(), page(2).bytes());
 }

@@ -83,13 +83,8 @@ impl RealDirectory {
         let path = self.path.join(name);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
         let open = |flags| openat(&self.descriptor, name, flags, Mode::from_raw_mode(FILE_MODE));
-        let (opened, is_direct) = match open(flags | OFlags::DIRECT) {
-            // The file system has no direct I/O.
-            Err(Errno::INVAL) => (open(flags), false),
-            opened => (opened, true),
-        };
-        let descriptor = match opened {
-            Ok(descriptor) => descriptor,
+        let (descriptor, is_direct) = match direct_or_buffered(flags, open) {
+            Ok(opened) => opened,
             Err(Errno::NOENT) if !more.contains(OFlags::CREATE) => return Ok(None),
             Err(Errno::LOOP) => return Err(DiskError::Link { path }),
             Err(Errno::ISDIR | Errno::NXIO) => return Err(DiskError::NotAFile { path }),
@@ -150,6 +145,18 @@ impl Directory for RealDirectory {
     }
 }
 
+/// Opens a file for direct I/O, or for buffered I/O if the file system has no direct I/O. Returns
+/// true with it if I/O is direct.
+fn direct_or_buffered<T>(
+    flags: OFlags,
+    open: impl Fn(OFlags) -> Result<T, Errno>,
+) -> Result<(T, bool), Errno> {
+    match open(flags | OFlags::DIRECT) {
+        Err(Errno::INVAL) => open(flags).map(|opened| (opened, false)),
+        opened => opened.map(|opened| (opened, true)),
+    }
+}
+
 /// Makes a created directory durable.
 fn sync_parent(path: &Path) -> Result<(), Errno> {
     let parent = match path.parent() {
@@ -163,4 +170,22 @@ fn sync_parent(path: &Path) -> Result<(), Errno> {
 fn is_link(path: &Path) -> bool {
     fs::statat(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_opened_for_buffered_io_where_direct_io_is_refused() {
+        let open = |refusal: Option<Errno>| {
+            direct_or_buffered(OFlags::RDWR, |flags| match refusal {
+                Some(errno) if flags.contains(OFlags::DIRECT) => Err(errno),
+                _ => Ok(flags),
+            })
+        };
+        assert_eq!(open(None), Ok((OFlags::RDWR | OFlags::DIRECT, true)));
+        assert_eq!(open(Some(Errno::INVAL)), Ok((OFlags::RDWR, false)));
+        assert_eq!(open(Some(Errno::ACCESS)), Err(Errno::ACCESS), "another error is an error");
+    }
 }

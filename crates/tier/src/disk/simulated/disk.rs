@@ -90,8 +90,8 @@ impl SimulatedDisk {
         self.machine.state().capacity_pages = bytes / PAGE_BYTES as u64;
     }
 
-    /// Inverts a bit of a file, in the cache and on the platter. Returns false if no page with
-    /// this bit is allocated.
+    /// Inverts a bit of a file, in the cache, on the platter and in unsynced writes. Returns false
+    /// if no page with this bit is allocated.
     #[must_use]
     pub fn flip_bit(&self, name: &str, bit: u64) -> bool {
         let mut state = self.machine.state();

@@ -232,7 +232,8 @@ impl Inode {
         }
     }
 
-    /// Inverts a bit in the cache and on the platter. Returns false if the file has no such bit.
+    /// Inverts a bit in all copies of a page, the unsynced ones too. Returns false if the page is
+    /// not allocated or lies behind the end.
     pub(super) fn flip_bit(&mut self, bit: u64) -> bool {
         let byte = bit / 8;
         if byte >= self.len {
@@ -240,7 +241,8 @@ impl Inode {
         }
         let page = byte / PAGE_BYTES as u64;
         if let Some(state) = self.pages.get_mut(&page) {
-            for image in [&mut state.cached, &mut state.platter] {
+            let unsynced = state.unsynced.iter_mut().map(|version| &mut version.image);
+            for image in [&mut state.cached, &mut state.platter].into_iter().chain(unsynced) {
                 Arc::make_mut(image)[byte as usize % PAGE_BYTES] ^= 1 << (bit % 8);
             }
         }
