@@ -17,6 +17,7 @@ mod manifest;
 mod record;
 mod seal;
 mod segment_header;
+mod summary;
 mod unit;
 
 pub use address::{Address, EPOCH_MAX, SegmentNumber};
@@ -24,6 +25,10 @@ pub use manifest::{Manifest, ManifestError, Mode};
 pub use record::{Damaged, Item, RECORD_HEADER_BYTES, Record, VALUE_BYTES_MAX};
 pub use seal::{Seal, Uuid};
 pub use segment_header::{Delay, SegmentHeader};
+pub use summary::{
+    KeyHash, KeyHasher, SUMMARY_ENTRY_BYTES, Summarized, Summary, SummaryEntries, SummaryEntry,
+    SummaryFault, SummaryWriter,
+};
 pub use unit::{Records, UNIT_HEADER_BYTES, Unit, UnitFault, UnitWriter};
 
 /// Length of a disk segment, in bytes.
