@@ -144,7 +144,7 @@ proptest! {
 
     #[test]
     fn entries_of_a_hostile_summary_stay_inside_the_units(
-        changes in vec((0..4096_usize, any::<u8>()), 1..20),
+        changes in vec((prop_oneof![0..160_usize, 4032..4096_usize], any::<u8>()), 1..20),
     ) {
         let (_, _, mut bytes) = write(&small());
         changes.iter().for_each(|(at, byte)| bytes[*at] = *byte);
@@ -224,19 +224,21 @@ fn an_entry_that_no_release_writes_is_named() {
         read(&bytes).map(|summary| summary.count())
     };
     assert_eq!(change(0, 16, &[1]), Ok(4), "another hash is an entry like any other");
-    let cases: [(usize, usize, &[u8], &str); 12] = [
+    let cases: [(usize, usize, &[u8], &str); 14] = [
         (0, 32, &[1, 2, 0], "begins in the header of the unit"),
         (1, 32, &[6, 2, 0], "begins in the record before it"),
         (3, 32, &[0, 4, 0], "begins behind the units"),
         (3, 32, &[255, 255, 255], "begins behind the segment"),
-        (3, 36, &[0, 16, 0, 0], "ends behind the units"),
-        (3, 36, &[255; 4], "ends behind the segment"),
+        (1, 36, &[0, 16, 0, 0], "ends behind the units"),
+        (1, 36, &[248, 255, 255, 255], "ends behind the segment"),
         (0, 36, &[36], "is no multiple of 8 bytes long"),
         (0, 36, &[24], "is shorter than a record"),
         (0, 35, &[0], "has no kind"),
         (0, 35, &[5], "is void"),
         (1, 24, &[1], "is a tombstone with a deadline"),
         (2, 0, &[1], "is a flush with a key"),
+        (2, 24, &[1], "is a flush with a deadline"),
+        (3, 0, &[1], "is a delayed flush with a key"),
     ];
     for (entry, at, with, what) in cases {
         let senseless = Err(SummaryFault::Senseless { entry });
@@ -246,9 +248,10 @@ fn an_entry_that_no_release_writes_is_named() {
 
 #[test]
 fn hostile_numbers_in_the_trailer_are_refused() {
-    let cases: [(usize, u32, &str); 7] = [
+    let cases: [(usize, u32, &str); 8] = [
         (12, u32::MAX, "more entries than a segment has bytes"),
         (12, 101, "more entries than the pages hold"),
+        (16, 0, "the address of the segment's header"),
         (24, 0, "units that end in the segment's header"),
         (24, SEGMENT_PAGES as u32 - 1, "units that end in the summary"),
         (28, 0, "no pages"),
@@ -262,6 +265,25 @@ fn hostile_numbers_in_the_trailer_are_refused() {
         reseal(&mut bytes);
         assert_eq!(read(&bytes).unwrap_err(), SummaryFault::Broken, "{what}");
     }
+}
+
+#[test]
+fn a_page_that_ends_otherwise_is_no_summary() {
+    for at in [4, 8] {
+        let (_, _, mut bytes) = write(&small());
+        let trailer = bytes.len() - 64;
+        bytes[trailer + at] += 1;
+        reseal(&mut bytes);
+        assert_eq!(read(&bytes).unwrap_err(), SummaryFault::Absent, "another magic or version");
+    }
+}
+
+#[test]
+#[should_panic(expected = "no page for the void unit")]
+fn a_summary_leaves_a_page_for_the_void_unit() {
+    let mut page = vec![0; PAGE];
+    SummaryWriter::new(number()).write(&seal(), SEGMENT_PAGES - 2, NOW, &mut page);
+    SummaryWriter::new(number()).write(&seal(), SEGMENT_PAGES - 1, NOW, &mut page);
 }
 
 #[test]
