@@ -187,6 +187,11 @@ fn a_manifest_that_does_not_fit_says_why() {
     let mut newer = manifest().encode();
     newer[8] = 2;
     assert_eq!(Manifest::decode(&newer), Err(ManifestError::Newer { found: 2 }));
+    let mut none = manifest().encode();
+    none[8] = 0;
+    let checksum = crc32fast::hash(&none[..92]);
+    none[92..].copy_from_slice(&checksum.to_le_bytes());
+    assert!(matches!(Manifest::decode(&none), Err(ManifestError::Senseless(_))), "version 0");
     assert_eq!(Manifest::decode(b"#!/bin/sh"), Err(ManifestError::Foreign));
     assert_eq!(Manifest::decode(&[]), Err(ManifestError::Foreign));
     let cut = &manifest().encode()[..50];
@@ -199,6 +204,7 @@ fn an_extents_earlier_units_are_not_taken_for_this_segments() {
     let later = number().next().unwrap();
     assert_eq!(Unit::read(&seal(), later, 1, &bytes).unwrap_err(), UnitFault::Earlier);
     assert_eq!(Unit::read(&seal(), number(), 2, &bytes).unwrap_err(), UnitFault::Blank);
+    assert_eq!(Unit::read(&seal(), number(), SEGMENT_PAGES, &bytes).unwrap_err(), UnitFault::Blank);
     let cut = &bytes[..PAGE_BYTES + 60];
     assert_eq!(Unit::read(&seal(), number(), 1, cut).unwrap_err(), UnitFault::Broken);
 }

@@ -131,6 +131,9 @@ impl Manifest {
     }
 
     fn of_whole(bytes: &[u8]) -> Result<Self, ManifestError> {
+        if u32_at(bytes, 8) == 0 {
+            return Err(ManifestError::Senseless("its version is 0"));
+        }
         let mode = match u32_at(bytes, 12) {
             STORE => Mode::Store,
             CACHE => Mode::Cache,

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 
 use crate::disk::{PAGE_BYTES, Page, zeroed_pages};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Address, Damaged, Record, SEGMENT_BYTES, Seal, SegmentNumber};
+use crate::format::{Address, Damaged, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentNumber};
 
 /// Length of a unit before its first record, in bytes.
 pub const UNIT_HEADER_BYTES: usize = 48;
@@ -94,6 +94,9 @@ impl<'a> Unit<'a> {
         page: usize,
         segment: &'a [u8],
     ) -> Result<Self, UnitFault> {
+        if page >= SEGMENT_PAGES {
+            return Err(UnitFault::Blank);
+        }
         let offset = page * PAGE_BYTES;
         let unit = segment.get(offset..).unwrap_or_default();
         let header = unit.get(..UNIT_HEADER_BYTES).ok_or(UnitFault::Blank)?;
@@ -115,7 +118,7 @@ impl<'a> Unit<'a> {
         };
         let end = UNIT_HEADER_BYTES.checked_add(head.record_bytes).ok_or(UnitFault::Broken)?;
         let records = unit.get(UNIT_HEADER_BYTES..end).ok_or(UnitFault::Broken)?;
-        let fits = (1..=SEGMENT_BYTES / PAGE_BYTES - page).contains(&head.pages)
+        let fits = (1..=SEGMENT_PAGES - page).contains(&head.pages)
             && end <= head.pages * PAGE_BYTES
             && matches!(head.kind, RECORDS | VOID);
         if !fits || head.checksum(seal, unit) != u32_at(header, 0) {
@@ -136,7 +139,7 @@ impl<'a> Unit<'a> {
         let mut bytes = Page::ZERO;
         let head = Head {
             kind: VOID,
-            pages: SEGMENT_BYTES / PAGE_BYTES - page,
+            pages: SEGMENT_PAGES - page,
             address: Address::new(number, page * PAGE_BYTES),
             synced_through: None,
             sealed_unix_secs: now_unix_secs,
@@ -202,7 +205,7 @@ impl UnitWriter {
     /// If `page` is the header's page or behind the segment.
     pub fn new(seal: &Seal, number: SegmentNumber, page: usize, pages: usize) -> Self {
         assert!(page > 0, "page 0 of a segment is its header");
-        let pages = pages.min(SEGMENT_BYTES / PAGE_BYTES - page);
+        let pages = pages.min(SEGMENT_PAGES - page);
         Self {
             address: Address::new(number, page * PAGE_BYTES),
             pages: zeroed_pages(pages),
