@@ -41,7 +41,7 @@ verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		conformance models miri crash storm sanitize fuzz-all endurance readers hot-keys scale-out \
-		deploy-test book-test package-test crates-test portable bench-restart
+		deploy-test book-test package-test crates-test portable tier bench-restart
 
 ## Stages of `make test`
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
@@ -97,6 +97,10 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 			conformance/clients/$$suite.sh || failed="$$failed $$suite"; done; \
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
+
+SEEDS ?= 100000
+tier: ## Runs the disk tier's log on SEEDS (100000) simulated disks that lose power, 12 min
+	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test crashes --locked
 
 deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh

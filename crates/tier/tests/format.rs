@@ -5,9 +5,9 @@ use std::{env, fs};
 
 use larder_tier::disk::PAGE_BYTES;
 use larder_tier::format::{
-    Address, Damaged, Delay, Item, Manifest, ManifestError, Mode, RECORD_HEADER_BYTES, Record,
-    SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit, UnitFault, UnitWriter,
-    Uuid, VALUE_BYTES_MAX,
+    Address, Damaged, Delay, HeaderFault, Item, Manifest, ManifestError, Mode, RECORD_HEADER_BYTES,
+    Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit, UnitFault,
+    UnitWriter, Uuid, VALUE_BYTES_MAX,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -164,12 +164,24 @@ fn a_flipped_bit_in_a_segments_header_is_recognised() {
     let page = header.page(&seal(), 5);
     let page = page.bytes();
     assert_eq!(SegmentHeader::read(&seal(), 5, page), Ok(Some(header)));
-    assert_eq!(SegmentHeader::read(&seal(), 6, page), Ok(None), "another extent's header");
+    assert_eq!(
+        SegmentHeader::read(&seal(), 6, page),
+        Err(HeaderFault::Broken),
+        "another extent's header"
+    );
     assert_eq!(SegmentHeader::read(&seal(), 5, header.page_of_freed(&seal(), 5).bytes()), Ok(None));
     let other = Seal::of(Uuid([9; 16]));
-    assert_eq!(SegmentHeader::read(&other, 5, page), Err(UUID), "another directory's header");
+    assert_eq!(
+        SegmentHeader::read(&other, 5, page),
+        Err(HeaderFault::Foreign(UUID)),
+        "another directory's header"
+    );
     with_each_bit_flipped(page, |bit, damaged| {
-        assert_eq!(SegmentHeader::read(&seal(), 5, damaged), Ok(None), "bit {bit} of the header");
+        assert_eq!(
+            SegmentHeader::read(&seal(), 5, damaged).unwrap_err(),
+            HeaderFault::Broken,
+            "bit {bit} of the header"
+        );
     });
 }
 

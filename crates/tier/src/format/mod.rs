@@ -24,7 +24,7 @@ pub use address::{Address, EPOCH_MAX, SegmentNumber};
 pub use manifest::{Manifest, ManifestError, Mode};
 pub use record::{Damaged, Item, RECORD_HEADER_BYTES, Record, VALUE_BYTES_MAX};
 pub use seal::{Seal, Uuid};
-pub use segment_header::{Delay, SegmentHeader};
+pub use segment_header::{Delay, HeaderFault, SegmentHeader};
 pub use summary::{
     KeyHash, KeyHasher, SUMMARY_ENTRY_BYTES, Summarized, Summary, SummaryEntries, SummaryEntry,
     SummaryFault, SummaryWriter,

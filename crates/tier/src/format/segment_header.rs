@@ -24,6 +24,16 @@ pub struct Delay {
     pub due_unix_secs: u64,
 }
 
+/// Why the first page of an extent is neither a header nor that of a free extent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeaderFault {
+    /// It was written for another directory.
+    Foreign(Uuid),
+    /// It was damaged since it was written. A power loss leaves the old header or the new one: all
+    /// fields lie in one sector.
+    Broken,
+}
+
 /// What a segment says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHeader {
@@ -63,25 +73,31 @@ impl SegmentHeader {
     }
 
     /// Reads the first page of an extent. `None` if the extent holds no segment: it was never used,
-    /// was given up, or its header was never written whole.
+    /// or was given up.
     ///
     /// # Errors
     ///
-    /// The uuid of the directory that the segment belongs to, if it is another one.
-    pub fn read(seal: &Seal, extent: u32, page: &[u8]) -> Result<Option<Self>, Uuid> {
-        let Some(page) = page.get(..PAGE_BYTES).filter(|page| u32_at(page, 4) == MAGIC) else {
+    /// [`HeaderFault`].
+    pub fn read(seal: &Seal, extent: u32, page: &[u8]) -> Result<Option<Self>, HeaderFault> {
+        let page = page.get(..PAGE_BYTES).ok_or(HeaderFault::Broken)?;
+        if page.iter().all(|byte| *byte == 0) {
             return Ok(None);
-        };
+        }
         let mut uuid = Uuid([0; 16]);
         uuid.0.copy_from_slice(&page[UUID_AT..UUID_AT + 16]);
         if Seal::of(uuid).in_extent(extent, &[&page[4..]]) != u32_at(page, 0) {
-            return Ok(None);
+            return Err(HeaderFault::Broken);
         }
         if uuid != seal.uuid() {
-            return Err(uuid);
+            return Err(HeaderFault::Foreign(uuid));
         }
-        let live = u32_at(page, 8) == VERSION && u32_at(page, 12) == LIVE;
-        let number = SegmentNumber::from_stored(u64_at(page, 16)).filter(|_| live);
+        let known = u32_at(page, 4) == MAGIC && u32_at(page, 8) == VERSION;
+        let number = SegmentNumber::from_stored(u64_at(page, 16));
+        let number = match u32_at(page, 12) {
+            LIVE if known && number.is_some() => number,
+            FREE if known => None,
+            _ => return Err(HeaderFault::Broken),
+        };
         let delay = Address::from_stored(u64_at(page, 32))
             .map(|at| Delay { at, due_unix_secs: u64_at(page, 40) });
         let previous = SegmentNumber::from_stored(u64_at(page, 24));

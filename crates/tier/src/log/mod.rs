@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use crate::disk::{DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
-    Address, Damaged, RECORD_HEADER_BYTES, Record, SEGMENT_PAGES, Seal, SegmentHeader,
+    Address, Damaged, HeaderFault, RECORD_HEADER_BYTES, Record, SEGMENT_PAGES, Seal, SegmentHeader,
     SegmentNumber, Unit,
 };
 
@@ -48,6 +48,21 @@ pub enum HeaderError {
         /// The extent.
         extent: Extent,
     },
+    /// The header was damaged since it was written.
+    #[error("the header of extent {extent} of the log is damaged")]
+    Broken {
+        /// The extent.
+        extent: Extent,
+    },
+}
+
+impl HeaderError {
+    fn of(fault: HeaderFault, extent: Extent) -> Self {
+        match fault {
+            HeaderFault::Foreign(_) => Self::Foreign { extent },
+            HeaderFault::Broken => Self::Broken { extent },
+        }
+    }
 }
 
 /// The file of the log.
@@ -160,7 +175,7 @@ impl<F: File> Log<F> {
         let mut page = [Page::ZERO];
         self.read(extent, 0, &mut page)?;
         SegmentHeader::read(&self.seal, extent, page[0].bytes())
-            .map_err(|_| HeaderError::Foreign { extent })
+            .map_err(|fault| HeaderError::of(fault, extent))
     }
 
     /// Reads a whole segment.

@@ -1,0 +1,289 @@
+//! Directories that are not what the caller asks for: each is refused with what was found and what
+//! to do, and nothing in it changes.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use larder_tier::disk::simulated::{SimulatedDirectory, SimulatedDisk};
+use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES};
+use larder_tier::format::{
+    EPOCH_MAX, Item, Manifest, Mode, Record, SEGMENT_BYTES, SegmentHeader, SegmentNumber,
+    UnitWriter, Uuid,
+};
+use larder_tier::recovery::{Place, Recovered, RecoveryError, Visitor, examine, recover};
+use larder_tier::{EXTENTS_MIN, Entropy, OpenError, Tier, Wanted};
+
+const NOW: u64 = 1_790_000_000;
+const EXTENTS: u64 = 4;
+const HEADER_BYTES: usize = 64;
+
+fn wanted() -> Wanted {
+    Wanted { mode: Mode::Store, bytes: EXTENTS * SEGMENT_BYTES as u64 }
+}
+
+fn entropy() -> Entropy {
+    Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: [2; 16] }
+}
+
+type Opened = Tier<SimulatedDirectory>;
+
+fn open_as(disk: &SimulatedDisk, wanted: Wanted) -> Result<Opened, OpenError> {
+    Tier::open(disk.open(), wanted, entropy(), NOW)
+}
+
+fn open(disk: &SimulatedDisk) -> Result<Opened, OpenError> {
+    open_as(disk, wanted())
+}
+
+/// A disk with a directory in which the keys `a` and `b` were stored, in two units.
+fn stored() -> SimulatedDisk {
+    let disk = SimulatedDisk::new(1);
+    let mut tier = open(&disk).unwrap();
+    tier.begin_anew().unwrap();
+    let number = SegmentNumber::first_of(tier.manifest().epoch).unwrap();
+    let header = SegmentHeader { number, previous: None, delay: None };
+    tier.log().begin(0, &header).unwrap();
+    for (page, key) in [(1, b"a"), (2, b"b")] {
+        let mut unit = UnitWriter::new(tier.log().seal(), number, page, 1);
+        let at = unit.push(&Record::Item(item(key))).unwrap();
+        let synced_through = (page == 2).then_some(at);
+        tier.log().write(0, page, &unit.seal(synced_through, NOW)).unwrap();
+        tier.log().sync().unwrap();
+    }
+    drop(tier);
+    disk.kill();
+    disk
+}
+
+fn item(key: &[u8]) -> Item<'_> {
+    Item {
+        key,
+        value: b"value",
+        flags: 0,
+        version: 1,
+        deadline_unix_secs: None,
+        stale: false,
+        token_sent: false,
+        number: false,
+    }
+}
+
+/// The keys that a log holds.
+#[derive(Default)]
+struct Keys(Vec<u8>);
+
+impl Visitor for Keys {
+    fn record(&mut self, _: Place, record: &Record<'_>) {
+        let Record::Item(found) = record else { panic!("{record:?} was never written") };
+        assert_eq!(*found, item(found.key), "a value is what was written, or is not shown");
+        self.0.push(found.key[0]);
+    }
+}
+
+fn keys(tier: &Opened) -> Result<(Vec<u8>, Recovered), RecoveryError> {
+    let mut keys = Keys::default();
+    let found = examine(tier.log(), &mut keys)?;
+    Ok((keys.0, found))
+}
+
+#[test]
+fn a_directory_is_made_and_opened_again() {
+    let disk = stored();
+    let tier = open(&disk).unwrap();
+    assert_eq!((tier.manifest().epoch, tier.manifest().mode), (2, Mode::Store));
+    let (keys, found) = keys(&tier).unwrap();
+    assert_eq!((keys.as_slice(), found.segments.len()), (&b"ab"[..], 1));
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let disk = SimulatedDisk::new(1);
+    let first = open(&disk).unwrap();
+    let refused = open(&disk).unwrap_err();
+    assert!(matches!(refused, OpenError::Disk(DiskError::Locked { .. })), "{refused}");
+    drop(first);
+    open(&disk).unwrap();
+}
+
+#[test]
+fn a_store_is_no_cache() {
+    let disk = stored();
+    let refused = open_as(&disk, Wanted { mode: Mode::Cache, ..wanted() }).unwrap_err();
+    let text = refused.to_string();
+    assert!(text.contains("is a store, and is asked for as a cache"), "{text}");
+}
+
+#[test]
+fn a_log_grows_and_does_not_shrink() {
+    let disk = stored();
+    let larger = Wanted { bytes: 2 * wanted().bytes, ..wanted() };
+    assert_eq!(u64::from(open_as(&disk, larger).unwrap().log().extents()), 2 * EXTENTS);
+    let refused = open(&disk).unwrap_err();
+    assert!(refused.to_string().contains("can grow, not shrink"), "{refused}");
+    assert_eq!(keys(&open_as(&disk, larger).unwrap()).unwrap().0, b"ab");
+}
+
+#[test]
+fn a_log_has_room_for_reclaim() {
+    let bytes = u64::from(EXTENTS_MIN) * SEGMENT_BYTES as u64;
+    let disk = SimulatedDisk::new(1);
+    let refused = open_as(&disk, Wanted { bytes: bytes - 1, ..wanted() }).unwrap_err();
+    assert!(refused.to_string().contains("12582912 at least"), "{refused}");
+    open_as(&disk, Wanted { bytes, ..wanted() }).unwrap();
+}
+
+#[test]
+fn a_missing_log_is_not_taken_for_an_empty_one() {
+    let disk = stored();
+    disk.open().rename("log", "elsewhere").unwrap();
+    let refused = open(&disk).unwrap_err();
+    assert!(matches!(refused, OpenError::NoLog { .. }), "{refused}");
+}
+
+#[test]
+fn a_log_without_its_manifest_is_refused() {
+    let disk = stored();
+    disk.open().rename("MANIFEST", "elsewhere").unwrap();
+    let refused = open(&disk).unwrap_err();
+    assert!(matches!(refused, OpenError::NoManifest { .. }), "{refused}");
+}
+
+#[test]
+fn a_log_that_was_cut_off_is_refused() {
+    let disk = stored();
+    disk.open().open("log").unwrap().unwrap().set_len(SEGMENT_BYTES as u64).unwrap();
+    let refused = open(&disk).unwrap_err();
+    assert!(refused.to_string().contains("has 4194304 bytes, expected 16777216"), "{refused}");
+}
+
+#[test]
+fn a_log_of_another_directory_is_refused() {
+    let disk = stored();
+    let mut other = open(&disk).unwrap().manifest().clone();
+    other.uuid = Uuid([8; 16]);
+    disk.open().replace_small("MANIFEST", &other.encode()).unwrap();
+    let refused = keys(&open(&disk).unwrap()).unwrap_err();
+    assert!(refused.to_string().contains("belongs to another directory"), "{refused}");
+}
+
+#[test]
+fn a_manifest_of_a_newer_release_is_refused() {
+    let disk = stored();
+    let mut bytes = disk.open().read_small("MANIFEST").unwrap().unwrap();
+    bytes[8] = 9;
+    disk.open().replace_small("MANIFEST", &bytes).unwrap();
+    let refused = open(&disk).unwrap_err();
+    assert!(refused.to_string().contains("has format 9, this release reads formats up to 1"));
+}
+
+#[test]
+fn a_foreign_manifest_is_refused_and_stays() {
+    let disk = SimulatedDisk::new(1);
+    disk.open().replace_small("MANIFEST", b"not ours").unwrap();
+    let refused = open(&disk).unwrap_err();
+    assert!(refused.to_string().contains("not the manifest of a larder directory"), "{refused}");
+    assert_eq!(disk.open().read_small("MANIFEST").unwrap().unwrap(), b"not ours");
+}
+
+#[test]
+fn epochs_run_out_with_an_error() {
+    let disk = stored();
+    let last = Manifest { epoch: EPOCH_MAX, ..open(&disk).unwrap().manifest().clone() };
+    disk.open().replace_small("MANIFEST", &last.encode()).unwrap();
+    let refused = open(&disk).unwrap().begin_anew().unwrap_err();
+    assert!(matches!(refused, OpenError::EpochsUsedUp { .. }), "{refused}");
+}
+
+#[test]
+fn memory_fits_in_its_epoch_and_boot_or_after_a_clean_stop() {
+    let disk = stored();
+    let mut tier = open(&disk).unwrap();
+    let epoch = tier.manifest().epoch;
+    assert!(tier.fits(epoch, true));
+    assert!(!tier.fits(epoch, false), "after a power loss memory may know what the log lost");
+    tier.mark_clean().unwrap();
+    assert!(tier.fits(epoch, false), "a clean stop left nothing to lose");
+    tier.go_on().unwrap();
+    assert!(!tier.fits(epoch, false), "the clean mark goes before the first change");
+    tier.begin_anew().unwrap();
+    assert!(!tier.fits(epoch, true), "another process served the log since");
+}
+
+#[test]
+fn a_read_only_disk_can_be_examined() {
+    let disk = stored();
+    let tier = open(&disk).unwrap();
+    disk.set_read_only(true);
+    assert_eq!(keys(&tier).unwrap().0, b"ab");
+    let failed = recover(tier.log(), NOW, &mut Keys::default()).unwrap_err();
+    assert!(matches!(failed, RecoveryError::Disk(_)), "{failed}");
+}
+
+#[test]
+fn a_segment_that_is_missing_is_damage() {
+    let disk = stored();
+    let tier = open(&disk).unwrap();
+    let number = |sequence: u64| SegmentNumber::from_stored((2 << 20) + sequence).unwrap();
+    let header = SegmentHeader { number: number(2), previous: Some(number(1)), delay: None };
+    tier.log().begin(1, &header).unwrap();
+    let damage = keys(&tier).unwrap_err();
+    assert!(damage.to_string().contains("between segments 2.0 and 2.2 is missing"), "{damage}");
+}
+
+#[test]
+fn a_segment_that_is_there_twice_is_damage() {
+    let disk = stored();
+    let tier = open(&disk).unwrap();
+    let header = tier.log().header(0).unwrap().unwrap();
+    tier.log().begin(2, &header).unwrap();
+    let damage = keys(&tier).unwrap_err();
+    assert!(damage.to_string().contains("extents 0 and 2 both hold segment 2.0"), "{damage}");
+}
+
+/// The bits of a log that mean something: the header's fields, then the used bytes of both units.
+fn used_bits() -> impl Iterator<Item = u64> {
+    let unit_bytes = 48 + Record::item_bytes(1, 5);
+    let page = |page: usize, bytes: usize| {
+        let begin = page * PAGE_BYTES * 8;
+        (begin..begin + bytes * 8).map(|bit| bit as u64)
+    };
+    page(0, HEADER_BYTES).chain(page(1, unit_bytes)).chain(page(2, unit_bytes))
+}
+
+#[test]
+fn no_flipped_bit_shows_a_wrong_value() {
+    let disk = stored();
+    let tier = open(&disk).unwrap();
+    for bit in used_bits() {
+        assert!(disk.flip_bit("log", bit));
+        let in_page = bit / 8 / PAGE_BYTES as u64;
+        match (in_page, keys(&tier)) {
+            (0, outcome) => {
+                let text = outcome.unwrap_err().to_string();
+                assert!(text.contains("header of extent 0 of the log is damaged"), "bit {bit}");
+            }
+            // The second unit says that the first one was durable.
+            (1, outcome) => {
+                assert!(matches!(outcome, Err(RecoveryError::Lost { .. })), "bit {bit}")
+            }
+            // Nothing says so of the last unit: it looks as after a power loss.
+            (2, Ok((keys, found))) => {
+                assert_eq!((keys.as_slice(), found.cut.is_some()), (&b"a"[..], true), "bit {bit}");
+            }
+            (_, outcome) => panic!("bit {bit}: {outcome:?}"),
+        }
+        assert!(disk.flip_bit("log", bit));
+    }
+    assert_eq!(keys(&tier).unwrap().0, b"ab", "all bits are as before");
+}
+
+#[test]
+fn a_flipped_bit_in_the_manifest_is_refused() {
+    let disk = stored();
+    let bytes = disk.open().read_small("MANIFEST").unwrap().unwrap();
+    for bit in 0..bytes.len() as u64 * 8 {
+        assert!(disk.flip_bit("MANIFEST", bit));
+        let refused = open(&disk).unwrap_err();
+        assert!(matches!(refused, OpenError::Manifest { .. }), "bit {bit}: {refused}");
+        assert!(disk.flip_bit("MANIFEST", bit));
+    }
+    open(&disk).unwrap();
+}
