@@ -5,13 +5,11 @@ use std::fmt;
 /// Records a unit has at most.
 pub(crate) const RECORDS: usize = 2;
 
-/// A segment's number: the epoch in the high four bits, a sequence in the low ones. Never 0.
+/// A segment's number. Never 0.
 pub(crate) type Number = u8;
 
-/// The first number of an epoch.
-pub(crate) fn first_number(epoch: u8) -> Number {
-    epoch << 4 | 1
-}
+/// How many numbers a lease has.
+pub(crate) const LEASED: Number = 2;
 
 /// Where a record lies: number, unit and place. The order of addresses is the order of the world.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -45,7 +43,6 @@ impl Address {
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (epoch, sequence) = (self.number() >> 4, self.number() & 0xf);
-        write!(f, "{epoch}.{sequence}/{}/{}", self.unit(), self.place())
+        write!(f, "{}/{}/{}", self.number(), self.unit(), self.place())
     }
 }

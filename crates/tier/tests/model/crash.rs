@@ -10,10 +10,12 @@ use crate::scenario::{Memory, Scenario};
 use crate::world::{Phase, Step, Successors, World};
 
 pub(crate) fn steps(world: &World, scenario: &Scenario, rules: Rules, next: &mut Successors) {
-    if world.phase == Phase::Down {
-        starts(world, rules, next);
-        return;
+    match world.phase {
+        Phase::Down => return starts(world, rules, next),
+        Phase::Attaching(done) => next.push(attach(world, done, rules)),
+        Phase::Running | Phase::Recovering(_) => {}
     }
+    next.extend(hand_over(world, scenario, rules));
     if world.budget.kills > 0 {
         next.push((Step::of("operator", "kills the process"), kill(world, scenario, rules)));
     }
@@ -107,14 +109,54 @@ fn start(mut world: World, rules: Rules) -> World {
         world.phase = Phase::Recovering(Box::new(Recovery::Begin));
         return world;
     }
-    if rules.keep(Rule::CleanIsCleared) {
-        world.disk.replace_manifest(Manifest { clean: false, ..manifest }, true);
-    }
-    world.region().boot = world.boot;
-    world.phase = Phase::Running;
-    repair(&mut world, rules);
-    world.spec.attach();
+    world.phase = Phase::Attaching(0);
     world
+}
+
+/// The next step of a process that attaches to the region.
+fn attach(world: &World, done: u8, rules: Rules) -> (Step, World) {
+    let mut world = world.clone();
+    world.phase = Phase::Attaching(done + 1);
+    let what = match done {
+        0 => {
+            if rules.keep(Rule::CleanIsCleared) {
+                let manifest = Manifest { clean: false, ..world.disk.manifest() };
+                world.disk.replace_manifest(manifest, true);
+            }
+            "clears the clean mark"
+        }
+        1 => {
+            world.region().boot = world.boot;
+            "notes the boot"
+        }
+        2 => {
+            repair(&mut world, rules);
+            world.spec.attach();
+            "repairs what was reserved"
+        }
+        _ => {
+            erase_again(&mut world, rules);
+            world.phase = Phase::Running;
+            "serves with the region"
+        }
+    };
+    (Step::of("start", what), world)
+}
+
+/// A new process takes over from one that lives.
+fn hand_over(world: &World, scenario: &Scenario, rules: Rules) -> Option<(Step, World)> {
+    let inside = (0..scenario.keys).any(|key| world.is_inside(scenario, key));
+    let walks = world.reclaimer != Reclaimer::Idle;
+    let waits = (inside || walks) && rules.keep(Rule::HandOverBetween);
+    if world.budget.handovers == 0 || world.phase != Phase::Running || world.failed || waits {
+        return None;
+    }
+    let mut world = world.clone();
+    world.budget.handovers -= 1;
+    world.reclaimer = Reclaimer::Idle;
+    repair(&mut world, rules);
+    erase_again(&mut world, rules);
+    Some((Step::of("operator", "hands over to a new process"), world))
 }
 
 /// Decides the reservations that the dead process left, and writes again what may not be durable.
@@ -146,6 +188,11 @@ fn repair(world: &mut World, rules: Rules) {
             region.buffers[at].written = false;
         }
     }
+}
+
+/// Repeats the erasures that may not be durable.
+fn erase_again(world: &mut World, rules: Rules) {
+    let region = world.region.as_ref().unwrap();
     if rules.keep(Rule::RepairErasesAgain) {
         for extent in 0..region.extents.len() {
             if region.extents[extent] == Use::Erasing {

@@ -90,6 +90,8 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Manifest {
     pub(crate) epoch: u8,
+    /// The highest number that a segment may have.
+    pub(crate) lease: Number,
     pub(crate) clean: bool,
 }
 
@@ -166,6 +168,12 @@ impl Disk {
     pub(crate) fn write_unit(&mut self, extent: Extent, unit: u8, content: Unit) {
         let at = self.unit_page(extent, unit);
         self.pages[at].write(Content::Unit(content));
+    }
+
+    /// A write that fails leaves the unit in pieces.
+    pub(crate) fn tear_unit(&mut self, extent: Extent, unit: u8) {
+        let at = self.unit_page(extent, unit);
+        self.pages[at].write(Content::Torn);
     }
 
     pub(crate) fn is_dirty(&self) -> bool {

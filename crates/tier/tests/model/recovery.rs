@@ -1,6 +1,6 @@
 //! Recovery: a start without the region reads the log.
 
-use crate::address::{Address, Number, first_number};
+use crate::address::{Address, LEASED, Number};
 use crate::disk::{Disk, Extent, Header, Manifest, Record, Unit, Value};
 use crate::region::{KEYS, Region, Slot, Use};
 use crate::rules::{Rule, Rules};
@@ -16,6 +16,11 @@ pub(crate) enum Recovery {
     VoidCut(Survey),
     SyncCut(Survey),
     Serve(Survey),
+}
+
+/// The lease that a region works with.
+pub(crate) fn granted(lease: Number, rules: Rules) -> Number {
+    if rules.keep(Rule::LeaseBeforeNumber) { lease } else { Number::MAX }
 }
 
 /// What recovery read.
@@ -74,9 +79,10 @@ pub(crate) fn steps(world: &World, recovery: &Recovery, rules: Rules, next: &mut
 
 fn begin(world: &mut World, rules: Rules) -> (&'static str, Recovery) {
     let raise = u8::from(rules.keep(Rule::EpochIsRaised));
-    let epoch = world.disk.manifest().epoch + raise;
+    let manifest = world.disk.manifest();
+    let (epoch, lease) = (manifest.epoch + raise, manifest.lease + LEASED);
     let durable = rules.keep(Rule::ManifestIsDurable);
-    world.disk.replace_manifest(Manifest { epoch, clean: false }, durable);
+    world.disk.replace_manifest(Manifest { epoch, lease, clean: false }, durable);
     ("raises the epoch", Recovery::Read)
 }
 
@@ -243,8 +249,10 @@ fn finish(world: &mut World, mut region: Region, kept: &[(Extent, Header)], rule
     region.current = last;
     region.next_number = last + 1;
     if rules.keep(Rule::NumbersAreNew) {
-        region.next_number = region.next_number.max(first_number(region.epoch));
+        // All numbers of earlier leases may have been used.
+        region.next_number = world.disk.manifest().lease - LEASED + 1;
     }
+    region.lease = granted(world.disk.manifest().lease, rules);
     if last > 0 {
         region.synced = region.end_of(last);
     }

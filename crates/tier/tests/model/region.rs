@@ -79,6 +79,8 @@ pub(crate) struct Region {
     pub(crate) buffers: Vec<Buffer>,
     /// The segment that takes records: 0 before the first.
     pub(crate) current: Number,
+    /// The highest number that a segment may have, as far as the region knows.
+    pub(crate) lease: Number,
     /// Number that the next segment gets.
     pub(crate) next_number: Number,
     /// Units of the current segment that have begun.
@@ -101,6 +103,7 @@ impl Region {
             extents: vec![Use::Free; usize::from(extents)],
             buffers: Vec::new(),
             current: 0,
+            lease: 0,
             next_number: 1,
             begun: units,
             synced: Address::NONE,
@@ -122,7 +125,8 @@ impl Region {
             .last()
             .is_some_and(|last| !last.sealed && last.reservations.len() < RECORDS);
         let free = self.extents.iter().filter(|used| **used == Use::Free).count();
-        joins || self.begun < self.units || free > usize::from(of_client)
+        let begins = free > usize::from(of_client) && self.next_number <= self.lease;
+        joins || self.begun < self.units || begins
     }
 
     /// Reserves room for a record. The caller has asked [`Region::has_room`].
@@ -289,6 +293,18 @@ impl Region {
         }
         if !rules.keep(Rule::BuffersUntilSynced) {
             self.buffers.retain(|buffer| !buffer.written);
+        }
+        true
+    }
+
+    /// The write of the next unit fails; `false` if none is ready.
+    pub(crate) fn fail_write(&mut self, disk: &mut Disk, rules: Rules) -> bool {
+        let Some(at) = self.next_to_write(rules) else { return false };
+        let buffer = &mut self.buffers[at];
+        disk.tear_unit(buffer.extent, buffer.unit);
+        if !rules.keep(Rule::ErrorIsFinal) {
+            buffer.sealed = true;
+            buffer.written = true;
         }
         true
     }

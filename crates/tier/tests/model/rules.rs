@@ -72,7 +72,10 @@ rules! {
     RegionEpochLast => "a region gets the epoch when recovery is complete",
     BootMatches => "a region of another boot is refused unless the stop was clean",
     CleanIsCleared => "the clean mark is cleared durably before the first change",
+    HandOverBetween => "a process hands over when no operation of it holds a group",
     // Starting without it.
+    LeaseBeforeNumber => "a segment gets a number that the manifest has leased",
+    LeaseIsDurable => "the lease is durable before its numbers are used",
     NumbersAreNew => "segment numbers are never used again",
     ReadAroundCache => "recovery reads around the kernel's cache",
     EraseAboveCut => "recovery erases the segments above the cut",

@@ -21,7 +21,10 @@ pub(crate) struct Budget {
     pub(crate) kills: u8,
     pub(crate) power_losses: u8,
     pub(crate) failed_syncs: u8,
+    pub(crate) failed_writes: u8,
     pub(crate) stops: u8,
+    /// A new process takes the region over from one that lives.
+    pub(crate) handovers: u8,
     /// A region may be put aside and offered again.
     pub(crate) aside: bool,
     pub(crate) strike: bool,
@@ -36,7 +39,9 @@ impl Budget {
         kills: 0,
         power_losses: 0,
         failed_syncs: 0,
+        failed_writes: 0,
         stops: 0,
+        handovers: 0,
         aside: false,
         strike: false,
         set_back: false,

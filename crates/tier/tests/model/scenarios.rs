@@ -67,6 +67,35 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
+        name: "a write that fails",
+        programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }], &[Get { key: 0 }]],
+        memory: Memory::Shared,
+        budget: Budget { failed_writes: 1, kills: 1, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "a hand-over between processes",
+        programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }], &[Get { key: 0 }]],
+        memory: Memory::Shared,
+        budget: Budget { handovers: 1, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "numbers that are used up",
+        programs: &[&[
+            Set { key: 0, id: 1 },
+            Set { key: 0, id: 2 },
+            Set { key: 0, id: 3 },
+            Delete { key: 0 },
+            Set { key: 0, id: 4 },
+        ]],
+        units: 1,
+        extents: 4,
+        waits: false,
+        budget: Budget { power_losses: 2, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
         name: "good units behind a void one",
         programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }, Set { key: 0, id: 2 }]],
         waits: false,

@@ -31,7 +31,7 @@ struct Origin {
 ///
 /// Above [`STATES_MAX`] states.
 pub(crate) fn search(scenario: &Scenario, rules: Rules) -> Outcome {
-    let mut frontier = VecDeque::from([World::new(scenario)]);
+    let mut frontier = VecDeque::from([World::new(scenario, rules)]);
     let mut origins = vec![Origin { parent: 0, choice: 0 }];
     let mut seen = HashSet::from([digest(&frontier[0])]);
     let mut at = 0;
@@ -71,7 +71,7 @@ fn trace(scenario: &Scenario, rules: Rules, origins: &[Origin]) -> String {
         choices.push(origins[at].choice);
         at = origins[at].parent;
     }
-    let mut world = World::new(scenario);
+    let mut world = World::new(scenario, rules);
     let mut text = format!("scenario: {}\n", scenario.name);
     for (which, program) in scenario.programs.iter().enumerate() {
         let _ = writeln!(text, "client {which} runs {program:?}");

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use crate::address::LEASED;
 use crate::client::Client;
-use crate::disk::Disk;
+use crate::disk::{Disk, Manifest};
 use crate::reclaimer::Reclaimer;
 use crate::recovery::Recovery;
 use crate::region::{Region, Slot};
@@ -39,6 +40,8 @@ impl fmt::Display for Step {
 pub(crate) enum Phase {
     Running,
     Down,
+    /// A process attaches to the region: how many of its steps are done.
+    Attaching(u8),
     Recovering(Box<Recovery>),
 }
 
@@ -68,12 +71,12 @@ pub(crate) struct World {
 pub(crate) type Successors = Vec<(Step, World)>;
 
 impl World {
-    pub(crate) fn new(scenario: &Scenario) -> Self {
+    pub(crate) fn new(scenario: &Scenario, rules: Rules) -> Self {
         let mut disk = Disk::new(scenario.extents, scenario.units);
         let mut region = Region::empty(&disk);
         region.epoch = 1;
-        region.next_number = crate::address::first_number(1);
-        disk.replace_manifest(crate::disk::Manifest { epoch: 1, clean: false }, true);
+        region.lease = recovery::granted(LEASED, rules);
+        disk.replace_manifest(Manifest { epoch: 1, lease: LEASED, clean: false }, true);
         Self {
             disk,
             region: Some(region),
@@ -115,6 +118,12 @@ impl World {
         self.clients.iter().zip(scenario.programs).any(holds) || self.reclaimer.holds(key)
     }
 
+    /// Whether a client is inside an operation on the key.
+    pub(crate) fn is_inside(&self, scenario: &Scenario, key: u8) -> bool {
+        let mut clients = self.clients.iter().zip(scenario.programs);
+        clients.any(|(client, program)| client.holds(program, key))
+    }
+
     pub(crate) fn successors(&self, scenario: &Scenario, rules: Rules) -> Successors {
         let mut next = Vec::new();
         crash::steps(self, scenario, rules, &mut next);
@@ -123,11 +132,12 @@ impl World {
                 client::steps(self, scenario, rules, &mut next);
                 reclaimer::steps(self, scenario, rules, &mut next);
                 self.flusher(rules, &mut next);
+                self.lease(rules, &mut next);
                 self.evictions(scenario, rules, &mut next);
                 self.due_flush(&mut next);
             }
             Phase::Recovering(recovery) => recovery::steps(self, recovery, rules, &mut next),
-            Phase::Down => {}
+            Phase::Down | Phase::Attaching(_) => {}
         }
         if self.budget.strike && !self.struck {
             let mut world = self.clone();
@@ -145,6 +155,15 @@ impl World {
         let Self { region: Some(region), disk, .. } = &mut world else { return };
         if region.write(disk, rules) {
             next.push((Step::of("flusher", "writes a unit"), world));
+        }
+        if self.budget.failed_writes > 0 {
+            let mut world = self.clone();
+            world.budget.failed_writes -= 1;
+            world.failed = true;
+            let Self { region: Some(region), disk, .. } = &mut world else { return };
+            if region.fail_write(disk, rules) {
+                next.push((Step::of("flusher", "fails to write a unit"), world));
+            }
         }
         if !self.disk.is_dirty() {
             return;
@@ -167,6 +186,25 @@ impl World {
                 }
             }
             next.push((Step::of("flusher", "fails to sync"), world));
+        }
+    }
+
+    /// Leases more numbers, first in the manifest, then in the region.
+    fn lease(&self, rules: Rules, next: &mut Successors) {
+        let mut world = self.clone();
+        let manifest = self.disk.manifest();
+        let (number, lease) = (world.region().next_number, world.region().lease);
+        if number <= lease || self.failed {
+            return;
+        }
+        if manifest.lease <= lease {
+            let lease = manifest.lease + LEASED;
+            let durable = rules.keep(Rule::LeaseIsDurable);
+            world.disk.replace_manifest(Manifest { lease, ..manifest }, durable);
+            next.push((Step::of("flusher", "leases numbers"), world));
+        } else {
+            world.region().lease = manifest.lease;
+            next.push((Step::of("flusher", "hands the lease to writers"), world));
         }
     }
 
