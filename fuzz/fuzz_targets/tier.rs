@@ -14,7 +14,7 @@ const UUID: Uuid = Uuid(*b"0123456789abcdef");
 fuzz_target!(|input: (bool, Vec<u8>)| {
     let (is_sealed, mut bytes) = input;
     let seal = Seal::of(UUID);
-    let number = SegmentNumber::first_of(1).expect("an epoch");
+    let number = SegmentNumber::FIRST;
     let _ = Manifest::decode(&bytes);
     let _ = SegmentHeader::read(&seal, 0, &bytes);
     let _ = Record::read(&seal, Address::new(number, PAGE_BYTES), &bytes);

@@ -17,4 +17,4 @@ pub mod log;
 pub mod recovery;
 mod tier;
 
-pub use tier::{EXTENTS_MIN, Entropy, OpenError, Tier, Wanted};
+pub use tier::{EXTENTS_MIN, Entropy, Lease, OpenError, Tier, Wanted};

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::disk::{Directory, DiskError, File};
-use crate::format::{EPOCH_MAX, Manifest, ManifestError, Mode, SEGMENT_BYTES, Seal, Uuid};
+use crate::format::{Manifest, ManifestError, Mode, SEGMENT_BYTES, Seal, SegmentNumber, Uuid};
 use crate::log::{self, Log};
 
 const MANIFEST: &str = "MANIFEST";
@@ -85,9 +85,9 @@ pub enum OpenError {
         /// The smallest size.
         min_bytes: u64,
     },
-    /// The directory was started without its memory too often.
-    #[error("{path} has used up its segment numbers: export it and import it into a new directory")]
-    EpochsUsedUp {
+    /// The directory was started without its memory 2³² times, or has written 2⁶⁷ bytes.
+    #[error("{path} has used up its numbers: export it and import it into a new directory")]
+    NumbersUsedUp {
         /// The directory.
         path: String,
     },
@@ -121,6 +121,23 @@ impl Wanted {
             Ok(extents) if extents >= EXTENTS_MIN => Ok(extents),
             _ => Err(OpenError::TooSmall { bytes: self.bytes, min_bytes }),
         }
+    }
+}
+
+/// Segment numbers, the next one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    next: Option<SegmentNumber>,
+    last: SegmentNumber,
+}
+
+impl Iterator for Lease {
+    type Item = SegmentNumber;
+
+    fn next(&mut self) -> Option<SegmentNumber> {
+        let next = self.next.filter(|next| *next <= self.last)?;
+        self.next = next.further(1);
+        Some(next)
     }
 }
 
@@ -209,6 +226,7 @@ impl<D: Directory> Tier<D> {
             mode,
             extents,
             epoch: EPOCH_MADE,
+            lease: None,
             clean: false,
             index_seed: entropy.index_seed,
             hash_key: entropy.hash_key,
@@ -273,18 +291,45 @@ impl<D: Directory> Tier<D> {
         }
     }
 
-    /// Begins without memory: raises the epoch, so that no earlier memory fits and no segment
-    /// number is used again (`EpochIsRaised`, `ManifestIsDurable`). Recovery comes next.
+    /// Begins without memory: raises the epoch, so that no earlier memory fits (`EpochIsRaised`,
+    /// `ManifestIsDurable`). Recovery comes next.
     ///
     /// # Errors
     ///
-    /// [`OpenError::EpochsUsedUp`] and [`OpenError::Disk`].
+    /// [`OpenError::NumbersUsedUp`] and [`OpenError::Disk`].
     pub fn begin_anew(&mut self) -> Result<(), OpenError> {
-        if self.manifest.epoch == EPOCH_MAX {
-            return Err(OpenError::EpochsUsedUp { path: path(&self.directory) });
-        }
-        let epoch = self.manifest.epoch + 1;
+        let epoch = self.manifest.epoch.checked_add(1).ok_or_else(|| self.used_up())?;
         self.replace(Manifest { epoch, clean: false, ..self.manifest.clone() })
+    }
+
+    /// Leases the next `count` segment numbers, durably. No other lease has them, not even one of
+    /// an earlier process that never used them (`LeaseBeforeNumber`, `LeaseIsDurable`,
+    /// `NumbersAreNew`).
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::NumbersUsedUp`] and [`OpenError::Disk`]. The lease is then not to be used.
+    ///
+    /// # Panics
+    ///
+    /// If `count` is 0.
+    pub fn lease(&mut self, count: u64) -> Result<Lease, OpenError> {
+        assert!(count > 0, "a lease has a number");
+        let next = match self.manifest.lease {
+            Some(last) => last.further(1),
+            None => Some(SegmentNumber::FIRST),
+        };
+        let lease = next.and_then(|next| {
+            let last = next.further(count - 1)?;
+            Some(Lease { next: Some(next), last })
+        });
+        let lease = lease.ok_or_else(|| self.used_up())?;
+        self.replace(Manifest { lease: Some(lease.last), ..self.manifest.clone() })?;
+        Ok(lease)
+    }
+
+    fn used_up(&self) -> OpenError {
+        OpenError::NumbersUsedUp { path: path(&self.directory) }
     }
 
     /// Marks a stop as clean: all that memory knows is in the log, or memory is kept.

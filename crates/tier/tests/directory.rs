@@ -5,11 +5,10 @@
 use larder_tier::disk::simulated::{SimulatedDirectory, SimulatedDisk};
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES};
 use larder_tier::format::{
-    EPOCH_MAX, Item, Manifest, Mode, Record, SEGMENT_BYTES, SegmentHeader, SegmentNumber,
-    UnitWriter, Uuid,
+    Item, Manifest, Mode, Record, SEGMENT_BYTES, SegmentHeader, SegmentNumber, UnitWriter, Uuid,
 };
 use larder_tier::recovery::{Place, Recovered, RecoveryError, Visitor, examine, recover};
-use larder_tier::{EXTENTS_MIN, Entropy, OpenError, Tier, Wanted};
+use larder_tier::{EXTENTS_MIN, Entropy, Lease, OpenError, Tier, Wanted};
 
 const NOW: u64 = 1_790_000_000;
 const EXTENTS: u64 = 4;
@@ -38,7 +37,7 @@ fn stored() -> SimulatedDisk {
     let disk = SimulatedDisk::new(1);
     let mut tier = open(&disk).unwrap();
     tier.begin_anew().unwrap();
-    let number = SegmentNumber::first_of(tier.manifest().epoch).unwrap();
+    let number = tier.lease(8).unwrap().next().unwrap();
     let header = SegmentHeader { number, previous: None, delay: None };
     tier.log().begin(0, &header).unwrap();
     for (page, key) in [(1, b"a"), (2, b"b")] {
@@ -184,12 +183,29 @@ fn a_foreign_manifest_is_refused_and_stays() {
 }
 
 #[test]
-fn epochs_run_out_with_an_error() {
+fn numbers_run_out_with_an_error() {
     let disk = stored();
-    let last = Manifest { epoch: EPOCH_MAX, ..open(&disk).unwrap().manifest().clone() };
-    disk.open().replace_small("MANIFEST", &last.encode()).unwrap();
-    let refused = open(&disk).unwrap().begin_anew().unwrap_err();
-    assert!(matches!(refused, OpenError::EpochsUsedUp { .. }), "{refused}");
+    let last = SegmentNumber::from_stored((1 << 45) - 1);
+    let made = open(&disk).unwrap().manifest().clone();
+    disk.open()
+        .replace_small("MANIFEST", &Manifest { epoch: u32::MAX, lease: last, ..made }.encode())
+        .unwrap();
+    let mut tier = open(&disk).unwrap();
+    for refused in [tier.begin_anew().unwrap_err(), tier.lease(1).unwrap_err()] {
+        assert!(refused.to_string().contains("has used up its numbers"), "{refused}");
+    }
+}
+
+#[test]
+fn no_number_is_leased_twice() {
+    let disk = SimulatedDisk::new(1);
+    let mut tier = open(&disk).unwrap();
+    let numbers = |lease: Lease| lease.map(SegmentNumber::stored).collect::<Vec<_>>();
+    assert_eq!(numbers(tier.lease(2).unwrap()), [1, 2]);
+    drop(tier);
+    disk.lose_power();
+    let mut tier = open(&disk).unwrap();
+    assert_eq!(numbers(tier.lease(3).unwrap()), [3, 4, 5], "1 and 2 may be on the disk");
 }
 
 #[test]
@@ -221,11 +237,11 @@ fn a_read_only_disk_can_be_examined() {
 fn a_segment_that_is_missing_is_damage() {
     let disk = stored();
     let tier = open(&disk).unwrap();
-    let number = |sequence: u64| SegmentNumber::from_stored((2 << 20) + sequence).unwrap();
-    let header = SegmentHeader { number: number(2), previous: Some(number(1)), delay: None };
+    let number = |number: u64| SegmentNumber::from_stored(number).unwrap();
+    let header = SegmentHeader { number: number(3), previous: Some(number(2)), delay: None };
     tier.log().begin(1, &header).unwrap();
     let damage = keys(&tier).unwrap_err();
-    assert!(damage.to_string().contains("between segments 2.0 and 2.2 is missing"), "{damage}");
+    assert!(damage.to_string().contains("between segments 1 and 3 is missing"), "{damage}");
 }
 
 #[test]
@@ -235,7 +251,7 @@ fn a_segment_that_is_there_twice_is_damage() {
     let header = tier.log().header(0).unwrap().unwrap();
     tier.log().begin(2, &header).unwrap();
     let damage = keys(&tier).unwrap_err();
-    assert!(damage.to_string().contains("extents 0 and 2 both hold segment 2.0"), "{damage}");
+    assert!(damage.to_string().contains("extents 0 and 2 both hold segment 1"), "{damage}");
 }
 
 /// The bits of a log that mean something: the header's fields, then the used bytes of both units.

@@ -20,7 +20,7 @@ fn seal() -> Seal {
 }
 
 fn number() -> SegmentNumber {
-    SegmentNumber::first_of(3).unwrap()
+    SegmentNumber::from_stored(0x30_0000).unwrap()
 }
 
 fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
@@ -42,6 +42,7 @@ fn manifest() -> Manifest {
         mode: Mode::Store,
         extents: 2560,
         epoch: 3,
+        lease: SegmentNumber::from_stored(0x40_0000),
         clean: false,
         index_seed: 0x0102_0304_0506_0708,
         hash_key: *b"a key for a hash",
@@ -79,23 +80,20 @@ fn with_each_bit_flipped(bytes: &[u8], check: impl Fn(usize, &[u8])) {
 #[test]
 fn addresses_order_as_the_log_does() {
     let first = number();
-    let later = first.next().unwrap();
+    let later = first.further(1).unwrap();
     let ends = Address::new(first, SEGMENT_BYTES - 8);
     assert!(Address::new(first, 0) < ends && ends < Address::new(later, 0));
-    assert!(Address::new(later, 0) < Address::new(SegmentNumber::first_of(4).unwrap(), 0));
     assert_eq!((ends.number(), ends.offset()), (first, SEGMENT_BYTES - 8));
     assert_eq!(Address::from_stored(ends.stored()), Some(ends));
     assert_eq!(Address::from_stored(0x1234), None, "segment 0 does not exist");
 }
 
 #[test]
-fn an_epoch_ends_before_the_next_one_begins() {
-    let last =
-        SegmentNumber::from_stored(SegmentNumber::first_of(4).unwrap().stored() - 1).unwrap();
-    assert_eq!((last.epoch(), last.next()), (3, None));
-    assert_eq!(SegmentNumber::first_of(0), None);
-    assert_eq!(SegmentNumber::first_of((1 << 25) - 1).unwrap().epoch(), (1 << 25) - 1);
-    assert_eq!(SegmentNumber::first_of(1 << 25), None);
+fn numbers_end_where_addresses_do() {
+    let last = SegmentNumber::from_stored((1 << 45) - 1).unwrap();
+    assert_eq!(Address::new(last, SEGMENT_BYTES - 8).stored(), u64::MAX);
+    assert_eq!((last.further(1), SegmentNumber::from_stored(1 << 45)), (None, None));
+    assert_eq!(last.further(u64::MAX), None, "a count that is too large does not wrap");
 }
 
 #[test]
@@ -201,8 +199,8 @@ fn a_manifest_that_does_not_fit_says_why() {
     assert_eq!(Manifest::decode(&newer), Err(ManifestError::Newer { found: 2 }));
     let mut none = manifest().encode();
     none[8] = 0;
-    let checksum = crc32fast::hash(&none[..92]);
-    none[92..].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = crc32fast::hash(&none[..96]);
+    none[96..].copy_from_slice(&checksum.to_le_bytes());
     assert!(matches!(Manifest::decode(&none), Err(ManifestError::Senseless(_))), "version 0");
     assert_eq!(Manifest::decode(b"#!/bin/sh"), Err(ManifestError::Foreign));
     assert_eq!(Manifest::decode(&[]), Err(ManifestError::Foreign));
@@ -213,7 +211,7 @@ fn a_manifest_that_does_not_fit_says_why() {
 #[test]
 fn an_extents_earlier_units_are_not_taken_for_this_segments() {
     let bytes = segment(&[Record::Flush]);
-    let later = number().next().unwrap();
+    let later = number().further(1).unwrap();
     assert_eq!(Unit::read(&seal(), later, 1, &bytes).unwrap_err(), UnitFault::Earlier);
     assert_eq!(Unit::read(&seal(), number(), 2, &bytes).unwrap_err(), UnitFault::Blank);
     assert_eq!(Unit::read(&seal(), number(), SEGMENT_PAGES, &bytes).unwrap_err(), UnitFault::Blank);

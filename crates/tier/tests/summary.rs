@@ -64,7 +64,7 @@ fn seal() -> Seal {
 }
 
 fn number() -> SegmentNumber {
-    SegmentNumber::first_of(3).unwrap()
+    SegmentNumber::from_stored(0x30_0000).unwrap()
 }
 
 /// The two hashes of a key. The second stands for that of the index, which this crate has not.
@@ -185,7 +185,7 @@ fn a_flipped_bit_in_a_summary_is_recognised() {
 #[test]
 fn a_summary_is_valid_in_its_own_segment_and_directory_only() {
     let (_, _, bytes) = write(&small());
-    let later = number().next().unwrap();
+    let later = number().further(1).unwrap();
     assert_eq!(Summary::read(&seal(), later, &bytes).unwrap_err(), SummaryFault::Earlier);
     let foreign = Seal::of(Uuid([9; 16]));
     assert_eq!(Summary::read(&foreign, number(), &bytes).unwrap_err(), SummaryFault::Broken);

@@ -8,27 +8,19 @@ use crate::format::SEGMENT_BYTES;
 
 /// Bits of an address that are the offset in the segment, in units of 8 bytes.
 const OFFSET_BITS: u32 = 19;
-/// Bits of a segment number below the epoch: an epoch has 2²⁰ numbers, or 4 TiB of log.
-const SEQUENCE_BITS: u32 = 20;
-const EPOCH_BITS: u32 = u64::BITS - OFFSET_BITS - SEQUENCE_BITS;
 
 const _: () = assert!(SEGMENT_BYTES == 8 << OFFSET_BITS);
 
 /// A number that a disk segment has. It is never used again, not even after its segment is lost.
 ///
-/// The high bits are the epoch of the directory, which a start without the memory of the last one
-/// raises. Of 2²⁵ epochs a directory that is started every second uses all in a year.
+/// There are 2⁴⁵ − 1, or 2⁶⁷ bytes of log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentNumber(NonZeroU64);
 
 impl SegmentNumber {
-    const MAX: u64 = (1 << (EPOCH_BITS + SEQUENCE_BITS)) - 1;
-
-    /// The first number of an epoch, or `None` if there is no such epoch. Epochs begin at 1.
-    pub fn first_of(epoch: u32) -> Option<Self> {
-        let fits = epoch > 0 && epoch <= EPOCH_MAX;
-        NonZeroU64::new(u64::from(epoch) << SEQUENCE_BITS).filter(|_| fits).map(Self)
-    }
+    /// The first number of a directory.
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
+    const MAX: u64 = (1 << (u64::BITS - OFFSET_BITS)) - 1;
 
     /// The number as it is stored; `None` for 0 and for what no address has room for.
     pub fn from_stored(stored: u64) -> Option<Self> {
@@ -40,24 +32,15 @@ impl SegmentNumber {
         self.0.get()
     }
 
-    /// The epoch that granted the number.
-    pub fn epoch(self) -> u32 {
-        (self.0.get() >> SEQUENCE_BITS) as u32
-    }
-
-    /// The next number of the same epoch, or `None` if the epoch has no more.
-    pub fn next(self) -> Option<Self> {
-        Self::from_stored(self.stored() + 1).filter(|next| next.epoch() == self.epoch())
+    /// The number `count` further, or `None` if there is none.
+    pub fn further(self, count: u64) -> Option<Self> {
+        Self::from_stored(self.stored().checked_add(count)?)
     }
 }
 
-/// The largest epoch.
-pub const EPOCH_MAX: u32 = (1 << EPOCH_BITS) - 1;
-
 impl fmt::Debug for SegmentNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sequence = self.stored() & ((1 << SEQUENCE_BITS) - 1);
-        write!(f, "{}.{sequence}", self.epoch())
+        self.0.fmt(f)
     }
 }
 

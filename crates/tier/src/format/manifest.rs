@@ -4,8 +4,8 @@
 //! ┌─────────┬───────────┬────────┬─────────┬───────────┬─────────────┬────────────┬──────────────┬──────────────┐
 //! │ magic 8 │ version 4 │ mode 4 │ uuid 16 │ extents 4 │ page 4      │ segment 4  │ epoch 4      │ clean 4      │
 //! ├─────────┴──────┬────┴────────┴─────────┴───────────┴─────────────┴────────────┴──────────────┴──────────────┤
-//! │ index seed 8   │ hash key 16 │ made 8 │ checksum 4                                                          │
-//! └────────────────┴─────────────┴────────┴─────────────────────────────────────────────────────────────────────┘
+//! │ index seed 8   │ hash key 16 │ made 8 │ lease 8 │ checksum 4                                                │
+//! └────────────────┴─────────────┴────────┴─────────┴───────────────────────────────────────────────────────────┘
 //! ```
 
 use std::fmt;
@@ -14,10 +14,10 @@ use thiserror::Error;
 
 use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{EPOCH_MAX, SEGMENT_BYTES, Uuid, VERSION};
+use crate::format::{SEGMENT_BYTES, SegmentNumber, Uuid, VERSION};
 
 const MAGIC: [u8; 8] = *b"\x89LRDTIER";
-const CHECKSUM_AT: usize = 92;
+const CHECKSUM_AT: usize = 96;
 /// Length of the file, in bytes.
 pub(crate) const MANIFEST_BYTES: usize = CHECKSUM_AT + 4;
 
@@ -53,6 +53,8 @@ pub struct Manifest {
     pub extents: u32,
     /// Raised by every start that has not the memory of the last one. Begins at 1.
     pub epoch: u32,
+    /// The highest number that a segment may have; `None` before the first lease.
+    pub lease: Option<SegmentNumber>,
     /// The last stop left nothing to do.
     pub clean: bool,
     /// The seed of the index's hash.
@@ -104,6 +106,7 @@ impl Manifest {
         put_u64(&mut bytes, 56, self.index_seed);
         bytes[64..80].copy_from_slice(&self.hash_key);
         put_u64(&mut bytes, 80, self.made_unix_secs);
+        put_u64(&mut bytes, 88, self.lease.map_or(0, SegmentNumber::stored));
         let checksum = crc32fast::hash(&bytes[..CHECKSUM_AT]);
         put_u32(&mut bytes, CHECKSUM_AT, checksum);
         bytes
@@ -143,8 +146,8 @@ impl Manifest {
             return Err(ManifestError::Senseless("its pages or segments have another length"));
         }
         let (extents, epoch) = (u32_at(bytes, 32), u32_at(bytes, 44));
-        if extents == 0 || !(1..=EPOCH_MAX).contains(&epoch) {
-            return Err(ManifestError::Senseless("it has no segments, or no such epoch"));
+        if extents == 0 || epoch == 0 {
+            return Err(ManifestError::Senseless("it has no segments or no epoch"));
         }
         let array = |at: usize| {
             let mut array = [0; 16];
@@ -156,6 +159,7 @@ impl Manifest {
             mode,
             extents,
             epoch,
+            lease: SegmentNumber::from_stored(u64_at(bytes, 88)),
             clean: u32_at(bytes, 48) == 1,
             index_seed: u64_at(bytes, 56),
             hash_key: array(64),

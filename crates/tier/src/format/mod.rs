@@ -20,7 +20,7 @@ mod segment_header;
 mod summary;
 mod unit;
 
-pub use address::{Address, EPOCH_MAX, SegmentNumber};
+pub use address::{Address, SegmentNumber};
 pub use manifest::{Manifest, ManifestError, Mode};
 pub use record::{Damaged, Item, RECORD_HEADER_BYTES, Record, VALUE_BYTES_MAX};
 pub use seal::{Seal, Uuid};

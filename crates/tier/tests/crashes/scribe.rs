@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use larder_tier::Tier;
 use larder_tier::disk::{Directory, DiskError};
 use larder_tier::format::{
     Address, Delay, Item, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, UnitWriter,
 };
 use larder_tier::log::Extent;
 use larder_tier::recovery::{Place, Recovered};
+use larder_tier::{Lease, OpenError, Tier};
 
 /// The time that all records are written at.
 pub(crate) const NOW: u64 = 1_790_000_000;
@@ -35,7 +35,7 @@ pub(crate) struct Scribe<D: Directory> {
     pub(crate) live: BTreeMap<u8, Live>,
     /// The segments in the order of their numbers.
     segments: Vec<(Extent, SegmentNumber)>,
-    next_number: SegmentNumber,
+    lease: Option<Lease>,
     open: Option<Open>,
     unit: Option<UnitWriter>,
     synced_through: Option<Address>,
@@ -50,12 +50,11 @@ pub(crate) fn value_of(write: u32) -> Vec<u8> {
 
 impl<D: Directory> Scribe<D> {
     pub(crate) fn new(tier: Tier<D>, found: &Recovered, live: BTreeMap<u8, Live>) -> Self {
-        let next_number = SegmentNumber::first_of(tier.manifest().epoch).unwrap();
         Self {
             tier,
             live,
             segments: found.segments.clone(),
-            next_number,
+            lease: None,
             open: None,
             unit: None,
             synced_through: None,
@@ -141,14 +140,28 @@ impl<D: Directory> Scribe<D> {
 
     fn begin_segment(&mut self) -> Result<(), DiskError> {
         let extent = self.free_extent().expect("the caller asks for room first");
-        let number = self.next_number;
+        let number = self.next_number()?;
         let previous = self.segments.last().map(|(_, number)| *number);
         let header = SegmentHeader { number, previous, delay: self.delay };
         self.tier.log().begin(extent, &header)?;
-        self.next_number = number.next().unwrap();
         self.segments.push((extent, number));
         self.open = Some(Open { extent, number, next_page: 1, is_header_durable: false });
         Ok(())
+    }
+
+    fn next_number(&mut self) -> Result<SegmentNumber, DiskError> {
+        if let Some(number) = self.lease.as_mut().and_then(Lease::next) {
+            return Ok(number);
+        }
+        match self.tier.lease(2) {
+            Ok(mut lease) => {
+                let number = lease.next().unwrap();
+                self.lease = Some(lease);
+                Ok(number)
+            }
+            Err(OpenError::Disk(error)) => Err(error),
+            Err(other) => panic!("a lease of two numbers: {other}"),
+        }
     }
 
     /// Writes the open unit.
