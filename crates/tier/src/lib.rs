@@ -2,6 +2,7 @@
 //!
 //! | room | owns |
 //! |---|---|
+//! | `flusher` | the one writer of the log, and the order of its writes and syncs |
 //! | `tier` | a directory in use: its lock, its manifest and its log |
 //! | `recovery` | what a log holds when no memory has it |
 //! | `log` | the log's file: segments in extents |
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod disk;
+pub mod flusher;
 pub mod format;
 pub mod log;
 pub mod recovery;

@@ -2,7 +2,7 @@
 //! to do, and nothing in it changes.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-use larder_tier::disk::simulated::{SimulatedDirectory, SimulatedDisk};
+use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES};
 use larder_tier::format::{
     Item, Manifest, Mode, Record, SEGMENT_BYTES, SegmentHeader, SegmentNumber, UnitWriter, Uuid,
@@ -302,4 +302,41 @@ fn a_flipped_bit_in_the_manifest_is_refused() {
         assert!(disk.flip_bit("MANIFEST", bit));
     }
     open(&disk).unwrap();
+}
+
+/// A log after a power loss: `a` is durable in segment 1, the unit behind it is lost, and segment 2,
+/// which came later, has `c`.
+fn with_a_segment_above_the_cut(seed: u64) -> SimulatedDisk {
+    let disk = SimulatedDisk::new(seed);
+    let mut tier = open(&disk).unwrap();
+    tier.begin_anew().unwrap();
+    let mut previous = None;
+    for (extent, number) in (0..).zip(tier.lease(2).unwrap()) {
+        tier.log().begin(extent, &SegmentHeader { number, previous, delay: None }).unwrap();
+        let mut unit = UnitWriter::new(tier.log().seal(), number, 1, 1);
+        let key = if extent == 0 { b"a" } else { b"c" };
+        unit.push(&Record::Item(item(key))).unwrap();
+        tier.log().write(extent, 1, &unit.seal(None, NOW)).unwrap();
+        previous = Some(number);
+    }
+    tier.log().sync().unwrap();
+    drop(tier);
+    disk.kill();
+    disk
+}
+
+#[test]
+fn what_lies_above_the_cut_never_appears_whenever_recovery_loses_power() {
+    for seed in 0..40 {
+        for nth in 1..20 {
+            let disk = with_a_segment_above_the_cut(seed);
+            let tier = open(&disk).unwrap();
+            disk.inject(When::nth_of_any(nth), Fault::PowerLoss);
+            let _ = recover(tier.log(), NOW, &mut Keys::default());
+            disk.clear_faults();
+            disk.lose_power();
+            let (keys, _) = keys(&open(&disk).unwrap()).unwrap();
+            assert_eq!(keys, b"a", "seed {seed}, power lost at call {nth} of recovery");
+        }
+    }
 }

@@ -1,14 +1,15 @@
-//! A small writer of the log: what the engine does with many threads, in one.
+//! A small user of the flusher: what the engine does with many threads, in one.
 
 use std::collections::BTreeMap;
 
-use larder_tier::disk::{Directory, DiskError};
+use larder_tier::disk::Directory;
+use larder_tier::flusher::{FlushError, Flusher};
 use larder_tier::format::{
-    Address, Delay, Item, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, UnitWriter,
+    Address, Delay, Item, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber,
 };
 use larder_tier::log::Extent;
 use larder_tier::recovery::{Place, Recovered};
-use larder_tier::{Lease, OpenError, Tier};
+use larder_tier::{Lease, Tier};
 
 /// The time that all records are written at.
 pub(crate) const NOW: u64 = 1_790_000_000;
@@ -23,23 +24,18 @@ pub(crate) struct Live {
     pub(crate) write: u32,
 }
 
-struct Open {
-    extent: Extent,
-    number: SegmentNumber,
-    next_page: usize,
-    is_header_durable: bool,
-}
-
 pub(crate) struct Scribe<D: Directory> {
-    pub(crate) tier: Tier<D>,
+    flusher: Flusher<D>,
     pub(crate) live: BTreeMap<u8, Live>,
     /// The segments in the order of their numbers.
     segments: Vec<(Extent, SegmentNumber)>,
+    /// Extents that were given up and are not free yet.
+    erasing: Vec<Extent>,
     lease: Option<Lease>,
-    open: Option<Open>,
-    unit: Option<UnitWriter>,
-    synced_through: Option<Address>,
+    last: Option<Place>,
     delay: Option<Delay>,
+    /// The next record begins a segment.
+    begins: bool,
 }
 
 /// The value that a write stores: its number and a length that follows from it.
@@ -51,33 +47,37 @@ pub(crate) fn value_of(write: u32) -> Vec<u8> {
 impl<D: Directory> Scribe<D> {
     pub(crate) fn new(tier: Tier<D>, found: &Recovered, live: BTreeMap<u8, Live>) -> Self {
         Self {
-            tier,
+            flusher: Flusher::new(tier),
             live,
             segments: found.segments.clone(),
+            erasing: Vec::new(),
             lease: None,
-            open: None,
-            unit: None,
-            synced_through: None,
+            last: None,
             delay: found.delay,
+            begins: true,
         }
     }
 
-    fn free_extent(&self) -> Option<Extent> {
-        let used = |extent: &Extent| self.segments.iter().any(|(used, _)| used == extent);
-        (0..self.tier.manifest().extents).find(|extent| !used(extent))
+    pub(crate) fn tier(&self) -> &Tier<D> {
+        self.flusher.tier()
     }
 
-    /// Free extents beside the one that reclaim needs.
+    fn free_extents(&self) -> impl Iterator<Item = Extent> {
+        let used = self.segments.iter().map(|(extent, _)| extent).chain(&self.erasing);
+        let used: Vec<Extent> = used.copied().collect();
+        (0..self.tier().manifest().extents).filter(move |extent| !used.contains(extent))
+    }
+
     pub(crate) fn free(&self) -> usize {
-        self.tier.manifest().extents as usize - self.segments.len()
+        self.free_extents().count()
     }
 
-    /// Segments that could be reclaimed.
+    /// Segments that could be reclaimed: all but the one that takes records.
     pub(crate) fn reclaimable(&self) -> usize {
-        self.segments.len() - usize::from(self.open.is_some())
+        self.segments.len().saturating_sub(1)
     }
 
-    pub(crate) fn set(&mut self, key: u8, write: u32) -> Result<(), DiskError> {
+    pub(crate) fn set(&mut self, key: u8, write: u32) -> Result<(), FlushError> {
         let value = value_of(write);
         let place = self.append(&Record::Item(Item {
             key: &[key],
@@ -93,122 +93,89 @@ impl<D: Directory> Scribe<D> {
         Ok(())
     }
 
-    pub(crate) fn delete(&mut self, key: u8) -> Result<(), DiskError> {
+    pub(crate) fn delete(&mut self, key: u8) -> Result<(), FlushError> {
         self.append(&Record::Tombstone { key: &[key] })?;
         self.live.remove(&key);
         Ok(())
     }
 
-    pub(crate) fn flush(&mut self) -> Result<(), DiskError> {
+    pub(crate) fn flush(&mut self) -> Result<(), FlushError> {
         self.append(&Record::Flush)?;
         self.live.clear();
         self.delay = None;
         Ok(())
     }
 
-    pub(crate) fn delay(&mut self, due_unix_secs: u64) -> Result<(), DiskError> {
+    pub(crate) fn delay(&mut self, due_unix_secs: u64) -> Result<(), FlushError> {
         let place = self.append(&Record::Delay { due_unix_secs })?;
         self.delay = Some(Delay { at: place.at, due_unix_secs });
         Ok(())
     }
 
-    fn append(&mut self, record: &Record<'_>) -> Result<Place, DiskError> {
+    fn append(&mut self, record: &Record<'_>) -> Result<Place, FlushError> {
         for _ in 0..3 {
-            if let (Some(unit), Some(open)) = (&mut self.unit, &self.open)
-                && let Some(at) = unit.push(record)
-            {
-                return Ok(Place { extent: open.extent, at });
+            if self.begins || self.flusher.pages_left() < UNIT_PAGES {
+                self.begin_segment()?;
+            }
+            if let Some(at) = self.flusher.push(record, UNIT_PAGES) {
+                let place = Place { extent: self.segments.last().unwrap().0, at };
+                self.last = Some(place);
+                return Ok(place);
             }
             self.write()?;
-            self.begin_unit()?;
         }
-        unreachable!("a fresh unit of a fresh segment has room for {record:?}")
+        unreachable!("a fresh unit has room for {record:?}")
     }
 
-    fn begin_unit(&mut self) -> Result<(), DiskError> {
-        if self.open.as_ref().is_some_and(|open| SEGMENT_PAGES - open.next_page < UNIT_PAGES) {
-            self.shut()?;
-        }
-        if self.open.is_none() {
-            self.begin_segment()?;
-        }
-        let open = self.open.as_ref().unwrap();
-        let seal = self.tier.log().seal();
-        self.unit = Some(UnitWriter::new(seal, open.number, open.next_page, UNIT_PAGES));
-        Ok(())
-    }
-
-    fn begin_segment(&mut self) -> Result<(), DiskError> {
-        let extent = self.free_extent().expect("the caller asks for room first");
+    fn begin_segment(&mut self) -> Result<(), FlushError> {
+        let extent = self.free_extents().next().expect("the caller asks for room first");
         let number = self.next_number()?;
         let previous = self.segments.last().map(|(_, number)| *number);
         let header = SegmentHeader { number, previous, delay: self.delay };
-        self.tier.log().begin(extent, &header)?;
+        self.flusher.begin_segment(extent, &header, NOW)?;
         self.segments.push((extent, number));
-        self.open = Some(Open { extent, number, next_page: 1, is_header_durable: false });
+        self.begins = false;
         Ok(())
     }
 
-    fn next_number(&mut self) -> Result<SegmentNumber, DiskError> {
+    fn next_number(&mut self) -> Result<SegmentNumber, FlushError> {
         if let Some(number) = self.lease.as_mut().and_then(Lease::next) {
             return Ok(number);
         }
-        match self.tier.lease(2) {
-            Ok(mut lease) => {
-                let number = lease.next().unwrap();
-                self.lease = Some(lease);
-                Ok(number)
-            }
-            Err(OpenError::Disk(error)) => Err(error),
-            Err(other) => panic!("a lease of two numbers: {other}"),
-        }
+        let lease = self.lease.insert(self.flusher.lease(2)?);
+        Ok(lease.next().unwrap())
     }
 
     /// Writes the open unit.
-    pub(crate) fn write(&mut self) -> Result<(), DiskError> {
-        let Some(unit) = self.unit.take().filter(|unit| !unit.is_empty()) else { return Ok(()) };
-        let open = self.open.as_mut().unwrap();
-        let pages = unit.seal(self.synced_through, NOW);
-        self.tier.log().write(open.extent, open.next_page, &pages)?;
-        open.next_page += pages.len();
-        Ok(())
+    pub(crate) fn write(&mut self) -> Result<(), FlushError> {
+        self.flusher.write(NOW)
     }
 
-    /// Ends the segment early. The next one is begun when this one's header is durable.
-    pub(crate) fn shut(&mut self) -> Result<(), DiskError> {
-        self.write()?;
-        let Some(open) = self.open.take() else { return Ok(()) };
-        if open.next_page < SEGMENT_PAGES {
-            self.tier.log().shut(open.extent, open.number, open.next_page, NOW)?;
-        }
-        if !open.is_header_durable {
-            self.tier.log().sync()?;
-        }
-        Ok(())
+    /// Ends the segment early.
+    pub(crate) fn shut(&mut self) {
+        self.begins |= self.flusher.pages_left() < SEGMENT_PAGES - 1;
     }
 
-    pub(crate) fn sync(&mut self) -> Result<(), DiskError> {
+    pub(crate) fn sync(&mut self) -> Result<(), FlushError> {
         self.write()?;
-        self.tier.log().sync()?;
-        if let Some(open) = &mut self.open {
-            open.is_header_durable = true;
-            let offset = open.next_page * 4096;
-            self.synced_through =
-                (offset < SEGMENT_PAGES * 4096).then(|| Address::new(open.number, offset));
-        }
+        let synced = self.flusher.sync()?;
+        assert!(self.last.is_none_or(|last| synced.through > Some(last.at)), "{synced:?}");
+        self.erasing.retain(|extent| !synced.freed.contains(extent));
         Ok(())
     }
 
     /// Moves what lives in the oldest segment to the head, and gives it up.
-    pub(crate) fn reclaim(&mut self) -> Result<(), DiskError> {
+    pub(crate) fn reclaim(&mut self) -> Result<(), FlushError> {
         let (extent, number) = self.segments[0];
         let inside = self.live.iter().filter(|(_, live)| live.place.at.number() == number);
         for (key, live) in inside.map(|(key, live)| (*key, *live)).collect::<Vec<_>>() {
             self.set(key, live.write)?;
         }
-        self.sync()?;
-        self.tier.log().erase(extent, number)?;
-        self.tier.log().sync()?;
+        self.write()?;
+        let judged: Option<Address> = self.last.map(|last| last.at);
+        let synced = self.flusher.give_up(extent, number, judged)?;
+        self.erasing.retain(|extent| !synced.freed.contains(extent));
+        self.erasing.push(extent);
         self.segments.remove(0);
         Ok(())
     }

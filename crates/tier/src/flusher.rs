@@ -1,0 +1,243 @@
+//! The flusher: the one writer of a log, which keeps the order of writes and syncs.
+//!
+//! The caller brings records in the order of their addresses; the rules that order them on the disk
+//! are kept here, whatever the caller asks for. They have their names in `tests/model/rules.rs`.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::disk::{Directory, DiskError, PAGE_BYTES};
+use crate::format::{Address, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, UnitWriter};
+use crate::log::Extent;
+use crate::{Lease, OpenError, Tier};
+
+/// Why the flusher did not do what it was asked for. It does nothing more after the first error.
+#[derive(Debug, Error)]
+pub enum FlushError {
+    /// The disk failed: it is not known what of the last writes is durable.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Numbers were not leased.
+    #[error(transparent)]
+    Lease(#[from] OpenError),
+    /// An earlier call failed (`ErrorIsFinal`).
+    #[error("the log takes no more writes since an earlier error")]
+    Failed,
+}
+
+/// What a sync has made durable.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Synced {
+    /// Everything below; `None` before the first record.
+    pub through: Option<Address>,
+    /// Extents that were given up, and may begin a segment from now on (`EraseBeforeReuse`).
+    pub freed: Vec<Extent>,
+}
+
+/// The segment that takes records.
+#[derive(Debug)]
+struct Open {
+    extent: Extent,
+    number: SegmentNumber,
+    next_page: usize,
+}
+
+impl Open {
+    /// Behind the last unit, or behind the segment.
+    fn end(&self) -> Address {
+        match self.next_page {
+            SEGMENT_PAGES => {
+                let last = self.number.further(1).unwrap_or(self.number);
+                Address::new(last, 0)
+            }
+            page => Address::new(self.number, page * PAGE_BYTES),
+        }
+    }
+}
+
+/// The one writer of a log.
+pub struct Flusher<D: Directory> {
+    tier: Tier<D>,
+    open: Option<Open>,
+    unit: Option<UnitWriter>,
+    /// The header of the last segment that was begun is durable.
+    is_header_durable: bool,
+    through: Option<Address>,
+    erasing: Vec<Extent>,
+    has_failed: bool,
+}
+
+impl<D: Directory> fmt::Debug for Flusher<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { open, through, has_failed, .. } = self;
+        f.debug_struct("Flusher")
+            .field("open", open)
+            .field("through", through)
+            .field("has_failed", has_failed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Directory> Flusher<D> {
+    /// A flusher that goes on behind what is in the log. Its first record is in a new segment.
+    pub fn new(tier: Tier<D>) -> Self {
+        Self {
+            tier,
+            open: None,
+            unit: None,
+            is_header_durable: true,
+            through: None,
+            erasing: Vec::new(),
+            has_failed: false,
+        }
+    }
+
+    /// The directory.
+    pub fn tier(&self) -> &Tier<D> {
+        &self.tier
+    }
+
+    /// True after an error: nothing more is written or synced.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Does something, unless an earlier call failed.
+    fn unless_failed<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, FlushError>,
+    ) -> Result<T, FlushError> {
+        if self.has_failed {
+            return Err(FlushError::Failed);
+        }
+        let done = act(self);
+        self.has_failed = done.is_err();
+        done
+    }
+
+    /// Leases segment numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    pub fn lease(&mut self, count: u64) -> Result<Lease, FlushError> {
+        self.unless_failed(|flusher| Ok(flusher.tier.lease(count)?))
+    }
+
+    /// Begins a segment in a free extent, and shuts the last one. Syncs first if the header of the
+    /// last one is not durable (`HeaderBeforeNext`).
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    pub fn begin_segment(
+        &mut self,
+        extent: Extent,
+        header: &SegmentHeader,
+        now_unix_secs: u64,
+    ) -> Result<(), FlushError> {
+        self.unless_failed(|flusher| {
+            flusher.shut(now_unix_secs)?;
+            if !flusher.is_header_durable {
+                flusher.tier.log().sync()?;
+            }
+            flusher.tier.log().begin(extent, header)?;
+            flusher.is_header_durable = false;
+            flusher.open = Some(Open { extent, number: header.number, next_page: 1 });
+            Ok(())
+        })
+    }
+
+    /// Pages that are left in the open segment; 0 without one.
+    pub fn pages_left(&self) -> usize {
+        self.open.as_ref().map_or(0, |open| SEGMENT_PAGES - open.next_page)
+    }
+
+    /// Adds a record to the unit, of up to `unit_pages` pages, that is written next. Returns its
+    /// address, or `None` if the unit has no room for it: the caller writes the unit, and begins a
+    /// segment if the open one has no room.
+    ///
+    /// # Panics
+    ///
+    /// If no segment is open, or the open one is full.
+    pub fn push(&mut self, record: &Record<'_>, unit_pages: usize) -> Option<Address> {
+        let open = self.open.as_ref().unwrap_or_else(|| panic!("no segment is open"));
+        let seal = self.tier.log().seal();
+        let begin = || UnitWriter::new(seal, open.number, open.next_page, unit_pages);
+        self.unit.get_or_insert_with(begin).push(record)
+    }
+
+    /// Ends the unit and writes it (`SealBeforeWrite`). Durable after a sync.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    pub fn write(&mut self, now_unix_secs: u64) -> Result<(), FlushError> {
+        self.unless_failed(|flusher| flusher.write_unit(now_unix_secs))
+    }
+
+    fn write_unit(&mut self, now_unix_secs: u64) -> Result<(), FlushError> {
+        let Some(unit) = self.unit.take().filter(|unit| !unit.is_empty()) else { return Ok(()) };
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let pages = unit.seal(self.through, now_unix_secs);
+        self.tier.log().write(open.extent, open.next_page, &pages)?;
+        open.next_page += pages.len();
+        Ok(())
+    }
+
+    /// Shuts the open segment, whose units are written.
+    fn shut(&mut self, now_unix_secs: u64) -> Result<(), FlushError> {
+        self.write_unit(now_unix_secs)?;
+        if let Some(open) = self.open.take()
+            && open.next_page < SEGMENT_PAGES
+        {
+            let Open { extent, number, next_page } = open;
+            self.tier.log().shut(extent, number, next_page, now_unix_secs)?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written (`AnswerAfterSync`: answers come after it).
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    pub fn sync(&mut self) -> Result<Synced, FlushError> {
+        self.unless_failed(|flusher| {
+            flusher.tier.log().sync()?;
+            flusher.is_header_durable = true;
+            if let Some(open) = &flusher.open {
+                flusher.through = Some(open.end());
+            }
+            let freed = std::mem::take(&mut flusher.erasing);
+            Ok(Synced { through: flusher.through, freed })
+        })
+    }
+
+    /// Gives a segment up whose records are all dead or copied. `judged` is the last address that
+    /// was reserved when the last record was judged: it is durable first (`GiveUpAfterSync`), and
+    /// so is the erasure of the segment that was given up before (`EraseBeforeNext`). The extent is
+    /// free when a later sync says so.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    pub fn give_up(
+        &mut self,
+        extent: Extent,
+        number: SegmentNumber,
+        judged: Option<Address>,
+    ) -> Result<Synced, FlushError> {
+        let is_durable = judged.is_none_or(|judged| self.through > Some(judged));
+        let synced = match is_durable && self.erasing.is_empty() {
+            true => Synced { through: self.through, freed: Vec::new() },
+            false => self.sync()?,
+        };
+        self.unless_failed(|flusher| {
+            flusher.tier.log().erase(extent, number)?;
+            flusher.erasing.push(extent);
+            Ok(synced)
+        })
+    }
+}
