@@ -226,6 +226,9 @@ bench-restart: build ## Restart with 5 million items in 1 GiB after `kill -9` un
 	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test restart -- \
 		--ignored --nocapture
 
+bench-tier: ## Writes and recovers the disk tier's log in LARDER_TIER_DIR; LARDER_ITEMS=10000000
+	cargo bench -p larder-bench --bench tier
+
 bench-go: ## The Go package beside other caches in Go; ROUNDS=3 SECS=1 PAUSE_ITEMS=20000000
 	$(MAKE) --no-print-directory -C bindings/go
 	bindings/go/bench/run.sh
