@@ -304,8 +304,8 @@ fn a_flipped_bit_in_the_manifest_is_refused() {
     open(&disk).unwrap();
 }
 
-/// A log after a power loss: `a` is durable in segment 1, the unit behind it is lost, and segment 2,
-/// which came later, has `c`.
+/// A log after a power loss: `a` is durable in segment 1, the unit behind it is lost, and segment
+/// 2, which came later, has `c`.
 fn with_a_segment_above_the_cut(seed: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
     let mut tier = open(&disk).unwrap();

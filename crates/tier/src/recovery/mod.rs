@@ -9,6 +9,9 @@
 
 mod survey;
 
+use std::panic::resume_unwind;
+use std::{mem, thread};
+
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
@@ -105,7 +108,8 @@ pub struct Recovered {
 ///
 /// The caller has raised the epoch before, durably, and has the directory's lock.
 ///
-/// Cost: reads all segments once, through one buffer of 4 MiB.
+/// Cost: reads all segments once, each while the one before it is looked at, into two buffers of
+/// 4 MiB.
 ///
 /// # Errors
 ///
@@ -145,10 +149,22 @@ fn read<F: File>(
     let survey = Survey::read(log)?;
     let mut reader =
         Reader { log, pages: zeroed_pages(SEGMENT_PAGES), found: Recovered::default() };
+    let mut ahead = zeroed_pages(SEGMENT_PAGES);
     let total = survey.segments().len();
+    if let Some((first, _)) = survey.segments().first() {
+        log.segment(*first, &mut reader.pages)?;
+    }
     for (index, (extent, header)) in survey.segments().iter().enumerate() {
         visitor.progress(index, total);
-        let end = reader.segment(*extent, header, visitor)?;
+        // The next segment is read while this one is looked at.
+        let next = survey.segments().get(index + 1).map(|(extent, _)| *extent);
+        let into = &mut ahead;
+        let (end, is_read) = thread::scope(|scope| {
+            let next = next.map(|next| scope.spawn(move || log.segment(next, into)));
+            let end = reader.segment(*extent, header, visitor);
+            (end, next.map(|next| next.join().unwrap_or_else(|panic| resume_unwind(panic))))
+        });
+        let end = end?;
         if end != Some(1) {
             reader.found.segments.push((*extent, header.number));
         }
@@ -157,6 +173,8 @@ fn read<F: File>(
             reader.check_cut(&survey.segments()[index..], page)?;
             break;
         }
+        is_read.transpose()?;
+        mem::swap(&mut reader.pages, &mut ahead);
     }
     visitor.progress(total, total);
     let mut found = reader.found;
@@ -184,7 +202,7 @@ fn remove_above<F: File>(
     Ok(())
 }
 
-/// Reads segment after segment into one buffer.
+/// Looks at one segment after the other.
 struct Reader<'l, F> {
     log: &'l Log<F>,
     pages: Vec<Page>,
@@ -192,15 +210,14 @@ struct Reader<'l, F> {
 }
 
 impl<F: File> Reader<'_, F> {
-    /// Shows the visitor the records of a segment. Returns the page at which the log ends, or
-    /// `None` if the segment ends well.
+    /// Shows the visitor the records of the segment in the buffer. Returns the page at which the
+    /// log ends, or `None` if the segment ends well.
     fn segment(
         &mut self,
         extent: Extent,
         header: &SegmentHeader,
         visitor: &mut impl Visitor,
     ) -> Result<Option<usize>, RecoveryError> {
-        self.log.segment(extent, &mut self.pages)?;
         let bytes = self.pages.as_bytes();
         let found = &mut self.found;
         found.delay = header.delay.or(found.delay);
