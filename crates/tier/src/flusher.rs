@@ -21,6 +21,12 @@ pub enum FlushError {
     /// Numbers were not leased.
     #[error(transparent)]
     Lease(#[from] OpenError),
+    /// A source was to be given up before its copies were written. It stays, and work goes on.
+    #[error("the records up to {judged} are not written, so their source is not given up")]
+    NotWritten {
+        /// The last address that was reserved when the source was judged.
+        judged: Address,
+    },
     /// An earlier call failed (`ErrorIsFinal`).
     #[error("the log takes no more writes since an earlier error")]
     Failed,
@@ -222,18 +228,21 @@ impl<D: Directory> Flusher<D> {
     ///
     /// # Errors
     ///
-    /// [`FlushError`].
+    /// [`FlushError`]; [`FlushError::NotWritten`] if `judged` lies in a unit that is not written.
     pub fn give_up(
         &mut self,
         extent: Extent,
         number: SegmentNumber,
         judged: Option<Address>,
     ) -> Result<Synced, FlushError> {
-        let is_durable = judged.is_none_or(|judged| self.through > Some(judged));
-        let synced = match is_durable && self.erasing.is_empty() {
+        let undurable = |flusher: &Self| judged.filter(|judged| flusher.through <= Some(*judged));
+        let synced = match undurable(self).is_none() && self.erasing.is_empty() {
             true => Synced { through: self.through, freed: Vec::new() },
             false => self.sync()?,
         };
+        if let Some(judged) = undurable(self) {
+            return Err(FlushError::NotWritten { judged });
+        }
         self.unless_failed(|flusher| {
             flusher.tier.log().erase(extent, number)?;
             flusher.erasing.push(extent);
