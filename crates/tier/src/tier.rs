@@ -262,6 +262,11 @@ impl<D: Directory> Tier<D> {
         Ok(manifest)
     }
 
+    /// The path of the directory, for messages.
+    pub fn path(&self) -> String {
+        path(&self.directory)
+    }
+
     /// The log.
     pub fn log(&self) -> &Log<D::File> {
         &self.log

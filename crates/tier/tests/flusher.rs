@@ -102,3 +102,18 @@ fn an_error_is_final() {
         assert!(flusher.has_failed());
     }
 }
+
+#[test]
+fn a_full_disk_is_noticed_before_a_segment_begins() {
+    let disk = SimulatedDisk::new(1);
+    let mut flusher = flusher(&disk, 1);
+    disk.set_capacity(SEGMENT_BYTES as u64 * 3 / 2);
+    flusher.prepare(2).unwrap();
+    let full = flusher.prepare(3).unwrap_err();
+    assert!(matches!(full, FlushError::Full { .. }), "{full}");
+    push(&mut flusher);
+    flusher.write(NOW).unwrap();
+    flusher.sync().unwrap();
+    disk.set_capacity(SEGMENT_BYTES as u64 * 3);
+    flusher.prepare(3).unwrap();
+}
