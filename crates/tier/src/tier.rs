@@ -3,7 +3,9 @@
 use thiserror::Error;
 
 use crate::disk::{Directory, DiskError, File};
-use crate::format::{Manifest, ManifestError, Mode, SEGMENT_BYTES, Seal, SegmentNumber, Uuid};
+use crate::format::{
+    Address, Manifest, ManifestError, Mode, SEGMENT_BYTES, Seal, SegmentNumber, Uuid,
+};
 use crate::log::{self, Log};
 
 const MANIFEST: &str = "MANIFEST";
@@ -227,6 +229,7 @@ impl<D: Directory> Tier<D> {
             extents,
             epoch: EPOCH_MADE,
             lease: None,
+            durable: None,
             clean: false,
             index_seed: entropy.index_seed,
             hash_key: entropy.hash_key,
@@ -337,13 +340,15 @@ impl<D: Directory> Tier<D> {
         OpenError::NumbersUsedUp { path: path(&self.directory) }
     }
 
-    /// Marks a stop as clean: all that memory knows is in the log, or memory is kept.
+    /// Marks a stop as clean: all that memory knows is in the log, which is durable below
+    /// `durable`. Recovery then takes damage below it for damage, not for a power loss.
     ///
     /// # Errors
     ///
     /// [`OpenError::Disk`].
-    pub fn mark_clean(&mut self) -> Result<(), OpenError> {
-        self.replace(Manifest { clean: true, ..self.manifest.clone() })
+    pub fn mark_clean(&mut self, durable: Option<Address>) -> Result<(), OpenError> {
+        let durable = durable.max(self.manifest.durable);
+        self.replace(Manifest { clean: true, durable, ..self.manifest.clone() })
     }
 
     fn replace(&mut self, manifest: Manifest) -> Result<(), OpenError> {

@@ -5,7 +5,8 @@
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES};
 use larder_tier::format::{
-    Item, Manifest, Mode, Record, SEGMENT_BYTES, SegmentHeader, SegmentNumber, UnitWriter, Uuid,
+    Address, Item, Manifest, Mode, Record, SEGMENT_BYTES, SegmentHeader, SegmentNumber, UnitWriter,
+    Uuid,
 };
 use larder_tier::recovery::{Place, Recovered, RecoveryError, Visitor, examine, recover};
 use larder_tier::{EXTENTS_MIN, Entropy, Lease, OpenError, Tier, Wanted};
@@ -79,7 +80,7 @@ impl Visitor for Keys {
 
 fn keys(tier: &Opened) -> Result<(Vec<u8>, Recovered), RecoveryError> {
     let mut keys = Keys::default();
-    let found = examine(tier.log(), &mut keys)?;
+    let found = examine(tier, &mut keys)?;
     Ok((keys.0, found))
 }
 
@@ -215,7 +216,7 @@ fn memory_fits_in_its_epoch_and_boot_or_after_a_clean_stop() {
     let epoch = tier.manifest().epoch;
     assert!(tier.fits(epoch, true));
     assert!(!tier.fits(epoch, false), "after a power loss memory may know what the log lost");
-    tier.mark_clean().unwrap();
+    tier.mark_clean(None).unwrap();
     assert!(tier.fits(epoch, false), "a clean stop left nothing to lose");
     tier.go_on().unwrap();
     assert!(!tier.fits(epoch, false), "the clean mark goes before the first change");
@@ -229,7 +230,7 @@ fn a_read_only_disk_can_be_examined() {
     let tier = open(&disk).unwrap();
     disk.set_read_only(true);
     assert_eq!(keys(&tier).unwrap().0, b"ab");
-    let failed = recover(tier.log(), NOW, &mut Keys::default()).unwrap_err();
+    let failed = recover(&tier, NOW, &mut Keys::default()).unwrap_err();
     assert!(matches!(failed, RecoveryError::Disk(_)), "{failed}");
 }
 
@@ -292,6 +293,19 @@ fn no_flipped_bit_shows_a_wrong_value() {
 }
 
 #[test]
+fn a_flipped_bit_in_the_last_unit_is_damage_after_a_clean_stop() {
+    let disk = stored();
+    let mut tier = open(&disk).unwrap();
+    let end = Address::new(SegmentNumber::FIRST, 3 * PAGE_BYTES);
+    tier.mark_clean(Some(end)).unwrap();
+    assert_eq!(keys(&tier).unwrap().0, b"ab", "the cut lies behind what was durable");
+    let in_last_unit = (2 * PAGE_BYTES * 8 + 300) as u64;
+    assert!(disk.flip_bit("log", in_last_unit));
+    let damage = keys(&tier).unwrap_err();
+    assert!(matches!(damage, RecoveryError::Lost { .. }), "{damage}");
+}
+
+#[test]
 fn a_flipped_bit_in_the_manifest_is_refused() {
     let disk = stored();
     let bytes = disk.open().read_small("MANIFEST").unwrap().unwrap();
@@ -332,7 +346,7 @@ fn what_lies_above_the_cut_never_appears_whenever_recovery_loses_power() {
             let disk = with_a_segment_above_the_cut(seed);
             let tier = open(&disk).unwrap();
             disk.inject(When::nth_of_any(nth), Fault::PowerLoss);
-            let _ = recover(tier.log(), NOW, &mut Keys::default());
+            let _ = recover(&tier, NOW, &mut Keys::default());
             disk.clear_faults();
             disk.lose_power();
             let (keys, _) = keys(&open(&disk).unwrap()).unwrap();

@@ -43,6 +43,7 @@ fn manifest() -> Manifest {
         extents: 2560,
         epoch: 3,
         lease: SegmentNumber::from_stored(0x40_0000),
+        durable: Some(Address::new(number(), 8192)),
         clean: false,
         index_seed: 0x0102_0304_0506_0708,
         hash_key: *b"a key for a hash",
@@ -199,8 +200,8 @@ fn a_manifest_that_does_not_fit_says_why() {
     assert_eq!(Manifest::decode(&newer), Err(ManifestError::Newer { found: 2 }));
     let mut none = manifest().encode();
     none[8] = 0;
-    let checksum = crc32fast::hash(&none[..96]);
-    none[96..].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = crc32fast::hash(&none[..104]);
+    none[104..].copy_from_slice(&checksum.to_le_bytes());
     assert!(matches!(Manifest::decode(&none), Err(ManifestError::Senseless(_))), "version 0");
     assert_eq!(Manifest::decode(b"#!/bin/sh"), Err(ManifestError::Foreign));
     assert_eq!(Manifest::decode(&[]), Err(ManifestError::Foreign));

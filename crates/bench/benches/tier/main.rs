@@ -120,7 +120,7 @@ fn write(path: &Path, items: usize, value_bytes: usize, log_bytes: usize) -> Dur
 fn read<V: Visitor>(path: &Path, log_bytes: usize, mut visitor: V) -> (Duration, V) {
     let tier = open(path, log_bytes);
     let began = Instant::now();
-    recover(tier.log(), NOW, &mut visitor).unwrap();
+    recover(&tier, NOW, &mut visitor).unwrap();
     (began.elapsed(), visitor)
 }
 

@@ -4,8 +4,8 @@
 //! ┌─────────┬───────────┬────────┬─────────┬───────────┬─────────────┬────────────┬──────────────┬──────────────┐
 //! │ magic 8 │ version 4 │ mode 4 │ uuid 16 │ extents 4 │ page 4      │ segment 4  │ epoch 4      │ clean 4      │
 //! ├─────────┴──────┬────┴────────┴─────────┴───────────┴─────────────┴────────────┴──────────────┴──────────────┤
-//! │ index seed 8   │ hash key 16 │ made 8 │ lease 8 │ checksum 4                                                │
-//! └────────────────┴─────────────┴────────┴─────────┴───────────────────────────────────────────────────────────┘
+//! │ index seed 8   │ hash key 16 │ made 8 │ lease 8 │ durable 8 │ checksum 4                                    │
+//! └────────────────┴─────────────┴────────┴─────────┴───────────┴───────────────────────────────────────────────┘
 //! ```
 
 use std::fmt;
@@ -14,10 +14,10 @@ use thiserror::Error;
 
 use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{SEGMENT_BYTES, SegmentNumber, Uuid, VERSION};
+use crate::format::{Address, SEGMENT_BYTES, SegmentNumber, Uuid, VERSION};
 
 const MAGIC: [u8; 8] = *b"\x89LRDTIER";
-const CHECKSUM_AT: usize = 96;
+const CHECKSUM_AT: usize = 104;
 /// Length of the file, in bytes.
 pub(crate) const MANIFEST_BYTES: usize = CHECKSUM_AT + 4;
 
@@ -55,6 +55,8 @@ pub struct Manifest {
     pub epoch: u32,
     /// The highest number that a segment may have; `None` before the first lease.
     pub lease: Option<SegmentNumber>,
+    /// Everything below this address was durable at the last clean stop.
+    pub durable: Option<Address>,
     /// The last stop left nothing to do.
     pub clean: bool,
     /// The seed of the index's hash.
@@ -107,6 +109,7 @@ impl Manifest {
         bytes[64..80].copy_from_slice(&self.hash_key);
         put_u64(&mut bytes, 80, self.made_unix_secs);
         put_u64(&mut bytes, 88, self.lease.map_or(0, SegmentNumber::stored));
+        put_u64(&mut bytes, 96, self.durable.map_or(0, Address::stored));
         let checksum = crc32fast::hash(&bytes[..CHECKSUM_AT]);
         put_u32(&mut bytes, CHECKSUM_AT, checksum);
         bytes
@@ -160,6 +163,7 @@ impl Manifest {
             extents,
             epoch,
             lease: SegmentNumber::from_stored(u64_at(bytes, 88)),
+            durable: Address::from_stored(u64_at(bytes, 96)),
             clean: u32_at(bytes, 48) == 1,
             index_seed: u64_at(bytes, 56),
             hash_key: array(64),

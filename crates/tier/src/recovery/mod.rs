@@ -15,7 +15,8 @@ use std::{mem, thread};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-use crate::disk::{DiskError, File, PAGE_BYTES, Page, zeroed_pages};
+use crate::Tier;
+use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
     Address, Damaged, Delay, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, Unit,
 };
@@ -114,14 +115,15 @@ pub struct Recovered {
 /// # Errors
 ///
 /// [`RecoveryError`]. What the visitor was shown is then worth nothing.
-pub fn recover<F: File>(
-    log: &Log<F>,
+pub fn recover<D: Directory>(
+    tier: &Tier<D>,
     now_unix_secs: u64,
     visitor: &mut impl Visitor,
 ) -> Result<Recovered, RecoveryError> {
+    let log = tier.log();
     // After a failed sync the kernel's cache shows what the disk lacks (ReadAroundCache).
     log.drop_cached()?;
-    let (survey, found) = read(log, visitor)?;
+    let (survey, found) = read(tier, visitor)?;
     if let Some(cut) = found.cut {
         remove_above(log, &survey, cut, now_unix_secs)?;
     }
@@ -135,17 +137,18 @@ pub fn recover<F: File>(
 /// # Errors
 ///
 /// [`RecoveryError`].
-pub fn examine<F: File>(
-    log: &Log<F>,
+pub fn examine<D: Directory>(
+    tier: &Tier<D>,
     visitor: &mut impl Visitor,
 ) -> Result<Recovered, RecoveryError> {
-    Ok(read(log, visitor)?.1)
+    Ok(read(tier, visitor)?.1)
 }
 
-fn read<F: File>(
-    log: &Log<F>,
+fn read<D: Directory>(
+    tier: &Tier<D>,
     visitor: &mut impl Visitor,
 ) -> Result<(Survey, Recovered), RecoveryError> {
+    let log = tier.log();
     let survey = Survey::read(log)?;
     let mut reader =
         Reader { log, pages: zeroed_pages(SEGMENT_PAGES), found: Recovered::default() };
@@ -170,7 +173,7 @@ fn read<F: File>(
         }
         if let Some(page) = end {
             reader.found.cut = Some(Address::new(header.number, page * PAGE_BYTES));
-            reader.check_cut(&survey.segments()[index..], page)?;
+            reader.check_cut(&survey.segments()[index..], page, tier.manifest().durable)?;
             break;
         }
         is_read.transpose()?;
@@ -241,14 +244,18 @@ impl<F: File> Reader<'_, F> {
         Ok(None)
     }
 
-    /// Fails if a unit above the cut says that the cut was durable. `rest` begins with the segment
-    /// that is cut at `page`.
+    /// Fails if the cut lies below `durable`, or a unit above it says that it was durable. `rest`
+    /// begins with the segment that is cut at `page`.
     fn check_cut(
         &mut self,
         rest: &[(Extent, SegmentHeader)],
         page: usize,
+        durable: Option<Address>,
     ) -> Result<(), RecoveryError> {
         let Some(at) = self.found.cut else { return Ok(()) };
+        if let Some(through) = durable.filter(|durable| *durable > at) {
+            return Err(RecoveryError::Lost { at, through });
+        }
         let mut first_page = page;
         for (extent, header) in rest {
             self.log.segment(*extent, &mut self.pages)?;

@@ -62,7 +62,7 @@ fn start(disk: &SimulatedDisk, history: &mut History) -> Result<Started, ()> {
     let mut tier = opened.map_err(only_disk)?;
     tier.begin_anew().map_err(only_disk)?;
     let mut index = Index::default();
-    let found = match recover(tier.log(), NOW, &mut index) {
+    let found = match recover(&tier, NOW, &mut index) {
         Ok(found) => found,
         Err(larder_tier::recovery::RecoveryError::Disk(_)) => return Err(()),
         Err(larder_tier::recovery::RecoveryError::Header(larder_tier::log::HeaderError::Disk(
