@@ -26,10 +26,6 @@ mod search;
 mod spec;
 mod world;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
-
 use rules::{Rule, Rules};
 use scenarios::SCENARIOS;
 use search::{Outcome, search};
@@ -55,21 +51,13 @@ fn without(rule: Rule) -> Option<String> {
 #[test]
 fn every_rule_is_needed() {
     let traces = std::env::var_os("LARDER_TRACES").is_some();
-    let next = AtomicUsize::new(0);
-    let idle = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(rule) = Rule::ALL.get(next.fetch_add(1, Relaxed)) {
-            match without(*rule) {
-                Some(trace) if traces => println!("without {rule}\n{trace}"),
-                Some(trace) => println!("without {rule}\n  {}", trace.lines().next().unwrap()),
-                None => idle.lock().unwrap().push(rule.to_string()),
-            }
+    let mut idle = Vec::new();
+    for rule in Rule::ALL {
+        match without(*rule) {
+            Some(trace) if traces => println!("without {rule}\n{trace}"),
+            Some(trace) => println!("without {rule}\n  {}", trace.lines().next().unwrap()),
+            None => idle.push(rule.to_string()),
         }
-    };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        (0..threads).for_each(|_| drop(scope.spawn(work)));
-    });
-    let idle = idle.into_inner().unwrap();
+    }
     assert!(idle.is_empty(), "no scenario needs these rules:\n{}", idle.join("\n"));
 }
