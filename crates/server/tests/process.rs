@@ -150,6 +150,25 @@ fn it_survives_the_reader_of_its_standard_error() {
 }
 
 #[test]
+fn a_signal_does_not_end_a_process_that_has_just_begun_to_listen() {
+    for start in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let mut process = Killed(command(&binary()).arg("-s").arg(&socket).spawn().unwrap());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // Without a pause: the time between the socket and the first threads is short.
+        while UnixStream::connect(&socket).is_err() {
+            assert!(Instant::now() < deadline, "start {start}: it does not listen within 10 s");
+        }
+        let pid = Pid::from_raw(i32::try_from(process.0.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+        sleep(Duration::from_millis(20));
+        let ended = process.0.try_wait().unwrap();
+        assert!(ended.is_none(), "start {start}: SIGHUP ended it: {ended:?}");
+    }
+}
+
+#[test]
 fn shutdown_ends_it_if_that_is_allowed() {
     for line in [&b"shutdown\r\n"[..], b"shutdown graceful\r\n"] {
         let mut server = start(Transport::Unix, &["-A"]).unwrap();

@@ -60,6 +60,9 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let connection_count_max = limits::raise(&options)?;
     privileges::drop_root(&options)?;
     limits::lock_memory(&options);
+    // Before the sockets listen: a client that is connected takes the process for started, and a
+    // signal's default action would end it.
+    let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
     let (sockets, datagrams) = match sockets {
         Some(sockets) => inherited::listen_on(sockets, &options)?,
         None => (sockets::open(&options)?, sockets::open_udp(&options)?),
@@ -74,8 +77,6 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         // Before the threads start, which inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
     }
-    // Before the threads start: otherwise the signals' default action could reach them.
-    let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
     if predecessor.is_none() {
         // Before the cache is opened, which may take long. A predecessor answers meanwhile.
         start_http(&mut http, &options)?;
