@@ -99,7 +99,7 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
 
 SEEDS ?= 100000
-tier: ## Runs the disk tier's log on SEEDS (100000) simulated disks that lose power, 12 min
+tier: ## Runs the disk tier's log on SEEDS (100000) simulated disks that lose power, half an hour
 	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test crashes --locked
 
 deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
