@@ -260,14 +260,16 @@ impl<D: Directory> Flusher<D> {
         number: SegmentNumber,
         judged: Option<Address>,
     ) -> Result<Synced, FlushError> {
-        let undurable = |flusher: &Self| judged.filter(|judged| flusher.through <= Some(*judged));
-        let synced = match undurable(self).is_none() && self.erasing.is_empty() {
+        // Before the sync: it frees extents, which an error would not report.
+        let written = self.open.as_ref().map_or(self.through, |open| Some(open.end()));
+        if let Some(judged) = judged.filter(|judged| written <= Some(*judged)) {
+            return Err(FlushError::NotWritten { judged });
+        }
+        let is_durable = judged.is_none_or(|judged| Some(judged) < self.through);
+        let synced = match is_durable && self.erasing.is_empty() {
             true => Synced { through: self.through, freed: Vec::new() },
             false => self.sync()?,
         };
-        if let Some(judged) = undurable(self) {
-            return Err(FlushError::NotWritten { judged });
-        }
         self.unless_failed(|flusher| {
             flusher.tier.log().erase(extent, number)?;
             flusher.erasing.push(extent);

@@ -80,6 +80,17 @@ fn an_extent_is_free_when_its_erasure_is_durable() {
 }
 
 #[test]
+fn a_refusal_to_give_up_frees_nothing_unsaid() {
+    let disk = SimulatedDisk::new(1);
+    let mut flusher = flusher(&disk, 3);
+    let second = SegmentNumber::FIRST.further(1).unwrap();
+    flusher.give_up(0, SegmentNumber::FIRST, None).unwrap();
+    let copy = push(&mut flusher);
+    flusher.give_up(1, second, Some(copy)).unwrap_err();
+    assert_eq!(flusher.sync().unwrap().freed, [0], "the refusal has not used up the report");
+}
+
+#[test]
 fn an_error_is_final() {
     let faults = [
         (When::nth(Call::SyncData, 1), Fault::Errno(EIO)),

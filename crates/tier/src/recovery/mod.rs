@@ -23,7 +23,7 @@ use crate::format::{
 use crate::log::{Extent, HeaderError, Log};
 use survey::Survey;
 
-/// Why a log is not recovered. Nothing was changed.
+/// Why a log is not recovered. Unless the disk failed, nothing was changed.
 #[derive(Debug, Error)]
 pub enum RecoveryError {
     /// The disk failed.

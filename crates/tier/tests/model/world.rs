@@ -13,7 +13,7 @@ use crate::scenario::{Budget, Scenario};
 use crate::spec::{Change, Spec};
 use crate::{client, crash, reclaimer, recovery};
 
-/// Who takes a step, and what it does.
+/// A step: its actor, and the action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) actor: &'static str,
