@@ -20,10 +20,10 @@ pub const RECORD_HEADER_BYTES: usize = 32;
 pub const VALUE_BYTES_MAX: usize =
     SEGMENT_BYTES - PAGE_BYTES - UNIT_HEADER_BYTES - RECORD_HEADER_BYTES - KEY_BYTES_MAX - 7;
 
-const ITEM: u8 = 1;
-const TOMBSTONE: u8 = 2;
-const FLUSH: u8 = 3;
-const DELAY: u8 = 4;
+pub(crate) const ITEM: u8 = 1;
+pub(crate) const TOMBSTONE: u8 = 2;
+pub(crate) const FLUSH: u8 = 3;
+pub(crate) const DELAY: u8 = 4;
 const VOID: u8 = 5;
 
 const STALE: u8 = 1;

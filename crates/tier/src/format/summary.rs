@@ -22,7 +22,9 @@ use std::iter::FusedIterator;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use thiserror::Error;
 
+use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
+use crate::format::record::{DELAY, FLUSH, ITEM, TOMBSTONE};
 use crate::format::{
     Address, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentNumber,
     UNIT_HEADER_BYTES, VERSION,
@@ -32,13 +34,7 @@ use crate::format::{
 pub const SUMMARY_ENTRY_BYTES: usize = 40;
 /// Length of what ends a summary, in bytes.
 const TRAILER_BYTES: usize = 64;
-const PAGE: usize = SEGMENT_BYTES / SEGMENT_PAGES;
 const MAGIC: u32 = u32::from_le_bytes(*b"LrdI");
-
-const ITEM: u8 = 1;
-const TOMBSTONE: u8 = 2;
-const FLUSH: u8 = 3;
-const DELAY: u8 = 4;
 
 const _: () = assert!(SEGMENT_BYTES / 8 <= 1 << 24, "an offset has 3 bytes");
 
@@ -176,7 +172,7 @@ impl Trailer {
         let first = SEGMENT_PAGES.saturating_sub(read.pages);
         let is_placed = read.count <= SEGMENT_BYTES
             && read.pages == pages_of(read.count)
-            && address.offset() == first * PAGE
+            && address.offset() == first * PAGE_BYTES
             && (1..first).contains(&read.units_end);
         if is_placed { Ok(read) } else { Err(SummaryFault::Broken) }
     }
@@ -184,7 +180,7 @@ impl Trailer {
 
 /// Pages of a summary with this number of entries.
 fn pages_of(count: usize) -> usize {
-    (count * SUMMARY_ENTRY_BYTES + TRAILER_BYTES).div_ceil(PAGE)
+    (count * SUMMARY_ENTRY_BYTES + TRAILER_BYTES).div_ceil(PAGE_BYTES)
 }
 
 fn checksum(seal: &Seal, address: Address, entries: &[u8], trailer: &[u8]) -> u32 {
@@ -262,19 +258,20 @@ impl<'a> Summary<'a> {
     ///
     /// [`SummaryFault`] says what is there instead, or how much more of the segment to read.
     pub fn read(seal: &Seal, number: SegmentNumber, end: &'a [u8]) -> Result<Self, SummaryFault> {
-        let (_, trailer) =
-            end.split_last_chunk::<TRAILER_BYTES>().ok_or(SummaryFault::Longer { bytes: PAGE })?;
+        let (_, trailer) = end
+            .split_last_chunk::<TRAILER_BYTES>()
+            .ok_or(SummaryFault::Longer { bytes: PAGE_BYTES })?;
         let head = Trailer::read(number, trailer)?;
-        let bytes = head.pages * PAGE;
+        let bytes = head.pages * PAGE_BYTES;
         let start = end.len().checked_sub(bytes).ok_or(SummaryFault::Longer { bytes })?;
         let body = &end[start..end.len() - TRAILER_BYTES];
         if checksum(seal, head.address, body, trailer) != u32_at(trailer, 0) {
             return Err(SummaryFault::Broken);
         }
         let entries = &body[..head.count * SUMMARY_ENTRY_BYTES];
-        let mut from = PAGE + UNIT_HEADER_BYTES;
+        let mut from = PAGE_BYTES + UNIT_HEADER_BYTES;
         for (nth, entry) in entries.chunks_exact(SUMMARY_ENTRY_BYTES).enumerate() {
-            let read = SummaryEntry::read(number, entry, from, head.units_end * PAGE)
+            let read = SummaryEntry::read(number, entry, from, head.units_end * PAGE_BYTES)
                 .ok_or(SummaryFault::Senseless { entry: nth })?;
             from = read.at.offset() + read.bytes;
         }
@@ -329,7 +326,7 @@ pub struct SummaryWriter {
 impl SummaryWriter {
     /// The summary of a segment that has no records yet.
     pub fn new(number: SegmentNumber) -> Self {
-        let end = PAGE + UNIT_HEADER_BYTES;
+        let end = PAGE_BYTES + UNIT_HEADER_BYTES;
         Self { number, entries: Vec::new(), end, newest_version: 0 }
     }
 
@@ -376,11 +373,14 @@ impl SummaryWriter {
     /// it or into the page of the void unit before it, or end before the last record.
     pub fn write(&self, seal: &Seal, units_end: usize, now_unix_secs: u64, into: &mut [u8]) {
         let pages = self.pages_with(0);
-        assert_eq!(into.len(), pages * PAGE, "the summary has {pages} pages");
+        assert_eq!(into.len(), pages * PAGE_BYTES, "the summary has {pages} pages");
         assert!(units_end > 0 && units_end + pages < SEGMENT_PAGES, "no page for the void unit");
-        assert!(self.count() == 0 || self.end <= units_end * PAGE, "a record is behind its unit");
-        let address = Address::new(self.number, (SEGMENT_PAGES - pages) * PAGE);
-        let (body, trailer) = into.split_at_mut(pages * PAGE - TRAILER_BYTES);
+        assert!(
+            self.count() == 0 || self.end <= units_end * PAGE_BYTES,
+            "a record is behind its unit"
+        );
+        let address = Address::new(self.number, (SEGMENT_PAGES - pages) * PAGE_BYTES);
+        let (body, trailer) = into.split_at_mut(pages * PAGE_BYTES - TRAILER_BYTES);
         let (entries, zeros) = body.split_at_mut(self.entries.len());
         entries.copy_from_slice(&self.entries);
         zeros.fill(0);
