@@ -7,7 +7,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::disk::{Directory, DiskError, PAGE_BYTES};
+use crate::disk::{Directory, DiskError, PAGE_BYTES, Page};
 use crate::format::{Address, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, UnitWriter};
 use crate::log::Extent;
 use crate::{Lease, OpenError, Tier};
@@ -210,10 +210,28 @@ impl<D: Directory> Flusher<D> {
 
     fn write_unit(&mut self, now_unix_secs: u64) -> Result<(), FlushError> {
         let Some(unit) = self.unit.take().filter(|unit| !unit.is_empty()) else { return Ok(()) };
-        let Some(open) = &mut self.open else { return Ok(()) };
         let pages = unit.seal(self.through, now_unix_secs);
-        self.tier.log().write(open.extent, open.next_page, &pages)?;
-        open.next_page += pages.len();
+        self.write_pages(&pages)
+    }
+
+    /// Writes a unit that the caller has sealed, for the next page of the open segment.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    ///
+    /// # Panics
+    ///
+    /// If no segment is open.
+    pub fn write_sealed(&mut self, unit: &[Page]) -> Result<(), FlushError> {
+        assert!(self.open.is_some() && self.unit.is_none(), "a sealed unit has an open segment");
+        self.unless_failed(|flusher| flusher.write_pages(unit))
+    }
+
+    fn write_pages(&mut self, unit: &[Page]) -> Result<(), FlushError> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        self.tier.log().write(open.extent, open.next_page, unit)?;
+        open.next_page += unit.len();
         Ok(())
     }
 
@@ -244,6 +262,15 @@ impl<D: Directory> Flusher<D> {
             let freed = std::mem::take(&mut flusher.erasing);
             Ok(Synced { through: flusher.through, freed })
         })
+    }
+
+    /// Marks the stop as clean, when everything is written and synced: [`Tier::mark_clean`].
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    pub fn mark_clean(&mut self) -> Result<(), FlushError> {
+        self.unless_failed(|flusher| Ok(flusher.tier.mark_clean(flusher.through)?))
     }
 
     /// Gives a segment up whose records are all dead or copied. `judged` is the last address that

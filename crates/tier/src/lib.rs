@@ -2,6 +2,7 @@
 //!
 //! | room | owns |
 //! |---|---|
+//! | `store` | a key-value store: the log, a catalog of it in memory, and two threads |
 //! | `flusher` | the one writer of the log, and the order of its writes and syncs |
 //! | `tier` | a directory in use: its lock, its manifest and its log |
 //! | `recovery` | what a log holds when no memory has it |
@@ -17,6 +18,7 @@ pub mod flusher;
 pub mod format;
 pub mod log;
 pub mod recovery;
+pub mod store;
 mod tier;
 
 pub use tier::{EXTENTS_MIN, Entropy, Lease, OpenError, Tier, Wanted};

@@ -1,5 +1,7 @@
 //! A directory in use: its lock, its manifest and its log.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::disk::{Directory, DiskError, File};
@@ -148,7 +150,7 @@ impl Iterator for Lease {
 pub struct Tier<D: Directory> {
     directory: D,
     manifest: Manifest,
-    log: Log<D::File>,
+    log: Arc<Log<D::File>>,
     _lock: D::Lock,
 }
 
@@ -175,7 +177,7 @@ impl<D: Directory> Tier<D> {
             }
             None => Self::made(&directory, wanted.mode, extents, entropy, now_unix_secs)?,
         };
-        let log = Log::new(file, Seal::of(manifest.uuid), manifest.extents);
+        let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), manifest.extents));
         Ok(Self { directory, manifest, log, _lock: lock })
     }
 
@@ -268,6 +270,11 @@ impl<D: Directory> Tier<D> {
     /// The path of the directory, for messages.
     pub fn path(&self) -> String {
         path(&self.directory)
+    }
+
+    /// The log, for those who read it.
+    pub(crate) fn shared_log(&self) -> Arc<Log<D::File>> {
+        Arc::clone(&self.log)
     }
 
     /// The log.

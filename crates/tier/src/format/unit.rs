@@ -187,11 +187,12 @@ impl<'a> Iterator for Records<'a> {
 
 impl FusedIterator for Records<'_> {}
 
-/// Collects records into a unit.
+/// Collects records into a unit. Its memory grows with them.
 #[derive(Debug)]
 pub struct UnitWriter {
     address: Address,
     pages: Vec<Page>,
+    pages_max: usize,
     end: usize,
     seal: Seal,
 }
@@ -205,13 +206,30 @@ impl UnitWriter {
     /// If `page` is the header's page or behind the segment.
     pub fn new(seal: &Seal, number: SegmentNumber, page: usize, pages: usize) -> Self {
         assert!(page > 0, "page 0 of a segment is its header");
-        let pages = pages.min(SEGMENT_PAGES - page);
+        let pages_max = pages.min(SEGMENT_PAGES - page);
         Self {
             address: Address::new(number, page * PAGE_BYTES),
-            pages: zeroed_pages(pages),
+            pages: zeroed_pages(pages_max.min(1)),
+            pages_max,
             end: UNIT_HEADER_BYTES,
             seal: seal.clone(),
         }
+    }
+
+    /// Where the unit begins.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Pages that the unit has so far.
+    pub fn pages(&self) -> usize {
+        self.end.div_ceil(PAGE_BYTES)
+    }
+
+    /// The record that was added at an address; `None` if there is none.
+    pub fn record(&self, at: Address) -> Option<Record<'_>> {
+        let within = at.stored().checked_sub(self.address.stored())? as usize * 8;
+        Record::decode(self.pages.as_bytes().get(within..self.end)?).ok()
     }
 
     /// True if no record was added.
@@ -229,7 +247,14 @@ impl UnitWriter {
     pub fn push(&mut self, record: &Record<'_>) -> Option<Address> {
         let at = self.next_address()?;
         let end = self.end + record.bytes();
-        let room = self.pages.as_mut_bytes().get_mut(self.end..end)?;
+        if end > self.pages_max * PAGE_BYTES {
+            return None;
+        }
+        if end > self.pages.len() * PAGE_BYTES {
+            let doubled = (self.pages.len() * 2).min(self.pages_max);
+            self.pages.resize(doubled.max(end.div_ceil(PAGE_BYTES)), Page::ZERO);
+        }
+        let room = &mut self.pages.as_mut_bytes()[self.end..end];
         record.write(&self.seal, at, room);
         self.end = end;
         Some(at)

@@ -1,0 +1,242 @@
+//! The catalog: where the newest record of each key lies.
+//!
+//! An entry is 8 bytes, and does not hold the key: a 21-bit tag and the place. Several keys may
+//! share a tag; the record on the disk says whose it is.
+//!
+//! The log's lock orders all changes. A partition's own lock is for readers.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::table::{Entry, TAG_BITS, Table};
+use crate::log::Extent;
+
+const PARTITION_BITS: u32 = 12;
+const OFFSET_BITS: u32 = 19;
+const EXTENT_BITS: u32 = 24;
+
+const _: () = assert!(EXTENT_BITS + OFFSET_BITS + TAG_BITS == u64::BITS);
+
+/// The extents that a catalog can tell apart: 64 TiB of log.
+pub(crate) const EXTENTS_MAX: u32 = 1 << EXTENT_BITS;
+
+/// What files a key: the partition and the tag, and the rest of its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Filed {
+    partition: usize,
+    tag: u32,
+    rest: u64,
+}
+
+impl Filed {
+    /// By the identity of a key.
+    pub(super) fn of(identity: u128) -> Self {
+        let low = identity as u64;
+        Self {
+            partition: (low & ((1 << PARTITION_BITS) - 1)) as usize,
+            tag: (low >> (u64::BITS - TAG_BITS)) as u32,
+            rest: (identity >> u64::BITS) as u64,
+        }
+    }
+
+    /// One of `words` words that the key shares with others.
+    pub(super) fn word(self, words: usize) -> usize {
+        self.rest as usize % words
+    }
+}
+
+/// Where a record lies now: an extent, and the offset in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Location(u64);
+
+impl Location {
+    pub(super) fn new(extent: Extent, offset: usize) -> Self {
+        Self(u64::from(extent) << OFFSET_BITS | (offset / 8) as u64)
+    }
+
+    pub(super) fn extent(self) -> Extent {
+        (self.0 >> OFFSET_BITS) as Extent
+    }
+
+    pub(super) fn offset(self) -> usize {
+        (self.0 & ((1 << OFFSET_BITS) - 1)) as usize * 8
+    }
+}
+
+/// A tag and a location. Never 0: offset 0 of an extent is its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place(u64);
+
+impl Place {
+    fn new(filed: Filed, location: Location) -> Self {
+        Self(u64::from(filed.tag) << (u64::BITS - TAG_BITS) | location.0)
+    }
+
+    fn location(self) -> Location {
+        Location(self.0 & ((1 << (u64::BITS - TAG_BITS)) - 1))
+    }
+}
+
+impl Entry for Place {
+    const EMPTY: Self = Self(0);
+
+    fn tag(self) -> u32 {
+        (self.0 >> (u64::BITS - TAG_BITS)) as u32
+    }
+}
+
+/// The catalog of a log that is served.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    partitions: Box<[Mutex<Table<Place>>]>,
+    items: AtomicU64,
+    bytes: AtomicU64,
+    bytes_max: u64,
+}
+
+impl Catalog {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        let partitions = (0..1 << PARTITION_BITS).map(|_| Mutex::default()).collect();
+        Self { partitions, items: AtomicU64::new(0), bytes: AtomicU64::new(0), bytes_max }
+    }
+
+    fn partition(&self, filed: Filed) -> MutexGuard<'_, Table<Place>> {
+        self.partitions[filed.partition].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Entries.
+    pub(super) fn items(&self) -> u64 {
+        self.items.load(Relaxed)
+    }
+
+    /// Memory of the entries, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Appends the locations that may be the key's.
+    pub(super) fn candidates(&self, filed: Filed, into: &mut Vec<Location>) {
+        into.extend(self.partition(filed).with_tag(filed.tag).map(Place::location));
+    }
+
+    /// True if the key may be at this location.
+    pub(super) fn has(&self, filed: Filed, location: Location) -> bool {
+        let place = Place::new(filed, location);
+        self.partition(filed).with_tag(filed.tag).any(|entry| entry == place)
+    }
+
+    /// True if another entry stays within the memory of the catalog.
+    pub(super) fn has_room(&self, filed: Filed) -> bool {
+        let growth = self.partition(filed).next_growth_bytes() as u64;
+        growth == 0 || self.bytes() + growth <= self.bytes_max
+    }
+
+    /// Adds an entry.
+    pub(super) fn insert(&self, filed: Filed, location: Location) {
+        self.change(filed, |table| table.insert(Place::new(filed, location)));
+    }
+
+    /// Moves an entry. False if it is not there.
+    pub(super) fn replace(&self, filed: Filed, old: Location, new: Location) -> bool {
+        let (old, new) = (Place::new(filed, old), Place::new(filed, new));
+        self.partition(filed).replace(old, new)
+    }
+
+    /// Removes an entry. False if it is not there.
+    pub(super) fn remove(&self, filed: Filed, location: Location) -> bool {
+        self.change(filed, |table| table.remove(Place::new(filed, location)))
+    }
+
+    /// Removes all entries.
+    pub(super) fn clear(&self) {
+        for partition in &self.partitions {
+            *partition.lock().unwrap_or_else(PoisonError::into_inner) = Table::default();
+        }
+        self.items.store(0, Relaxed);
+        self.bytes.store(0, Relaxed);
+    }
+
+    fn change<T>(&self, filed: Filed, act: impl FnOnce(&mut Table<Place>) -> T) -> T {
+        let mut table = self.partition(filed);
+        let (len, bytes) = (table.len() as u64, table.bytes() as u64);
+        let result = act(&mut table);
+        // Wraps around, as a subtraction does.
+        self.items.fetch_add((table.len() as u64).wrapping_sub(len), Relaxed);
+        self.bytes.fetch_add((table.bytes() as u64).wrapping_sub(bytes), Relaxed);
+        result
+    }
+}
+
+/// An entry that also holds the rest of the hash: 97 bits in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Certain {
+    place: Place,
+    rest: u64,
+}
+
+impl Entry for Certain {
+    const EMPTY: Self = Self { place: Place::EMPTY, rest: 0 };
+
+    fn tag(self) -> u32 {
+        self.place.tag()
+    }
+}
+
+/// A catalog while a log is read. It tells keys apart without the records: by 97 bits of a keyed
+/// hash, so that for 10⁹ items the chance that two are taken for one is 10⁻¹¹.
+#[derive(Debug)]
+pub(super) struct Draft {
+    partitions: Vec<Table<Certain>>,
+}
+
+impl Draft {
+    pub(super) fn new() -> Self {
+        Self { partitions: (0..1 << PARTITION_BITS).map(|_| Table::default()).collect() }
+    }
+
+    /// Files the newest record of a key. Returns where the one before it lies.
+    pub(super) fn put(&mut self, filed: Filed, location: Location) -> Option<Location> {
+        let new = Certain { place: Place::new(filed, location), rest: filed.rest };
+        let table = &mut self.partitions[filed.partition];
+        match Self::find(table, filed) {
+            Some(old) => {
+                table.replace(old, new);
+                Some(old.place.location())
+            }
+            None => {
+                table.insert(new);
+                None
+            }
+        }
+    }
+
+    /// Removes a key. Returns where its record lies.
+    pub(super) fn take(&mut self, filed: Filed) -> Option<Location> {
+        let table = &mut self.partitions[filed.partition];
+        let old = Self::find(table, filed)?;
+        table.remove(old);
+        Some(old.place.location())
+    }
+
+    /// Removes all keys.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// The catalog to serve with. It may be larger than `bytes_max`, and then takes no new keys.
+    pub(super) fn into_catalog(self, bytes_max: u64) -> Catalog {
+        let catalog = Catalog::new(bytes_max);
+        for (partition, table) in self.partitions.into_iter().enumerate() {
+            for entry in table.iter() {
+                let filed = Filed { partition, tag: entry.tag(), rest: entry.rest };
+                catalog.insert(filed, entry.place.location());
+            }
+        }
+        catalog
+    }
+
+    fn find(table: &Table<Certain>, filed: Filed) -> Option<Certain> {
+        table.with_tag(filed.tag).find(|entry| entry.rest == filed.rest)
+    }
+}

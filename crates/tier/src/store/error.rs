@@ -1,0 +1,70 @@
+//! Why the store refuses something.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::OpenError;
+use crate::recovery::RecoveryError;
+
+/// Why a change is refused. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// It depends on what the disk has of the key: the caller asks with [`Store::find`] and tries
+    /// again with what it has learned.
+    ///
+    /// [`Store::find`]: super::Store::find
+    #[error("the disk must be asked first")]
+    AskDisk,
+    /// The disk does not keep up, or a delayed flush is due. The caller waits and tries again.
+    #[error("the disk does not keep up with the stores")]
+    Busy,
+    /// The live items leave no room for more, or the file system has none.
+    #[error("the disk has no room for the item")]
+    Full,
+    /// The catalog would outgrow its memory.
+    #[error("the memory for the index of the disk has no room for another key")]
+    CatalogFull,
+    /// The log failed earlier. It takes no more changes.
+    #[error("the log has failed and takes no more changes")]
+    Failed,
+    /// The item is longer than a segment holds.
+    #[error("the item is longer than a segment of the disk holds")]
+    TooLarge,
+}
+
+/// Why a store does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The log is not recovered.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// The size is less than a store needs.
+    #[error("a store needs a size of 32 MiB at least")]
+    TooSmall,
+    /// The size is more than a catalog can address.
+    #[error("a size of more than 64 TiB is not supported")]
+    TooLarge,
+    /// The system has no thread left.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// Why a key is not found out about.
+#[derive(Debug, Error)]
+pub enum FindError {
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] crate::disk::DiskError),
+    /// A record of the log is damaged.
+    #[error("the record at {at} of the log is damaged: {damage}")]
+    Damaged {
+        /// Its address.
+        at: crate::format::Address,
+        /// What is wrong.
+        damage: crate::format::Damaged,
+    },
+}

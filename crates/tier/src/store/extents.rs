@@ -1,0 +1,98 @@
+//! The extents: which segment each one holds, and how much of it is live.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::catalog::Location;
+use crate::format::{Address, SegmentNumber};
+use crate::log::Extent;
+
+#[derive(Debug, Default)]
+struct State {
+    /// The segment's number; 0 if the extent is free.
+    number: AtomicU64,
+    /// Items that the catalog names.
+    live: AtomicU32,
+    /// Items that were written.
+    items: AtomicU32,
+    /// Length of their records, in bytes.
+    bytes: AtomicU32,
+}
+
+/// The state of all extents.
+#[derive(Debug)]
+pub(super) struct Extents(Box<[State]>);
+
+impl Extents {
+    pub(super) fn new(count: u32) -> Self {
+        Self((0..count).map(|_| State::default()).collect())
+    }
+
+    /// Extents.
+    pub(super) fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// The address of a location; `None` if its extent is free.
+    pub(super) fn address(&self, location: Location) -> Option<Address> {
+        let number = self.0[location.extent() as usize].number.load(Acquire);
+        Some(Address::new(SegmentNumber::from_stored(number)?, location.offset()))
+    }
+
+    /// True if the extent holds this segment.
+    pub(super) fn holds(&self, extent: Extent, number: SegmentNumber) -> bool {
+        self.0[extent as usize].number.load(Acquire) == number.stored()
+    }
+
+    /// A segment begins in an extent.
+    pub(super) fn begin(&self, extent: Extent, number: SegmentNumber) {
+        let state = &self.0[extent as usize];
+        state.live.store(0, Relaxed);
+        state.items.store(0, Relaxed);
+        state.bytes.store(0, Relaxed);
+        state.number.store(number.stored(), Release);
+    }
+
+    /// An extent is free.
+    pub(super) fn free(&self, extent: Extent) {
+        self.0[extent as usize].number.store(0, Release);
+    }
+
+    /// An item was written.
+    pub(super) fn note_item(&self, extent: Extent, bytes: usize) {
+        let state = &self.0[extent as usize];
+        state.live.fetch_add(1, Relaxed);
+        state.items.fetch_add(1, Relaxed);
+        state.bytes.fetch_add(bytes as u32, Relaxed);
+    }
+
+    /// The catalog does not name an item any more.
+    pub(super) fn note_dead(&self, location: Location) {
+        self.0[location.extent() as usize].live.fetch_sub(1, Relaxed);
+    }
+
+    /// The catalog names no item any more.
+    pub(super) fn note_all_dead(&self) {
+        self.0.iter().for_each(|state| state.live.store(0, Relaxed));
+    }
+
+    /// True if the catalog names an item of the extent.
+    pub(super) fn is_live(&self, extent: Extent) -> bool {
+        self.0[extent as usize].live.load(Relaxed) > 0
+    }
+
+    /// The mean length of an extent's records, in bytes.
+    pub(super) fn mean_bytes(&self, extent: Extent) -> usize {
+        let state = &self.0[extent as usize];
+        (state.bytes.load(Relaxed) / state.items.load(Relaxed).max(1)) as usize
+    }
+
+    /// The length of all live records, in bytes: an estimate from the mean lengths.
+    pub(super) fn live_bytes(&self) -> u64 {
+        let live = |state: &State| {
+            let items = u64::from(state.items.load(Relaxed).max(1));
+            u64::from(state.live.load(Relaxed)) * u64::from(state.bytes.load(Relaxed)) / items
+        };
+        self.0.iter().map(live).sum()
+    }
+}

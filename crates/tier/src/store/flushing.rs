@@ -1,0 +1,114 @@
+//! The thread that writes and syncs the log.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Instant;
+
+use super::head::Job;
+use super::settings::Durability;
+use super::shared::Shared;
+use crate::disk::{Directory, PAGE_BYTES};
+use crate::flusher::{FlushError, Flusher};
+use crate::log::Extent;
+
+/// Segment numbers that are leased at a time: a lease costs a few syncs.
+pub(super) const LEASE: u64 = 4096;
+/// A lease is renewed when this many are left.
+const LEASE_MIN: u64 = 256;
+
+/// Works until the store closes or the disk fails.
+pub(super) fn run<D: Directory>(shared: &Shared<D::File>, mut flusher: Flusher<D>) {
+    if let Err(error) = work(shared, &mut flusher) {
+        shared.fail(&error);
+    }
+}
+
+fn work<D: Directory>(
+    shared: &Shared<D::File>,
+    flusher: &mut Flusher<D>,
+) -> Result<(), FlushError> {
+    while let Some(jobs) = next(shared) {
+        if jobs.is_empty() {
+            continue;
+        }
+        let mut freed = Vec::new();
+        for job in jobs {
+            freed.extend(execute(shared, flusher, job)?);
+        }
+        let synced = flusher.sync()?;
+        freed.extend(synced.freed);
+        shared.counts.syncs.fetch_add(1, Relaxed);
+        {
+            let mut head = shared.head();
+            shared.note_synced(synced.through);
+            head.note_synced(synced.through);
+            head.note_freed(freed);
+        }
+        shared.report_progress();
+        renew_lease(shared, flusher)?;
+    }
+    if shared.has_failed.load(Acquire) {
+        return Ok(());
+    }
+    flusher.mark_clean()
+}
+
+/// Waits for work; `None` when the store closes and all is durable, or the log failed.
+fn next<F>(shared: &Shared<F>) -> Option<VecDeque<Job>> {
+    let durability = shared.settings.durability;
+    let begun = Instant::now();
+    let mut head = shared.head();
+    loop {
+        let is_closing = shared.is_closing.load(Acquire);
+        if shared.has_failed.load(Acquire) || is_closing && !head.has_work() {
+            return None;
+        }
+        let left = durability.pause().saturating_sub(begun.elapsed());
+        let is_due = left.is_zero()
+            || is_closing
+            || durability == Durability::Sync
+            || shared.is_urgent.swap(false, Acquire);
+        if is_due {
+            head.seal_unit(shared.synced(), shared.now());
+        }
+        if head.has_jobs() || left.is_zero() {
+            return Some(head.take_jobs());
+        }
+        head = shared.wait(&shared.work, head, left);
+    }
+}
+
+/// Does one thing. Returns extents that are free.
+fn execute<D: Directory>(
+    shared: &Shared<D::File>,
+    flusher: &mut Flusher<D>,
+    job: Job,
+) -> Result<Vec<Extent>, FlushError> {
+    match job {
+        Job::Begin { extent, header } => {
+            shared.counts.written_bytes.fetch_add(PAGE_BYTES as u64, Relaxed);
+            flusher.begin_segment(extent, &header, shared.now())?;
+        }
+        Job::Write(pages) => {
+            shared.counts.written_bytes.fetch_add((pages.len() * PAGE_BYTES) as u64, Relaxed);
+            flusher.write_sealed(&pages)?;
+        }
+        Job::GiveUp { extent, number, judged } => {
+            shared.counts.written_bytes.fetch_add(PAGE_BYTES as u64, Relaxed);
+            return Ok(flusher.give_up(extent, number, judged)?.freed);
+        }
+    }
+    Ok(Vec::new())
+}
+
+pub(super) fn renew_lease<D: Directory>(
+    shared: &Shared<D::File>,
+    flusher: &mut Flusher<D>,
+) -> Result<(), FlushError> {
+    if shared.head().leased() < LEASE_MIN {
+        let lease = flusher.lease(LEASE)?;
+        shared.head().renew_lease(lease, LEASE);
+        shared.progress.notify_all();
+    }
+    Ok(())
+}

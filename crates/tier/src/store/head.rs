@@ -1,0 +1,337 @@
+//! The head of the log: where records are added. One lock orders everything that is added.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use zerocopy::IntoBytes;
+
+use super::error::Refusal;
+use crate::Lease;
+use crate::disk::{PAGE_BYTES, Page};
+use crate::format::{
+    Address, Delay, Record, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, UNIT_HEADER_BYTES,
+    UnitWriter,
+};
+use crate::log::Extent;
+
+/// Length of a unit beyond which it is written even if more records follow, in pages.
+const UNIT_PAGES: usize = 256;
+
+/// What the flusher does next.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// A segment begins.
+    Begin { extent: Extent, header: SegmentHeader },
+    /// A unit is written.
+    Write(Arc<Vec<Page>>),
+    /// A segment is given up, of which all that lives was copied up to `judged`.
+    GiveUp { extent: Extent, number: SegmentNumber, judged: Option<Address> },
+}
+
+/// Whose record it is. Items leave extents to removals, so that a full log can be emptied, and both
+/// leave some to copies: reclaim needs room for all that lives in a segment before it frees one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// A new item.
+    Item,
+    /// A removal or a flush.
+    Removal,
+    /// A copy by reclaim.
+    Copy,
+}
+
+impl Share {
+    /// Ready extents that must be left.
+    fn leaves(self) -> usize {
+        match self {
+            Self::Item => 3,
+            Self::Removal => 2,
+            Self::Copy => 0,
+        }
+    }
+}
+
+/// Extents that hold no items for sure: those that items leave, the open one, and one that is being
+/// given up.
+pub(super) const SPARE_EXTENTS: u32 = 5;
+
+/// A unit that is not durable yet.
+#[derive(Debug)]
+struct Pending {
+    address: Address,
+    pages: Arc<Vec<Page>>,
+}
+
+/// The segment that takes records.
+#[derive(Debug)]
+struct Open {
+    extent: Extent,
+    number: SegmentNumber,
+    next_page: usize,
+}
+
+/// The head of the log.
+#[derive(Debug)]
+pub(super) struct Head {
+    seal: Seal,
+    open: Option<Open>,
+    unit: Option<UnitWriter>,
+    /// Units that are sealed and not durable, in the order of their addresses.
+    pending: VecDeque<Pending>,
+    jobs: VecDeque<Job>,
+    last: Option<SegmentNumber>,
+    /// The last address that a record has.
+    end: Option<Address>,
+    lease: Option<Lease>,
+    /// Numbers that are left of the lease.
+    leased: u64,
+    /// Free extents whose space is allocated.
+    ready: VecDeque<Extent>,
+    /// Other free extents.
+    free: VecDeque<Extent>,
+    /// Segments that hold something, the oldest first; the open one is the last.
+    segments: VecDeque<(Extent, SegmentNumber)>,
+    delay: Option<Delay>,
+    /// The file system gives no more space.
+    is_disk_full: bool,
+    /// Segments that are given up, and whose extents are not free yet.
+    given_up: usize,
+    failure: Option<Arc<str>>,
+}
+
+impl Head {
+    /// Goes on behind these segments.
+    pub(super) fn new(
+        seal: Seal,
+        segments: VecDeque<(Extent, SegmentNumber)>,
+        free: VecDeque<Extent>,
+        delay: Option<Delay>,
+    ) -> Self {
+        Self {
+            seal,
+            open: None,
+            unit: None,
+            pending: VecDeque::new(),
+            jobs: VecDeque::new(),
+            last: segments.back().map(|(_, number)| *number),
+            end: None,
+            lease: None,
+            leased: 0,
+            ready: VecDeque::new(),
+            free,
+            segments,
+            delay,
+            is_disk_full: false,
+            given_up: 0,
+            failure: None,
+        }
+    }
+
+    /// Adds a record. Returns where it lies, and the segment that began for it if one did.
+    pub(super) fn append(
+        &mut self,
+        record: &Record<'_>,
+        share: Share,
+        synced: Option<Address>,
+        now_unix_secs: u64,
+    ) -> Result<(Extent, Address, bool), Refusal> {
+        if self.failure.is_some() {
+            return Err(Refusal::Failed);
+        }
+        let pages = (UNIT_HEADER_BYTES + record.bytes()).div_ceil(PAGE_BYTES);
+        if pages >= SEGMENT_PAGES {
+            return Err(Refusal::TooLarge);
+        }
+        if self.ready.len() < share.leaves() {
+            return Err(self.refusal());
+        }
+        let mut begins = false;
+        loop {
+            if let Some(open) = &self.open
+                && open.next_page < SEGMENT_PAGES
+            {
+                let begin = || {
+                    UnitWriter::new(&self.seal, open.number, open.next_page, UNIT_PAGES.max(pages))
+                };
+                let (extent, unit) = (open.extent, self.unit.get_or_insert_with(begin));
+                if let Some(at) = unit.push(record) {
+                    self.end = Some(at);
+                    return Ok((extent, at, begins));
+                }
+                if !unit.is_empty() {
+                    self.seal_unit(synced, now_unix_secs);
+                    continue;
+                }
+                self.unit = None;
+            }
+            self.begin_segment(share)?;
+            begins = true;
+        }
+    }
+
+    /// Seals the unit: later records begin on the next page.
+    pub(super) fn seal_unit(&mut self, synced: Option<Address>, now_unix_secs: u64) {
+        let Some(unit) = self.unit.take().filter(|unit| !unit.is_empty()) else { return };
+        let Some(open) = &mut self.open else { return };
+        let address = unit.address();
+        let pages = Arc::new(unit.seal(synced, now_unix_secs));
+        open.next_page += pages.len();
+        self.jobs.push_back(Job::Write(Arc::clone(&pages)));
+        self.pending.push_back(Pending { address, pages });
+    }
+
+    fn begin_segment(&mut self, share: Share) -> Result<(), Refusal> {
+        if self.ready.len() <= share.leaves() {
+            return Err(self.refusal());
+        }
+        let number = self.lease.as_mut().and_then(Iterator::next).ok_or(Refusal::Busy)?;
+        let Some(extent) = self.ready.pop_front() else { return Err(Refusal::Busy) };
+        self.leased -= 1;
+        let header = SegmentHeader { number, previous: self.last, delay: self.delay };
+        self.jobs.push_back(Job::Begin { extent, header });
+        self.open = Some(Open { extent, number, next_page: 1 });
+        self.last = Some(number);
+        self.segments.push_back((extent, number));
+        Ok(())
+    }
+
+    /// Why no extent is ready.
+    fn refusal(&self) -> Refusal {
+        if self.is_disk_full { Refusal::Full } else { Refusal::Busy }
+    }
+
+    /// Shows a record that is not durable yet. `None` if it is, or never was here.
+    pub(super) fn pending<T>(&self, at: Address, show: impl FnOnce(&Record<'_>) -> T) -> Option<T> {
+        if let Some(unit) = &self.unit
+            && at >= unit.address()
+        {
+            return unit.record(at).as_ref().map(show);
+        }
+        let behind = self.pending.partition_point(|pending| pending.address <= at);
+        let pending = self.pending.get(behind.checked_sub(1)?)?;
+        let within = (at.stored() - pending.address.stored()) as usize * 8;
+        Record::decode(pending.pages.as_bytes().get(within..)?).ok().as_ref().map(show)
+    }
+
+    /// Takes the work of the flusher.
+    pub(super) fn take_jobs(&mut self) -> VecDeque<Job> {
+        std::mem::take(&mut self.jobs)
+    }
+
+    /// True if there is sealed work.
+    pub(super) fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// True if there is anything to write.
+    pub(super) fn has_work(&self) -> bool {
+        self.has_jobs() || self.unit.as_ref().is_some_and(|unit| !unit.is_empty())
+    }
+
+    /// Everything below the address is durable.
+    pub(super) fn note_synced(&mut self, through: Option<Address>) {
+        while self.pending.front().is_some_and(|pending| Some(pending.address) < through) {
+            self.pending.pop_front();
+        }
+    }
+
+    /// Memory of what is not durable, in bytes.
+    pub(super) fn dirty_bytes(&self) -> u64 {
+        let open = self.unit.as_ref().map_or(0, UnitWriter::pages);
+        let sealed: usize = self.pending.iter().map(|pending| pending.pages.len()).sum();
+        ((open + sealed) * PAGE_BYTES) as u64
+    }
+
+    /// A segment is given up behind all that was added so far.
+    pub(super) fn give_up(
+        &mut self,
+        extent: Extent,
+        number: SegmentNumber,
+        synced: Option<Address>,
+        now_unix_secs: u64,
+    ) {
+        self.seal_unit(synced, now_unix_secs);
+        self.segments.retain(|segment| *segment != (extent, number));
+        self.jobs.push_back(Job::GiveUp { extent, number, judged: self.end });
+        self.given_up += 1;
+    }
+
+    /// Takes a segment that stays as it is out of what is reclaimed.
+    pub(super) fn leave(&mut self, extent: Extent, number: SegmentNumber) {
+        self.segments.retain(|segment| *segment != (extent, number));
+    }
+
+    /// The oldest segment, and where the next one begins; `None` if only the open one is left.
+    pub(super) fn oldest(&self) -> Option<(Extent, SegmentNumber, SegmentNumber)> {
+        let (extent, number) = *self.segments.front()?;
+        let (_, next) = *self.segments.get(1)?;
+        Some((extent, number, next))
+    }
+
+    /// The last address that a record has.
+    pub(super) fn end(&self) -> Option<Address> {
+        self.end
+    }
+
+    pub(super) fn leased(&self) -> u64 {
+        self.leased
+    }
+
+    pub(super) fn renew_lease(&mut self, lease: Lease, count: u64) {
+        (self.lease, self.leased) = (Some(lease), count);
+    }
+
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Free extents, ready or not.
+    pub(super) fn free(&self) -> usize {
+        self.ready.len() + self.free.len()
+    }
+
+    /// Free extents, and those that soon are.
+    pub(super) fn free_soon(&self) -> usize {
+        self.free() + self.given_up
+    }
+
+    /// Extents of segments that were given up are free.
+    pub(super) fn note_freed(&mut self, freed: Vec<Extent>) {
+        self.given_up -= freed.len();
+        freed.into_iter().for_each(|extent| self.put_ready(extent));
+    }
+
+    /// Takes an extent to allocate its space.
+    pub(super) fn take_free(&mut self) -> Option<Extent> {
+        self.free.pop_front()
+    }
+
+    /// An extent was not allocated: the file system has no room.
+    pub(super) fn put_back(&mut self, extent: Extent) {
+        self.free.push_back(extent);
+        self.is_disk_full = true;
+    }
+
+    /// An extent can begin a segment.
+    pub(super) fn put_ready(&mut self, extent: Extent) {
+        self.ready.push_back(extent);
+        self.is_disk_full = false;
+    }
+
+    pub(super) fn delay(&self) -> Option<Delay> {
+        self.delay
+    }
+
+    pub(super) fn set_delay(&mut self, delay: Option<Delay>) {
+        self.delay = delay;
+    }
+
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        self.failure.clone()
+    }
+
+    /// Ends the log's life. The first reason stays.
+    pub(super) fn fail(&mut self, reason: &str) {
+        self.failure.get_or_insert_with(|| reason.into());
+    }
+}

@@ -1,0 +1,463 @@
+//! A durable key-value store: the log, a catalog of it in memory, and two threads.
+//!
+//! The caller keeps hot items in a memory of its own, and tells the store of every change before
+//! the change can be seen:
+//!
+//! ```text
+//! change ─▶ lock of the head ─▶ record at the end of the log ─▶ catalog ─▶ memory ─▶ answer, if need be after a sync
+//! miss   ─▶ catalog ─▶ record that is not durable yet, or one read of the disk
+//! ```
+//!
+//! The lock of the head orders all changes, so that the order of the log is the order in which they
+//! happened. One thread writes and syncs. Another one allocates extents and copies what lives in
+//! the oldest segment to the head.
+
+mod catalog;
+mod error;
+mod extents;
+mod find;
+mod flushing;
+mod head;
+mod rebuild;
+mod settings;
+mod shared;
+mod space;
+mod statistics;
+mod table;
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::disk::Directory;
+use crate::flusher::Flusher;
+use crate::format::{Address, Delay, Item, KeyHasher, Record};
+use crate::tier::Tier;
+use catalog::{EXTENTS_MAX, Filed, Location};
+pub use error::{FindError, Refusal, StartError};
+pub use find::{Known, StoredItem};
+use head::{Head, Share};
+use rebuild::{Rebuilt, rebuild};
+pub use settings::{Durability, Settings};
+use shared::Shared;
+pub use statistics::Statistics;
+
+/// The circumstances of a change.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// The second of the change, as a Unix time.
+    pub now_unix_secs: u64,
+    /// True if the caller's memory has a live item of the key.
+    pub is_resident: bool,
+    /// Says whether a flush has hidden the change already: nothing is recorded then. It is called
+    /// under the lock that also orders flushes.
+    pub is_flushed: &'a dyn Fn() -> bool,
+}
+
+/// What a start has found in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// Items, expired ones included.
+    pub items: u64,
+    /// Segments of the log.
+    pub segments: usize,
+    /// The highest version of an item.
+    pub version_max: u64,
+    /// The latest time that was written, as a Unix time. The clock may have been set back since.
+    pub stamp_unix_secs: u64,
+    /// Where the log was cut: what followed was not acknowledged as durable.
+    pub cut: Option<Address>,
+}
+
+/// Whether an awaited record is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// It is.
+    Yes,
+    /// Not yet.
+    NotYet,
+    /// The log has failed: it may be or not.
+    Failed,
+}
+
+/// A durable key-value store. Dropping it is a clean stop, which waits for the disk.
+#[derive(Debug)]
+pub struct Store<D: Directory> {
+    shared: Arc<Shared<D::File>>,
+    flusher: Option<JoinHandle<()>>,
+    space: Option<JoinHandle<()>>,
+}
+
+impl<D: Directory + 'static> Store<D> {
+    /// Recovers the log of a directory and begins to serve it. Reports the segments that are read,
+    /// and their number, to `progress`.
+    ///
+    /// Cost: reads the log once.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`].
+    pub fn start(
+        mut tier: Tier<D>,
+        settings: Settings,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<(Self, Started), StartError> {
+        match tier.log().extents() {
+            ..EXTENTS_MIN => return Err(StartError::TooSmall),
+            EXTENTS_MIN..=EXTENTS_MAX => {}
+            _ => return Err(StartError::TooLarge),
+        }
+        tier.begin_anew()?;
+        let hasher = KeyHasher::new(&tier.manifest().hash_key);
+        let now = (settings.clock)();
+        let rebuilt = rebuild(&tier, &hasher, settings.catalog_bytes_max, (now, progress))?;
+        let Rebuilt { catalog, extents, segments, free, found } = rebuilt;
+        let started = Started {
+            items: catalog.items(),
+            segments: segments.len(),
+            version_max: found.version_max,
+            stamp_unix_secs: found.stamp_unix_secs,
+            cut: found.cut,
+        };
+        // Recovery has synced all that it has read.
+        let recovered = segments.back().and_then(|(_, last)| last.further(1));
+        let mut head = Head::new(tier.log().seal().clone(), segments, free, found.delay);
+        head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
+        let log = tier.shared_log();
+        let shared = Shared::new(settings, log, hasher, (catalog, extents), head);
+        let shared = Arc::new(shared);
+        shared.note_synced(recovered.map(|number| Address::new(number, 0)));
+        shared.estimate_live_bytes();
+        // The first item finds an extent ready.
+        while shared.head().ready() < space::wanted(&shared) && space::prepare(&shared) {}
+        let flusher = Flusher::new(tier);
+        let (of_flusher, of_space) = (Arc::clone(&shared), Arc::clone(&shared));
+        let flusher = thread::Builder::new()
+            .name("larder-log".into())
+            .spawn(move || flushing::run(&of_flusher, flusher))?;
+        let mut store = Self { shared, flusher: Some(flusher), space: None };
+        let space = thread::Builder::new().name("larder-space".into());
+        store.space = Some(space.spawn(move || space::run(&of_space))?);
+        Ok((store, started))
+    }
+
+    /// Records that the key has this item from now on.
+    ///
+    /// Cost: a copy of the item, under the lock of the head; no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub fn put(&self, item: &Item<'_>, change: &Change<'_>, known: &Known) -> Result<(), Refusal> {
+        let shared = &*self.shared;
+        let filed = shared.filed(item.key);
+        let record = Record::Item(*item);
+        let mut head = shared.head();
+        if shared.is_flush_due(change.now_unix_secs) {
+            return Err(Refusal::Busy);
+        }
+        if (change.is_flushed)() {
+            return Ok(());
+        }
+        let own = self.own(filed, change, known)?;
+        if own.is_none() && !shared.catalog.has_room(filed) {
+            return Err(Refusal::CatalogFull);
+        }
+        if shared.is_full() {
+            return Err(Refusal::Full);
+        }
+        let place = shared.append(&mut head, &record, Share::Item)?;
+        shared.file(filed, own, place, record.bytes());
+        shared.note_seen(filed, place.1);
+        Ok(())
+    }
+
+    /// Records that the key has no item from now on. Nothing is recorded if the disk has none.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`]; never [`Refusal::Full`].
+    pub fn remove(&self, key: &[u8], change: &Change<'_>, known: &Known) -> Result<(), Refusal> {
+        let shared = &*self.shared;
+        let filed = shared.filed(key);
+        let mut head = shared.head();
+        if shared.is_flush_due(change.now_unix_secs) {
+            return Err(Refusal::Busy);
+        }
+        if (change.is_flushed)() {
+            return Ok(());
+        }
+        let Some(own) = self.own(filed, change, known)? else { return Ok(()) };
+        let (_, at) = shared.append(&mut head, &Record::Tombstone { key }, Share::Removal)?;
+        if shared.catalog.remove(filed, own) {
+            shared.extents.note_dead(own);
+        }
+        shared.note_seen(filed, at);
+        Ok(())
+    }
+
+    /// Says whether the disk has no live item of the key, as far as `known` tells.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::AskDisk`] if it may have one.
+    pub fn check_absence(
+        &self,
+        key: &[u8],
+        change: &Change<'_>,
+        known: &Known,
+    ) -> Result<(), Refusal> {
+        let _head = self.shared.head();
+        let change = Change { is_resident: false, ..*change };
+        self.own(self.shared.filed(key), &change, known).map(drop)
+    }
+
+    /// Which of the candidates is the key's. The caller holds the lock of the head.
+    fn own(
+        &self,
+        filed: Filed,
+        change: &Change<'_>,
+        known: &Known,
+    ) -> Result<Option<Location>, Refusal> {
+        let shared = &*self.shared;
+        let mut candidates = Vec::new();
+        shared.catalog.candidates(filed, &mut candidates);
+        let address = |location: &Location| shared.extents.address(*location);
+        candidates
+            .retain(|location| address(location).is_none_or(|at| !known.others.contains(&at)));
+        match *candidates {
+            [] => Ok(None),
+            // A live item in memory has a record, and there is no other one that could be it.
+            [only] if change.is_resident && shared.is_surely_filed(change.now_unix_secs) => {
+                Ok(Some(only))
+            }
+            [only] if known.own.is_some() && address(&only) == known.own => Ok(Some(only)),
+            _ => Err(Refusal::AskDisk),
+        }
+    }
+
+    /// Records a flush: everything that was recorded before it is dead. `hide` hides it in the
+    /// caller's memory. A delayed flush that was pending is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`]; `hide` is then not called.
+    pub fn flush(&self, hide: impl FnOnce()) -> Result<(), Refusal> {
+        let shared = &*self.shared;
+        let mut head = shared.head();
+        let (_, at) = shared.append(&mut head, &Record::Flush, Share::Removal)?;
+        head.set_delay(None);
+        shared.note_flush(at);
+        hide();
+        shared.catalog.clear();
+        shared.extents.note_all_dead();
+        Ok(())
+    }
+
+    /// Records that a flush is due later. It replaces one that was asked for before. The caller
+    /// calls [`Store::flush`] when [`Store::is_flush_due`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub fn flush_at(&self, due_unix_secs: u64) -> Result<(), Refusal> {
+        let shared = &*self.shared;
+        let mut head = shared.head();
+        let (_, at) = shared.append(&mut head, &Record::Delay { due_unix_secs }, Share::Removal)?;
+        head.set_delay(Some(Delay { at, due_unix_secs }));
+        shared.note_due(due_unix_secs);
+        Ok(())
+    }
+
+    /// True if a delayed flush is due.
+    ///
+    /// Cost: one load.
+    #[inline]
+    pub fn is_flush_due(&self, now_unix_secs: u64) -> bool {
+        self.shared.is_flush_due(now_unix_secs)
+    }
+
+    /// True if the disk may have an item of the key.
+    ///
+    /// Cost: a hash of the key, and one or two cache misses.
+    pub fn may_have(&self, key: &[u8]) -> bool {
+        let mut candidates = Vec::new();
+        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
+        !candidates.is_empty()
+    }
+
+    /// Finds the item of a key, expired or not.
+    ///
+    /// Cost: usually no read of the disk if there is none, and one if there is one. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`FindError`].
+    pub fn find(&self, key: &[u8]) -> Result<(Known, Option<StoredItem>), FindError> {
+        find::find(&self.shared, self.shared.filed(key), key)
+    }
+
+    /// True if the key's newest record is still the one at this address. False also if reclaim has
+    /// moved it.
+    pub fn is_current(&self, key: &[u8], at: Address) -> bool {
+        let mut candidates = Vec::new();
+        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
+        candidates.iter().any(|location| self.shared.extents.address(*location) == Some(at))
+    }
+
+    /// Forgets an item that was found expired.
+    pub fn forget_expired(&self, key: &[u8], at: Address, now_unix_secs: u64) {
+        let shared = &*self.shared;
+        let filed = shared.filed(key);
+        let _head = shared.head();
+        let mut candidates = Vec::new();
+        shared.catalog.candidates(filed, &mut candidates);
+        let own = candidates.iter().find(|own| shared.extents.address(**own) == Some(at));
+        own.inspect(|own| space::forget(shared, filed, **own, now_unix_secs));
+    }
+
+    /// What an answer about the key waits for; `None` if the durability asks for no waits.
+    ///
+    /// Cost: a hash of the key and a cache miss, with [`Durability::Sync`]; otherwise nothing.
+    pub fn awaited(&self, key: &[u8]) -> Option<Address> {
+        match self.shared.settings.durability {
+            Durability::Sync => self.shared.awaited(self.shared.filed(key)),
+            Durability::Interval(_) | Durability::Async => None,
+        }
+    }
+
+    /// Whether a record is durable.
+    pub fn durable(&self, at: Address) -> Durable {
+        match self.shared.is_synced(at) {
+            true => Durable::Yes,
+            false if self.shared.has_failed.load(Acquire) => Durable::Failed,
+            false => Durable::NotYet,
+        }
+    }
+
+    /// Waits until a record is durable, or the log fails.
+    pub fn wait_durable(&self, at: Address) -> Durable {
+        let shared = &*self.shared;
+        let mut head = shared.head();
+        loop {
+            match self.durable(at) {
+                Durable::NotYet => head = shared.wait(&shared.progress, head, PATIENCE),
+                durable => return durable,
+            }
+        }
+    }
+
+    /// Makes everything durable that was recorded so far.
+    pub fn sync(&self) -> Durable {
+        let end = self.shared.head().end();
+        match end {
+            None => Durable::Yes,
+            Some(end) => {
+                self.shared.is_urgent.store(true, Release);
+                self.shared.work.notify_one();
+                self.wait_durable(end)
+            }
+        }
+    }
+
+    /// Calls `wake` after each sync and after a failure, on a thread of the store.
+    pub fn on_sync(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.shared.add_wake(Box::new(wake));
+    }
+
+    /// Waits until the records that are not durable leave memory for more, at most until
+    /// `deadline`. Call it before a change, with no lock held.
+    ///
+    /// Cost: one lock if there is room.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Busy`] at the deadline, [`Refusal::Failed`] after a failure.
+    pub fn wait_for_room(&self, deadline: Instant) -> Result<(), Refusal> {
+        let mut head = self.shared.head();
+        while !self.shared.has_room(&head) {
+            head = self.wait_in(head, deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Waits after [`Refusal::Busy`] until something was synced or an extent was made ready, or for
+    /// a tenth of a second, and at most until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::wait_for_room`].
+    pub fn wait_for_progress(&self, deadline: Instant) -> Result<(), Refusal> {
+        self.wait_in(self.shared.head(), deadline).map(drop)
+    }
+
+    fn wait_in<'h>(
+        &self,
+        head: MutexGuard<'h, Head>,
+        deadline: Instant,
+    ) -> Result<MutexGuard<'h, Head>, Refusal> {
+        if self.shared.has_failed.load(Acquire) {
+            return Err(Refusal::Failed);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Refusal::Busy);
+        }
+        self.shared.is_urgent.store(true, Release);
+        self.shared.work.notify_one();
+        self.shared.space.notify_one();
+        Ok(self.shared.wait(&self.shared.progress, head, left.min(PATIENCE)))
+    }
+
+    /// Why the log has failed; `None` if it works.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.shared.head().failure()
+    }
+
+    /// The statistics.
+    pub fn statistics(&self) -> Statistics {
+        statistics::of(&self.shared)
+    }
+
+    /// Stops: writes what is left, and marks the stop as clean. Returns the bytes that are not
+    /// durable: 0 unless `at_most` ended first or the log has failed.
+    pub fn stop(&mut self, at_most: Duration) -> u64 {
+        let (shared, deadline) = (&*self.shared, Instant::now() + at_most);
+        shared.is_closing.store(true, Release);
+        shared.work.notify_all();
+        shared.space.notify_all();
+        let is_over =
+            |thread: &Option<JoinHandle<()>>| thread.as_ref().is_none_or(JoinHandle::is_finished);
+        while !(is_over(&self.flusher) && is_over(&self.space)) {
+            if Instant::now() >= deadline {
+                return shared.head().dirty_bytes();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        for thread in [self.flusher.take(), self.space.take()].into_iter().flatten() {
+            if thread.join().is_err() {
+                shared.fail(&"a thread of the store has panicked");
+            }
+        }
+        shared.head().dirty_bytes()
+    }
+}
+
+impl<D: Directory> Drop for Store<D> {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Release);
+        self.shared.work.notify_all();
+        self.shared.space.notify_all();
+        for thread in [self.flusher.take(), self.space.take()].into_iter().flatten() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Extents that a store has at least: 32 MiB.
+const EXTENTS_MIN: u32 = 8;
+
+/// How long a thread waits before it looks again.
+const PATIENCE: Duration = Duration::from_millis(100);

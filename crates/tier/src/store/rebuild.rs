@@ -1,0 +1,81 @@
+//! The catalog from the log: what a store does at its start.
+
+use std::collections::VecDeque;
+
+use super::catalog::{Catalog, Draft, Filed, Location};
+use super::extents::Extents;
+use crate::disk::Directory;
+use crate::format::{KeyHasher, Record, SegmentNumber};
+use crate::log::Extent;
+use crate::recovery::{Place, Recovered, RecoveryError, Visitor, recover};
+use crate::tier::Tier;
+
+/// What a start has found.
+pub(super) struct Rebuilt {
+    pub(super) catalog: Catalog,
+    pub(super) extents: Extents,
+    pub(super) segments: VecDeque<(Extent, SegmentNumber)>,
+    pub(super) free: VecDeque<Extent>,
+    pub(super) found: Recovered,
+}
+
+/// Reads the log of a directory.
+pub(super) fn rebuild<D: Directory>(
+    tier: &Tier<D>,
+    hasher: &KeyHasher,
+    catalog_bytes_max: u64,
+    (now_unix_secs, progress): (u64, &mut dyn FnMut(usize, usize)),
+) -> Result<Rebuilt, RecoveryError> {
+    let extents = Extents::new(tier.log().extents());
+    let mut reader = Reader { draft: Draft::new(), extents, last: None, hasher, progress };
+    let found = recover(tier, now_unix_secs, &mut reader)?;
+    let Reader { draft, extents, .. } = reader;
+    let segments: VecDeque<_> = found.segments.iter().copied().collect();
+    let mut is_used = vec![false; extents.count() as usize];
+    for (extent, number) in &segments {
+        is_used[*extent as usize] = true;
+        // The reader has begun those with records.
+        if !extents.holds(*extent, *number) {
+            extents.begin(*extent, *number);
+        }
+    }
+    let free = (0..extents.count()).filter(|extent| !is_used[*extent as usize]).collect();
+    Ok(Rebuilt { catalog: draft.into_catalog(catalog_bytes_max), extents, segments, free, found })
+}
+
+struct Reader<'a> {
+    draft: Draft,
+    extents: Extents,
+    last: Option<SegmentNumber>,
+    hasher: &'a KeyHasher,
+    progress: &'a mut dyn FnMut(usize, usize),
+}
+
+impl Visitor for Reader<'_> {
+    fn record(&mut self, place: Place, record: &Record<'_>) {
+        let Place { extent, at } = place;
+        if self.last != Some(at.number()) {
+            self.last = Some(at.number());
+            self.extents.begin(extent, at.number());
+        }
+        let dead = match record {
+            Record::Item(item) => {
+                self.extents.note_item(extent, record.bytes());
+                let filed = Filed::of(self.hasher.identity(item.key));
+                self.draft.put(filed, Location::new(extent, at.offset()))
+            }
+            Record::Tombstone { key } => self.draft.take(Filed::of(self.hasher.identity(key))),
+            Record::Flush => {
+                self.draft.clear();
+                self.extents.note_all_dead();
+                None
+            }
+            Record::Delay { .. } | Record::Void { .. } => None,
+        };
+        dead.inspect(|location| self.extents.note_dead(*location));
+    }
+
+    fn progress(&mut self, done: usize, total: usize) {
+        (self.progress)(done, total);
+    }
+}

@@ -1,0 +1,263 @@
+//! What the threads of a store share.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::catalog::{Catalog, Filed, Location};
+use super::extents::Extents;
+use super::head::{Head, SPARE_EXTENTS, Share};
+use super::settings::{Durability, Settings};
+use crate::format::{Address, KeyHasher, Record, SEGMENT_BYTES};
+use crate::log::{Extent, Log};
+use crate::store::error::Refusal;
+
+/// Live items that a log takes, in percent of its size: beyond, reclaim would copy too much.
+const LIVE_MAX_PERCENT: u64 = 80;
+
+/// Words that remember the last record of the keys that share one.
+const SEEN_WORDS: usize = 1 << 16;
+
+/// What is called after each sync.
+type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// The state of a store. Its lock is that of the head.
+pub(super) struct Shared<F> {
+    pub(super) settings: Settings,
+    pub(super) log: Arc<Log<F>>,
+    pub(super) hasher: KeyHasher,
+    pub(super) catalog: Catalog,
+    pub(super) extents: Extents,
+    head: Mutex<Head>,
+    /// The flusher waits for work.
+    pub(super) work: Condvar,
+    /// The thread for space waits for work.
+    pub(super) space: Condvar,
+    /// Others wait for a sync or for room.
+    pub(super) progress: Condvar,
+    synced: AtomicU64,
+    /// Set to make the flusher write and sync at once.
+    pub(super) is_urgent: AtomicBool,
+    pub(super) is_closing: AtomicBool,
+    pub(super) has_failed: AtomicBool,
+    /// The last record per group of keys; only with [`Durability::Sync`].
+    seen: Box<[AtomicU64]>,
+    /// The address of the newest flush.
+    flush: AtomicU64,
+    /// When the delayed flush is due, as a Unix time; 0 if there is none.
+    due: AtomicU64,
+    /// The time by which expired items were dropped from the catalog, as a Unix time.
+    dropped_through: AtomicU64,
+    live_bytes: AtomicU64,
+    wakes: Mutex<Vec<Wake>>,
+    pub(super) counts: Counts,
+}
+
+/// What has happened since the start.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) written_bytes: AtomicU64,
+    pub(super) zeroed_bytes: AtomicU64,
+    pub(super) syncs: AtomicU64,
+    pub(super) reads: AtomicU64,
+    pub(super) reclaimed_segments: AtomicU64,
+    pub(super) copied_items: AtomicU64,
+    pub(super) damaged_segments: AtomicU64,
+}
+
+impl<F> fmt::Debug for Shared<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl<F> Shared<F> {
+    pub(super) fn new(
+        settings: Settings,
+        log: Arc<Log<F>>,
+        hasher: KeyHasher,
+        (catalog, extents): (Catalog, Extents),
+        head: Head,
+    ) -> Self {
+        let words = if settings.durability == Durability::Sync { SEEN_WORDS } else { 0 };
+        let due = head.delay().map_or(0, |delay| delay.due_unix_secs);
+        Self {
+            settings,
+            log,
+            hasher,
+            catalog,
+            extents,
+            head: Mutex::new(head),
+            work: Condvar::new(),
+            space: Condvar::new(),
+            progress: Condvar::new(),
+            synced: AtomicU64::new(0),
+            is_urgent: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            seen: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            flush: AtomicU64::new(0),
+            due: AtomicU64::new(due),
+            dropped_through: AtomicU64::new(0),
+            live_bytes: AtomicU64::new(0),
+            wakes: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn head(&self) -> MutexGuard<'_, Head> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits on one of the conditions, at most for this long.
+    pub(super) fn wait<'h>(
+        &self,
+        condition: &Condvar,
+        head: MutexGuard<'h, Head>,
+        at_most: Duration,
+    ) -> MutexGuard<'h, Head> {
+        condition.wait_timeout(head, at_most).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(super) fn filed(&self, key: &[u8]) -> Filed {
+        Filed::of(self.hasher.identity(key))
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        (self.settings.clock)()
+    }
+
+    /// Everything below this address is durable; `None` in an empty log.
+    pub(super) fn synced(&self) -> Option<Address> {
+        Address::from_stored(self.synced.load(Acquire))
+    }
+
+    /// Everything below the address is durable. `None` says nothing new: no segment was begun.
+    pub(super) fn note_synced(&self, through: Option<Address>) {
+        self.synced.fetch_max(through.map_or(0, Address::stored), Release);
+    }
+
+    /// True if the record at the address is durable.
+    pub(super) fn is_synced(&self, at: Address) -> bool {
+        at.stored() < self.synced.load(Acquire)
+    }
+
+    /// Adds a record. The caller holds the lock of the head.
+    pub(super) fn append(
+        &self,
+        head: &mut Head,
+        record: &Record<'_>,
+        share: Share,
+    ) -> Result<(Extent, Address), Refusal> {
+        let had_jobs = head.has_jobs();
+        let (extent, at, begins) = head.append(record, share, self.synced(), self.now())?;
+        if begins {
+            self.extents.begin(extent, at.number());
+            self.space.notify_one();
+        }
+        if self.settings.durability == Durability::Sync || !had_jobs && head.has_jobs() {
+            self.work.notify_one();
+        }
+        Ok((extent, at))
+    }
+
+    /// Files an item that was added, in place of the key's earlier record. The caller holds the
+    /// lock of the head.
+    pub(super) fn file(
+        &self,
+        filed: Filed,
+        own: Option<Location>,
+        (extent, at): (Extent, Address),
+        bytes: usize,
+    ) {
+        self.extents.note_item(extent, bytes);
+        let location = Location::new(extent, at.offset());
+        match own {
+            Some(own) if self.catalog.replace(filed, own, location) => self.extents.note_dead(own),
+            _ => self.catalog.insert(filed, location),
+        }
+    }
+
+    /// Lets answers about the key wait for a record of it.
+    pub(super) fn note_seen(&self, filed: Filed, at: Address) {
+        if let Some(word) = self.seen.get(filed.word(SEEN_WORDS)) {
+            word.fetch_max(at.stored(), Release);
+        }
+    }
+
+    /// What answers about the key wait for.
+    pub(super) fn awaited(&self, filed: Filed) -> Option<Address> {
+        let word = self.seen.get(filed.word(SEEN_WORDS))?;
+        Address::from_stored(word.load(Acquire).max(self.flush.load(Acquire)))
+    }
+
+    pub(super) fn note_flush(&self, at: Address) {
+        self.flush.store(at.stored(), Release);
+        self.due.store(0, Release);
+    }
+
+    pub(super) fn note_due(&self, due_unix_secs: u64) {
+        self.due.store(due_unix_secs.max(1), Release);
+    }
+
+    /// True if a delayed flush is due.
+    pub(super) fn is_flush_due(&self, now_unix_secs: u64) -> bool {
+        let due = self.due.load(Acquire);
+        due != 0 && due <= now_unix_secs
+    }
+
+    /// Expired items are being dropped. The caller holds the lock of the head.
+    pub(super) fn note_dropping(&self, now_unix_secs: u64) {
+        self.dropped_through.fetch_max(now_unix_secs, Relaxed);
+    }
+
+    /// True if an item that memory has as alive at this time is surely in the catalog.
+    pub(super) fn is_surely_filed(&self, now_unix_secs: u64) -> bool {
+        now_unix_secs >= self.dropped_through.load(Relaxed)
+    }
+
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Relaxed)
+    }
+
+    pub(super) fn estimate_live_bytes(&self) {
+        self.live_bytes.store(self.extents.live_bytes(), Relaxed);
+    }
+
+    /// True if the live items leave no room for more.
+    pub(super) fn is_full(&self) -> bool {
+        let extents = self.extents.count().saturating_sub(SPARE_EXTENTS);
+        let size = u64::from(extents) * SEGMENT_BYTES as u64;
+        self.live_bytes() > size / 100 * LIVE_MAX_PERCENT
+    }
+
+    /// True if the log takes another record of this length soon enough not to wait.
+    pub(super) fn has_room(&self, head: &Head) -> bool {
+        head.dirty_bytes() < self.settings.dirty_bytes_max
+    }
+
+    pub(super) fn add_wake(&self, wake: Wake) {
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
+    }
+
+    /// Tells all who wait that something is durable, or that nothing more will be.
+    pub(super) fn report_progress(&self) {
+        self.progress.notify_all();
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
+    }
+
+    /// Ends the log's life: what is not durable now may or may not be.
+    pub(super) fn fail(&self, reason: &impl fmt::Display) {
+        self.head().fail(&reason.to_string());
+        self.has_failed.store(true, Release);
+        self.report_progress();
+        self.work.notify_all();
+        self.space.notify_all();
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.has_failed.load(Acquire) || self.is_closing.load(Acquire)
+    }
+}

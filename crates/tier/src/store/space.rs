@@ -1,0 +1,187 @@
+//! The thread that makes room: it allocates extents, and reclaims the oldest segments.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use zerocopy::IntoBytes;
+
+use super::catalog::{Filed, Location};
+use super::error::Refusal;
+use super::head::Share;
+use super::shared::Shared;
+use crate::disk::{File, PAGE_BYTES, Page, zeroed_pages};
+use crate::format::{Address, Item, Record, SEGMENT_BYTES, SEGMENT_PAGES, SegmentNumber, Unit};
+use crate::log::Extent;
+
+/// How long the thread sleeps if there is nothing to do.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Extents that are ready ahead of the writers, at most.
+const READY: usize = 12;
+
+/// Works until the store closes or the log fails.
+pub(super) fn run<F: File>(shared: &Shared<F>) {
+    let mut segment = zeroed_pages(SEGMENT_PAGES);
+    while !shared.is_over() {
+        let has_worked = prepare(shared) || reclaim(shared, &mut segment);
+        shared.estimate_live_bytes();
+        if !has_worked {
+            let head = shared.head();
+            if !shared.is_over() {
+                drop(shared.wait(&shared.space, head, PAUSE));
+            }
+        }
+    }
+}
+
+/// Extents to have ready: items begin another one if more than three are.
+pub(super) fn wanted<F>(shared: &Shared<F>) -> usize {
+    (shared.extents.count() as usize / 8).clamp(4, READY)
+}
+
+/// Allocates an extent if few are ready. Returns false if there is nothing to do.
+pub(super) fn prepare<F: File>(shared: &Shared<F>) -> bool {
+    let extent = {
+        let mut head = shared.head();
+        if head.ready() >= wanted(shared) {
+            return false;
+        }
+        let Some(extent) = head.take_free() else { return false };
+        extent
+    };
+    match shared.log.allocate(extent) {
+        Ok(()) => {
+            shared.counts.zeroed_bytes.fetch_add(SEGMENT_BYTES as u64, Relaxed);
+            shared.head().put_ready(extent);
+            shared.progress.notify_all();
+            true
+        }
+        Err(error) if error.is_full() => {
+            shared.head().put_back(extent);
+            shared.progress.notify_all();
+            false
+        }
+        Err(error) => {
+            shared.fail(&error);
+            true
+        }
+    }
+}
+
+/// Reclaims the oldest segment if few extents are free. Returns false if there is nothing to do.
+fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
+    let (extent, number) = {
+        let head = shared.head();
+        let Some((extent, number, next)) = head.oldest() else { return false };
+        // Only what is durable is given up.
+        let is_synced = shared.is_synced(Address::new(next, 0));
+        if head.free_soon() > wanted(shared) || !is_synced {
+            return false;
+        }
+        (extent, number)
+    };
+    if shared.extents.is_live(extent) {
+        match shared.log.segment(extent, segment) {
+            Ok(()) => {}
+            Err(error) => {
+                shared.fail(&error);
+                return true;
+            }
+        }
+        if !copy_live(shared, extent, number, segment) {
+            return true;
+        }
+    }
+    let mut head = shared.head();
+    shared.extents.free(extent);
+    head.give_up(extent, number, shared.synced(), shared.now());
+    drop(head);
+    shared.counts.reclaimed_segments.fetch_add(1, Relaxed);
+    shared.work.notify_one();
+    true
+}
+
+/// Copies the live items of a segment to the head. False if the segment must stay.
+fn copy_live<F: File>(
+    shared: &Shared<F>,
+    extent: Extent,
+    number: SegmentNumber,
+    segment: &[Page],
+) -> bool {
+    let (seal, bytes) = (shared.log.seal(), segment.as_bytes());
+    let mut page = 1;
+    while page < SEGMENT_PAGES {
+        let Ok(unit) = Unit::read(seal, number, page, bytes) else {
+            return leave(shared, extent, number);
+        };
+        if unit.is_void {
+            break;
+        }
+        for record in unit.records() {
+            match record {
+                Ok((at, Record::Item(item))) => {
+                    if !copy(shared, extent, at, &item) {
+                        return false;
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => return leave(shared, extent, number),
+            }
+        }
+        page += unit.pages;
+    }
+    true
+}
+
+/// A segment that is damaged stays where it is, with the items that are good.
+fn leave<F>(shared: &Shared<F>, extent: Extent, number: SegmentNumber) -> bool {
+    shared.head().leave(extent, number);
+    shared.counts.damaged_segments.fetch_add(1, Relaxed);
+    false
+}
+
+/// Copies an item to the head if the catalog still names it. False if the store ends meanwhile.
+fn copy<F: File>(shared: &Shared<F>, extent: Extent, at: Address, item: &Item<'_>) -> bool {
+    let (filed, location) = (shared.filed(item.key), Location::new(extent, at.offset()));
+    if !shared.catalog.has(filed, location) {
+        return true;
+    }
+    let mut head = shared.head();
+    loop {
+        // Judged under the lock that orders all changes.
+        if shared.is_over() {
+            return false;
+        }
+        if !shared.catalog.has(filed, location) {
+            return true;
+        }
+        let now = shared.now();
+        if item.deadline_unix_secs.is_some_and(|deadline| deadline <= now) {
+            forget(shared, filed, location, now);
+            return true;
+        }
+        let appended = match shared.has_room(&head) {
+            true => shared.append(&mut head, &Record::Item(*item), Share::Copy),
+            false => Err(Refusal::Busy),
+        };
+        match appended {
+            Ok(place) => {
+                let bytes = Record::item_bytes(item.key.len(), item.value.len());
+                shared.file(filed, Some(location), place, bytes);
+                shared.counts.copied_items.fetch_add(1, Relaxed);
+                return true;
+            }
+            Err(_) => head = shared.wait(&shared.progress, head, PAUSE),
+        }
+    }
+}
+
+/// Removes an expired item from the catalog. The caller holds the lock of the head.
+pub(super) fn forget<F>(shared: &Shared<F>, filed: Filed, location: Location, now_unix_secs: u64) {
+    shared.note_dropping(now_unix_secs);
+    if shared.catalog.remove(filed, location) {
+        shared.extents.note_dead(location);
+    }
+}
+
+const _: () = assert!(PAGE_BYTES * SEGMENT_PAGES == SEGMENT_BYTES);

@@ -1,0 +1,218 @@
+//! A hash table of small entries that grows by a quarter.
+//!
+//! Linear probing over a slice, at most 4/5 full. An entry's home follows from its tag alone, and
+//! the homes are in the order of the tags: growth walks the slice once.
+
+/// Bits of a tag.
+pub(super) const TAG_BITS: u32 = 21;
+
+/// What a table holds. The empty entry is no entry that is ever inserted.
+pub(super) trait Entry: Copy + PartialEq {
+    /// A slot without an entry.
+    const EMPTY: Self;
+
+    /// The part of the key's hash that the entry keeps: at most [`TAG_BITS`] bits.
+    fn tag(self) -> u32;
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Table<E> {
+    slots: Vec<E>,
+    len: usize,
+}
+
+impl<E> Default for Table<E> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), len: 0 }
+    }
+}
+
+impl<E: Entry> Table<E> {
+    /// Entries.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Memory of the slots, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<E>()
+    }
+
+    /// Memory that the next insertion adds, in bytes: 0 unless the table grows.
+    pub(super) fn next_growth_bytes(&self) -> usize {
+        match self.is_full() {
+            true => (self.grown_slots() - self.slots.len()) * size_of::<E>(),
+            false => 0,
+        }
+    }
+
+    /// The entries with a tag, in no order.
+    pub(super) fn with_tag(&self, tag: u32) -> impl Iterator<Item = E> {
+        self.probe(tag).map(|at| self.slots[at]).filter(move |entry| entry.tag() == tag)
+    }
+
+    /// All entries.
+    pub(super) fn iter(&self) -> impl Iterator<Item = E> {
+        self.slots.iter().copied().filter(|entry| *entry != E::EMPTY)
+    }
+
+    /// Adds an entry.
+    pub(super) fn insert(&mut self, entry: E) {
+        if self.is_full() {
+            self.resize(self.grown_slots());
+        }
+        self.put(entry);
+        self.len += 1;
+    }
+
+    /// Puts an entry with the same tag in the place of another one. False if that is not there.
+    pub(super) fn replace(&mut self, old: E, new: E) -> bool {
+        debug_assert_eq!(old.tag(), new.tag(), "an entry stays in its probe sequence");
+        let at = self.position(old);
+        at.inspect(|at| self.slots[*at] = new).is_some()
+    }
+
+    /// Removes an entry. False if it is not there.
+    pub(super) fn remove(&mut self, entry: E) -> bool {
+        let Some(mut hole) = self.position(entry) else { return false };
+        let mut at = hole;
+        loop {
+            at = (at + 1) % self.slots.len();
+            let moved = self.slots[at];
+            if moved == E::EMPTY {
+                break;
+            }
+            // An entry moves into the hole unless its home lies behind it.
+            let home = self.home(moved.tag());
+            let stays =
+                if hole <= at { hole < home && home <= at } else { hole < home || home <= at };
+            if !stays {
+                self.slots[hole] = moved;
+                hole = at;
+            }
+        }
+        self.slots[hole] = E::EMPTY;
+        self.len -= 1;
+        if self.slots.len() > SLOTS_MIN && self.len < self.slots.len() / 4 {
+            self.resize((self.slots.len() / 2).max(SLOTS_MIN));
+        }
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        (self.len + 1) * 5 > self.slots.len() * 4
+    }
+
+    fn grown_slots(&self) -> usize {
+        (self.slots.len() + self.slots.len() / 4).max(SLOTS_MIN)
+    }
+
+    fn home(&self, tag: u32) -> usize {
+        (tag as usize * self.slots.len()) >> TAG_BITS
+    }
+
+    /// The slots from a tag's home on, up to an empty one.
+    fn probe(&self, tag: u32) -> impl Iterator<Item = usize> {
+        let (home, slots) = (self.home(tag), self.slots.len());
+        let all = (home..slots).chain(0..home);
+        all.take_while(|at| self.slots[*at] != E::EMPTY)
+    }
+
+    fn position(&self, entry: E) -> Option<usize> {
+        self.probe(entry.tag()).find(|at| self.slots[*at] == entry)
+    }
+
+    fn put(&mut self, entry: E) {
+        let mut at = self.home(entry.tag());
+        while self.slots[at] != E::EMPTY {
+            at = (at + 1) % self.slots.len();
+        }
+        self.slots[at] = entry;
+    }
+
+    fn resize(&mut self, slots: usize) {
+        let mut old = std::mem::take(&mut self.slots);
+        self.slots = Vec::new();
+        self.slots.reserve_exact(slots);
+        self.slots.resize(slots, E::EMPTY);
+        old.drain(..).filter(|entry| *entry != E::EMPTY).for_each(|entry| self.put(entry));
+    }
+}
+
+/// The smallest table that is not empty.
+const SLOTS_MIN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    impl Entry for u64 {
+        const EMPTY: Self = 0;
+
+        fn tag(self) -> u32 {
+            (self >> (u64::BITS - TAG_BITS)) as u32
+        }
+    }
+
+    fn entry(tag: u32, low: u64) -> u64 {
+        u64::from(tag) << (u64::BITS - TAG_BITS) | low
+    }
+
+    #[test]
+    fn it_holds_what_a_map_holds_while_entries_come_and_go() {
+        // Few tags, some at the end: probe sequences are long and wrap around.
+        let tags: Vec<u32> =
+            (0..40).map(|n| n * 7).chain((1 << TAG_BITS) - 9..1 << TAG_BITS).collect();
+        let (mut table, mut model) = (Table::<u64>::default(), HashMap::<u64, u32>::new());
+        let mut random = fastrand::Rng::with_seed(7);
+        for step in 0..200_000_u64 {
+            let tag = tags[random.usize(..tags.len())];
+            let grows = step / 20_000 % 2 == 0;
+            if random.u8(..10) < if grows { 7 } else { 3 } {
+                let new = entry(tag, step + 1);
+                table.insert(new);
+                model.insert(new, tag);
+            } else if let Some(old) = table.with_tag(tag).next() {
+                assert!(model.remove(&old).is_some(), "step {step}: {old:x} was removed before");
+                if random.bool() {
+                    assert!(table.remove(old), "step {step}: {old:x} is there");
+                } else {
+                    assert!(table.replace(old, entry(tag, step + 1)), "step {step}");
+                    model.insert(entry(tag, step + 1), tag);
+                }
+            }
+            assert_eq!(table.len(), model.len(), "step {step}");
+        }
+        for tag in tags {
+            let mut found: Vec<u64> = table.with_tag(tag).collect();
+            let mut expected: Vec<u64> =
+                model.iter().filter(|(_, of)| **of == tag).map(|(entry, _)| *entry).collect();
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "the entries of tag {tag}");
+        }
+        assert_eq!(table.iter().count(), model.len());
+    }
+
+    #[test]
+    fn a_grown_table_is_more_than_three_fifths_full_and_an_emptied_one_is_small() {
+        let mut table = Table::<u64>::default();
+        let all: Vec<u64> =
+            (1..=100_000).map(|n: u32| entry(n.wrapping_mul(0x9E37) >> 11, n.into())).collect();
+        for (n, new) in all.iter().enumerate() {
+            table.insert(*new);
+            let used = (n + 1) * size_of::<u64>();
+            assert!(
+                n < 100 || used * 100 >= table.bytes() * 63,
+                "{n} entries in {} bytes",
+                table.bytes()
+            );
+        }
+        for old in &all {
+            assert!(table.remove(*old));
+        }
+        assert_eq!(table.bytes(), SLOTS_MIN * size_of::<u64>());
+    }
+}
