@@ -152,7 +152,7 @@ mod tests {
         const EMPTY: Self = 0;
 
         fn tag(self) -> u32 {
-            (self >> (u64::BITS - TAG_BITS)) as u32
+            (self >> (Self::BITS - TAG_BITS)) as u32
         }
     }
 
@@ -174,7 +174,10 @@ mod tests {
                 let new = entry(tag, step + 1);
                 table.insert(new);
                 model.insert(new, tag);
-            } else if let Some(old) = table.with_tag(tag).next() {
+                continue;
+            }
+            let first = table.with_tag(tag).next();
+            if let Some(old) = first {
                 assert!(model.remove(&old).is_some(), "step {step}: {old:x} was removed before");
                 if random.bool() {
                     assert!(table.remove(old), "step {step}: {old:x} is there");
