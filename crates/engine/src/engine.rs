@@ -1,6 +1,7 @@
 //! The engine: the front of all rooms.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use larder_item::{Epoch, KEY_BYTES_MAX, Meta, Second};
 use larder_region::LockError;
@@ -10,6 +11,7 @@ use larder_stats::Counter;
 use crate::error::Stuck;
 use crate::index::Index;
 use crate::index::cursor::Cursor;
+use crate::journal::Journal;
 use crate::process::Peers;
 use crate::process::op::Op;
 use crate::process::peers::PeerReport;
@@ -32,6 +34,7 @@ pub struct Engine {
     item_bytes_max: usize,
     epoch: Epoch,
     birth: Birth,
+    journal: Option<Arc<dyn Journal>>,
 }
 
 /// memcached's overhead when it compares an item with `-I`: 48 bytes of header, 8 of cas token, the
@@ -51,7 +54,22 @@ impl Engine {
         epoch: Epoch,
         birth: Birth,
     ) -> Self {
-        Self { reclaimer, item_bytes_max, epoch, birth }
+        Self { reclaimer, item_bytes_max, epoch, birth, journal: None }
+    }
+
+    /// Lets a journal record all changes from now on.
+    pub fn set_journal(&mut self, journal: Arc<dyn Journal>) {
+        self.journal = Some(journal);
+    }
+
+    #[inline]
+    pub(crate) fn journal(&self) -> Option<&dyn Journal> {
+        self.journal.as_deref()
+    }
+
+    /// Lets all later versions be above `past`, up to 2⁵³.
+    pub fn raise_versions(&self, past: u64) {
+        self.peers().raise_versions(past);
     }
 
     #[inline]

@@ -2,6 +2,8 @@
 
 use larder_item::KeyError;
 
+use crate::journal::Refusal;
+
 /// A process that holds a group of the index, or all appenders, is stopped. The operation waited
 /// for it for a second or two and changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +24,9 @@ pub enum StoreError {
     /// The key is invalid.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The cache's journal refuses the change.
+    #[error(transparent)]
+    Journal(#[from] Refusal),
     /// A stopped process holds what the operation needs: see [`Stuck`].
     #[error(transparent)]
     Stuck(#[from] Stuck),

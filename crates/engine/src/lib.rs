@@ -26,7 +26,7 @@
 //! | `segment` | `Segments` | slots, records, segment headers, appenders, the segment allocator, flushes |
 //! | `superblock` | | the parameters of an existing region |
 //! | `process` | `Peers` | thread slots, peers, waiting, the context of an operation |
-//! | `region`, `error` | `Region` | memory and layout; the errors of several rooms |
+//! | `region`, `error`, `journal` | `Region` | memory and layout; the errors of several rooms; what records changes |
 //!
 //! `interleavings` is the engine under shuttle and Miri, in many orders of its threads.
 #![deny(unsafe_code)]
@@ -40,6 +40,7 @@ mod inspect;
 #[cfg(test)]
 #[cfg(any(feature = "interleavings", miri))]
 mod interleavings;
+mod journal;
 mod open;
 mod ops;
 mod process;
@@ -57,6 +58,7 @@ pub use inspect::describe::SegmentReport;
 pub use inspect::dump::{DumpFilter, Dumped, Sampled};
 pub use inspect::report::Report;
 pub use inspect::validate::Broken;
+pub use journal::{Change, Entry, Journal, Refusal};
 pub use open::{Config, CreateError};
 pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};
 pub use ops::basis::Basis;

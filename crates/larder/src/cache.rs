@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
 
-use larder_engine::{Broken, CreateError, Engine, LimitError, Report, SegmentReport, ThreadSlot};
+use larder_engine::{
+    Broken, CreateError, Engine, LimitError, Report, SegmentReport, StoreError, ThreadSlot,
+};
 use larder_item::{Epoch, Second};
 use larder_stats::Counter;
 
 use crate::clock::Time;
 use crate::shared::{Opening, Shared};
 use crate::thread::registered;
+use crate::tier::Tier;
 
 /// A cache. Clones are cheap and share everything. There is no close operation: the memory is
 /// returned when the last clone is dropped, together with the walks, uploads and large values still
@@ -24,8 +27,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new(engine: Engine, time: Time, file: Option<File>, opening: Opening) -> Self {
-        Self { shared: Arc::new(Shared { file, opening, ..Shared::new(engine, time) }) }
+    pub(crate) fn new(
+        engine: Engine,
+        time: Time,
+        file: Option<File>,
+        (opening, tier): (Opening, Option<Tier>),
+    ) -> Self {
+        Self { shared: Arc::new(Shared { file, opening, tier, ..Shared::new(engine, time) }) }
     }
 
     /// Returns the shared state as this process sees it.
@@ -92,8 +100,25 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear(&self) {
-        self.shared().flights.detach_all(|_| true);
-        self.shared().engine.flush();
+        // Without a disk tier nothing fails.
+        let _ = self.try_clear();
+    }
+
+    /// As [`Cache::clear`], for a cache with a disk tier.
+    ///
+    /// # Errors
+    /// [`StoreError::Journal`] if the log takes no changes; everything stays.
+    pub fn try_clear(&self) -> Result<(), StoreError> {
+        let shared = self.shared();
+        shared.flights.detach_all(|_| true);
+        match &shared.tier {
+            None => shared.engine.flush(),
+            Some(tier) => {
+                tier.clear(|| shared.engine.flush())?;
+                self.note_awaited(b"")?;
+            }
+        }
+        Ok(())
     }
 
     /// Reclaims the memory of expired and cleared items. Calling it is optional; a server calls it
@@ -162,7 +187,11 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn tick(&self, now: Second) {
-        self.shared().engine.tick(now);
+        let shared = self.shared();
+        shared.engine.tick(now);
+        if let Some(tier) = &shared.tier {
+            tier.tick(shared.engine.now());
+        }
     }
 
     /// Returns the relation between the cache's seconds and Unix time.
@@ -211,13 +240,19 @@ impl Cache {
     /// # Errors
     /// [`LimitError`] states the valid range.
     pub fn set_memory_limit(&self, bytes: u64) -> Result<(), LimitError> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.with_thread_slot(|engine, thread| engine.set_memory_limit(thread, bytes))
+        let limit = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.with_thread_slot(|engine, thread| engine.set_memory_limit(thread, limit))?;
+        if let Some(tier) = &self.shared().tier {
+            tier.set_memory_bytes(bytes);
+        }
+        Ok(())
     }
 
     /// Returns the memory limit, in bytes.
     pub fn memory_limit(&self) -> u64 {
-        self.shared().engine.memory_limit() as u64
+        let shared = self.shared();
+        let limit = || shared.engine.memory_limit() as u64;
+        shared.tier.as_ref().map_or_else(limit, Tier::memory_bytes)
     }
 
     /// Returns the sizes of the cache's parts.

@@ -37,6 +37,12 @@ impl Time {
         }
     }
 
+    /// The same clock, whose first second is not before this Unix time.
+    pub(crate) fn not_before(self, unix_secs: u64) -> Self {
+        let unix_secs = i64::try_from(unix_secs).unwrap_or(i64::MAX);
+        Self { started_unix_secs: self.started_unix_secs.max(unix_secs), ..self }
+    }
+
     /// Returns the time of an existing cache. `monotonic_secs` is its second 0 by the monotonic
     /// clock, which counts from the system's boot.
     pub(crate) fn beginning_at(clock: Clock, monotonic_secs: i64, epoch: Epoch) -> Self {

@@ -102,9 +102,12 @@ impl Cache {
         observe: impl FnMut(&Meta),
     ) -> bool {
         let now = self.now();
-        self.with_thread_slot(|engine, thread| {
+        self.bring_back(key.as_ref());
+        let found = self.with_thread_slot(|engine, thread| {
             look_up(engine, thread, key.as_ref(), now, out, observe).is_some()
-        })
+        });
+        self.note_read(key.as_ref());
+        found
     }
 
     /// Passes the value of a key to `look`, and returns the result of `look`; `None` on a miss.
@@ -207,19 +210,27 @@ impl Cache {
     /// Appends the value of a key to `out`, and counts the get.
     pub(crate) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         let now = self.now();
-        self.with_thread_slot(|engine, thread| look_up(engine, thread, key, now, out, |_| ()))
+        self.bring_back(key);
+        let found =
+            self.with_thread_slot(|engine, thread| look_up(engine, thread, key, now, out, |_| ()));
+        self.note_read(key);
+        found
     }
 
     /// Appends the value of a key to `out`, without counting.
     pub(crate) fn read_whole(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         let now = self.now();
-        self.with_thread_slot(|engine, thread| read_whole(engine, thread, key, now, out, |_| ()))
-            .ok()
+        self.bring_back(key);
+        let found = self
+            .with_thread_slot(|engine, thread| read_whole(engine, thread, key, now, out, |_| ()));
+        self.note_read(key);
+        found.ok()
     }
 
     /// Looks up at most [`KEYS_AT_ONCE`] keys.
     fn look_up_together(&self, keys: &[&[u8]], values: &mut Vec<u8>) -> [Place; KEYS_AT_ONCE] {
         self.shared().engine.prefetch(keys.iter().copied());
+        keys.iter().for_each(|key| self.bring_back(key));
         let mut places = [None; KEYS_AT_ONCE];
         let now = self.now();
         self.with_thread_slot(|engine, thread| {
@@ -228,6 +239,7 @@ impl Cache {
                 *place = found.map(|meta| (values.len(), meta));
             }
         });
+        keys.iter().for_each(|key| self.note_read(key));
         places
     }
 }

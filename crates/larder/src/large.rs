@@ -10,6 +10,7 @@ use larder_engine::{
 };
 use larder_item::Meta;
 
+use crate::cache::Cache;
 use crate::shared::Shared;
 use crate::thread::registered::with_thread_slot;
 
@@ -26,6 +27,8 @@ pub enum Read {
     Large(Meta, Box<LargeValue>),
     /// The item is absent.
     Miss(Miss),
+    /// The disk tier has an item and did not return it, for this reason.
+    Failed(StoreError),
 }
 
 /// A large value being read piece by piece. Until it is dropped, its pieces stay in place even if
@@ -252,10 +255,28 @@ impl Upload {
         }
         let now = self.shared.now();
         self.shared.flights.detach(request.key);
+        if self.shared.tier.is_some() {
+            return self.store_durably(arriving, request);
+        }
         let publish = |engine: &Engine, thread: &ThreadSlot| {
             engine.publish_upload(thread, arriving, request, now)
         };
         with_thread_slot(&self.shared, publish)
+    }
+
+    /// Stores the value as one that has arrived whole: a store that depends on the disk is tried
+    /// more than once.
+    fn store_durably(
+        &self,
+        arriving: Arriving,
+        request: &StoreRequest<'_>,
+    ) -> Result<Stored, StoreError> {
+        let now = self.shared.now();
+        let value = with_thread_slot(&self.shared, |engine, thread| {
+            engine.take_upload(thread, arriving, now)
+        });
+        let cache = Cache { shared: Arc::clone(&self.shared) };
+        cache.store(request, &value.ok_or(StoreError::NoMemory)?)
     }
 }
 

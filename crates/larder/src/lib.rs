@@ -53,6 +53,7 @@
 //! | `open` | [`Builder`], caches in files and in shared memory, [`Inspection`] |
 //! | `load` | [`Cache::get_or_load`]: one loader per key at a time |
 //! | `thread` | the thread slots of this process, the maintainer thread |
+//! | `tier` | [`DiskTier`]: all items in a directory on disk, too |
 //! | `client` | [`Client`], for the cache of a server on the same machine |
 //!
 //! `shared` is the state of a cache in one process, which [`Cache`] (`cache`) refers to, and `fork`
@@ -79,6 +80,7 @@ mod shared;
 pub mod stats;
 mod subscribe;
 mod thread;
+mod tier;
 pub mod walk;
 pub mod wire;
 
@@ -88,7 +90,7 @@ pub use clock::Clock;
 pub use larder_engine::{
     Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,
     JoinError, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss, PeerReport, ReadOptions, Reason,
-    Removed, Report, Sampled, SegmentReport, Stale, StoreError, StoreRequest, Stored,
+    Refusal, Removed, Report, Sampled, SegmentReport, Stale, StoreError, StoreRequest, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,
@@ -107,4 +109,6 @@ pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};
 pub use shared::Opening;
 pub use stats::{Memory, Stat};
+pub use tier::awaited::{Awaited, Durability as Awaiting, TierStatus};
+pub use tier::{DiskTier, Durability, TierError, TierStarted, TierStatistics};
 pub use walk::{Item, Items, Keys};

@@ -359,6 +359,6 @@ pub(crate) fn count_refusal(engine: &Engine, thread: &ThreadSlot, error: StoreEr
     match error {
         StoreError::TooLarge => engine.bump(thread, Counter::StoreTooLarge, 1),
         StoreError::NoMemory => engine.bump(thread, Counter::StoreNoMemory, 1),
-        StoreError::Key(_) | StoreError::Stuck(_) => {}
+        StoreError::Key(_) | StoreError::Stuck(_) | StoreError::Journal(_) => {}
     }
 }

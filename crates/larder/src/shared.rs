@@ -12,6 +12,7 @@ use crate::clock::{Clock, Time};
 use crate::load::flight::Flights;
 use crate::removals::Queues;
 use crate::thread::slots::ThreadSlots;
+use crate::tier::Tier;
 
 /// The state that all clones of a cache share.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     /// The file of the region; `None` for memory that no file backs.
     pub(crate) file: Option<File>,
     pub(crate) opening: Opening,
+    /// The disk tier; `None` without one. Dropped behind the engine's last use.
+    pub(crate) tier: Option<Tier>,
 }
 
 impl Shared {
@@ -65,6 +68,7 @@ impl Shared {
             lost: None,
             file: None,
             opening: Opening::None,
+            tier: None,
         }
     }
 

@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("options", &["item"]),
     ("protocol", &["item"]),
     ("engine", &["item", "stats", "region"]),
-    ("larder", &["item", "stats", "options", "region", "engine", "protocol"]),
+    ("larder", &["item", "stats", "options", "region", "engine", "protocol", "tier"]),
     ("server", &["item", "stats", "options", "protocol", "larder"]),
     ("load", &["protocol", "options"]),
     ("cli", &["larder", "load", "dump", "protocol", "options"]),

@@ -15,8 +15,18 @@ pub(crate) enum Condition<'a> {
     Replace(Replace<'a>),
     /// Only if the key is unchanged since a load of its value started.
     Loaded(Basis),
+    /// Only if memory has no live item of the key, and what was found outside is still current.
+    Restored(Restored<'a>),
     /// A reservation until a second, only if the key has neither item nor reservation.
     Reserve(Deadline),
+}
+
+/// An item that was found outside memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Restored<'a> {
+    pub(crate) request: &'a StoreRequest<'a>,
+    /// Asked under the lock of the item's group.
+    pub(crate) is_current: &'a dyn Fn() -> bool,
 }
 
 /// The record that another one was made from.
@@ -55,7 +65,7 @@ impl Condition<'_> {
         let keeps = match self {
             Self::Replace(over) => over.found.header.deadline_at().is_some(),
             Self::Requested(request) => request.stale == Stale::IfOlder,
-            Self::Loaded(_) | Self::Reserve(_) => false,
+            Self::Loaded(_) | Self::Reserve(_) | Self::Restored(_) => false,
         };
         (keeps || request.deadline != Deadline::NEVER).then_some(request.deadline)
     }
@@ -64,6 +74,7 @@ impl Condition<'_> {
         match self {
             Self::Replace(over) => over.version,
             Self::Requested(request) => request.version,
+            Self::Restored(restored) => restored.request.version,
             Self::Loaded(_) | Self::Reserve(_) => None,
         }
     }
@@ -74,7 +85,7 @@ impl Condition<'_> {
         match self {
             Self::Replace(over) => !over.keeps_identity,
             Self::Requested(_) | Self::Loaded(_) => true,
-            Self::Reserve(_) => false,
+            Self::Reserve(_) | Self::Restored(_) => false,
         }
     }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod arithmetic;
 pub(crate) mod basis;
 pub(crate) mod condition;
+pub(crate) mod journaled;
 pub(crate) mod large;
 pub(crate) mod listen;
 pub(crate) mod load;

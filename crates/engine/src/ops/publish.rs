@@ -146,11 +146,16 @@ impl Engine {
         let life = self.life(draft, condition, &verdict, live.as_ref());
         let life = Life { header: life.header.with_used(op.now), ..life };
         let cas = self.complete(op.thread, publication, room, &life, old.as_ref());
+        let slot = room.slot().tagged(self.index().tag_of(draft.hash), life.freq);
+        if self.journal().is_some() {
+            let (sequence, record_at) = (room.sequence, room.at());
+            let new = Found { slot_at, slot, sequence, record_at, header: life.header };
+            self.record_new(op, (draft.key, &new), condition, live.is_some(), pieces)?;
+        }
         room.fill(bytes);
         self.segments().charge(room.segment, Account { items: 1, bytes });
         self.peers().intend_to_replace(op.thread, old.map_or(Slot::EMPTY, |old| old.slot).0);
-        self.index()
-            .set_slot(slot_at, room.slot().tagged(self.index().tag_of(draft.hash), life.freq));
+        self.index().set_slot(slot_at, slot);
         pieces.iter().for_each(|piece| self.peers().note_arrived(piece.slot.segment()));
         if let Some(old) = &old {
             self.report_replaced(old, condition, op.now);
@@ -188,6 +193,13 @@ impl Engine {
                     Some(old) if self.is_based_on(old, *basis) => Verdict::Store,
                     _ if live.is_some() => Verdict::Not(Stored::Exists),
                     _ => Verdict::Not(Stored::NotFound),
+                };
+            }
+            Condition::Restored(_) if live.is_some() => return Verdict::Not(Stored::NotStored),
+            Condition::Restored(restored) => {
+                return match (restored.is_current)() {
+                    true => Verdict::Store,
+                    false => Verdict::Not(Stored::NotFound),
                 };
             }
             Condition::Reserve(_) => {
@@ -245,6 +257,12 @@ impl Engine {
             (Condition::Requested(request), _) => {
                 let marks =
                     Marks { stale: request.stale == Stale::Always, token_sent: request.token_sent };
+                let header = header.with_initial_freq(anew).with_marks(marks);
+                Life { freq: anew, header, deadline: None }
+            }
+            (Condition::Restored(restored), _) => {
+                let stale = restored.request.stale == Stale::Always;
+                let marks = Marks { stale, token_sent: false };
                 let header = header.with_initial_freq(anew).with_marks(marks);
                 Life { freq: anew, header, deadline: None }
             }
@@ -318,7 +336,7 @@ impl Engine {
             (Condition::Requested(..) | Condition::Loaded(_), None) => {
                 self.index().report_removal(old, Reason::Replaced);
             }
-            (Condition::Replace(..) | Condition::Reserve(_), None) => {}
+            (Condition::Replace(..) | Condition::Reserve(_) | Condition::Restored(_), None) => {}
         }
     }
 }

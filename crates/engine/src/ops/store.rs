@@ -22,7 +22,7 @@ pub(crate) const LARGE_ATTEMPTS_MAX: u32 = 8;
 
 impl Engine {
     /// Stores an item. A failed [`StoreMode::Set`] removes the present item, as in memcached:
-    /// clients must not read a value that was to be replaced.
+    /// clients must not read a value that was to be replaced. With a journal the item stays.
     ///
     /// Cost: copies the value once; locks one group for the publication; if no segment is free,
     /// empties one first.
@@ -53,9 +53,10 @@ impl Engine {
         stored
     }
 
-    /// Removes the item that a failed [`StoreMode::Set`] was to replace.
+    /// Removes the item that a failed [`StoreMode::Set`] was to replace. With a journal it stays.
     pub fn give_up(&self, thread: &ThreadSlot, request: &StoreRequest<'_>, now: Second) {
-        if request.mode == StoreMode::Set && request.cas.is_none() {
+        let is_plain = request.mode == StoreMode::Set && request.cas.is_none();
+        if is_plain && self.journal().is_none() {
             // An item that a stopped process holds stays; the error says so.
             let _ = self.delete(thread, request.key, None, now);
         }

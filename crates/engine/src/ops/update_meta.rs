@@ -17,9 +17,10 @@ use std::sync::atomic::Ordering::Release;
 use larder_item::{Deadline, Meta, Second};
 
 use crate::engine::Engine;
-use crate::error::{StoreError, Stuck};
+use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::index::removal::Reason;
+use crate::ops::journaled::Altered;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::appender::Reservation;
@@ -69,14 +70,14 @@ impl Engine {
     /// Removes an item; with a token, only if the item has that token.
     ///
     /// # Errors
-    /// [`Stuck`].
+    /// [`StoreError::Stuck`], and [`StoreError::Journal`] if the cache has a journal.
     pub fn delete(
         &self,
         thread: &ThreadSlot,
         key: &[u8],
         cas: Option<u64>,
         now: Second,
-    ) -> Result<Deletion, Stuck> {
+    ) -> Result<Deletion, StoreError> {
         let op = &self.op(thread, now);
         self.segments().flush_if_due(now);
         let hash = self.index().hash(key);
@@ -92,6 +93,7 @@ impl Engine {
             return Ok(Deletion::Exists);
         }
         let meta = self.index().meta(&found, self.index().value_bytes(&found), now);
+        self.record_removal(now, key, &found)?;
         self.index().report_removal(&found, Reason::Deleted);
         self.index().unlink(thread, &found);
         Ok(Deletion::Deleted(meta))
@@ -144,7 +146,12 @@ impl Engine {
                 return Ok(MetaOutcome::Exists);
             }
             let Some(deadline) = first_deadline(&found, update) else {
-                return Ok(MetaOutcome::Done(self.update_meta_here(op, &found, update)));
+                let version = self.version_of_stale(op, &found, update);
+                let altered = Altered { deadline: update.deadline, version, stale: update.stale };
+                if !self.record_altered(op, key, &found, &altered)? {
+                    return Ok(MetaOutcome::NotFound);
+                }
+                return Ok(MetaOutcome::Done(self.update_meta_here(op, &found, update, version)));
             };
             // A deadline field and its alignment add at most this.
             let bytes = found.header.record_bytes() + 16;
@@ -159,8 +166,13 @@ impl Engine {
                 if self.index().remove_condemned(thread, &found) {
                     return Ok(MetaOutcome::NotFound);
                 }
+                let version = self.version_of_stale(op, &found, update);
+                let altered = Altered { deadline: update.deadline, version, stale: update.stale };
+                if !self.record_altered(op, key, &found, &altered)? {
+                    return Ok(MetaOutcome::NotFound);
+                }
                 let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
-                let meta = self.update_meta_here(op, &copy, update);
+                let meta = self.update_meta_here(op, &copy, update, version);
                 self.reclaimer().relink(thread, &room, &found, deadline, found.slot.freq());
                 self.segments().discharge(found.slot.segment(), Account::of(found.header));
                 return Ok(MetaOutcome::Done(meta));
@@ -171,9 +183,22 @@ impl Engine {
         }
     }
 
+    /// Returns the version of an item that becomes stale, if it has one.
+    fn version_of_stale(&self, op: &Op<'_>, found: &Found, update: &MetaUpdate) -> Option<u64> {
+        let old = || self.index().version(found);
+        let is_given = update.stale && found.header.version_at().is_some();
+        is_given.then(|| self.peers().give_version(op.thread, update.version, old()))
+    }
+
     /// Changes a record that has all needed fields: the present one or its copy. The caller holds
     /// the lock of its group.
-    fn update_meta_here(&self, op: &Op<'_>, found: &Found, update: &MetaUpdate) -> Meta {
+    fn update_meta_here(
+        &self,
+        op: &Op<'_>,
+        found: &Found,
+        update: &MetaUpdate,
+        version: Option<u64>,
+    ) -> Meta {
         self.index().set_deadline(found, update.deadline);
         let header = match update.noted {
             true => found.header.with_used(op.now),
@@ -191,9 +216,7 @@ impl Engine {
             self.peers().intend_to_change(op.thread, found.record_at, self.index().version(found));
         }
         self.index().set_header(found, header.with_marks(Marks { stale: true, token_sent: false }));
-        if let Some(at) = header.version_at() {
-            let new =
-                self.peers().give_version(op.thread, update.version, self.index().version(found));
+        if let (Some(at), Some(new)) = (header.version_at(), version) {
             // Pairs with the acquire in `Header::version`: see `meta`.
             self.region().word(found.record_at + at).store(new, Release);
             self.peers().end_change(op.thread);

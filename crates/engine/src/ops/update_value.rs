@@ -53,7 +53,9 @@ impl Engine {
         let shown_bytes = found.header.shown_bytes();
         let has_room = found.header.deadline_at().is_some()
             || counting.deadline.is_none_or(|deadline| deadline == Deadline::NEVER);
-        if !found.header.is_number() || !has_room || self.index().is_condemned(&found) {
+        // A journal records changes in the order of records, not of words.
+        let is_fixed = self.journal().is_some() || self.index().is_condemned(&found);
+        if !found.header.is_number() || !has_room || is_fixed {
             return Ok(UpdatedValue::NotHere);
         }
         let moved = self.index().number(&found).moved(counting.direction, counting.delta);
@@ -95,6 +97,7 @@ impl Engine {
             && header.is_growing()
             && self.accepts(request.key.len(), value_bytes)
             && value_bytes <= header.record_bytes() - header.value_at()
+            && self.journal().is_none()
             && !self.index().is_condemned(&found);
         if !fits {
             return Ok(UpdatedValue::NotHere);

@@ -292,11 +292,16 @@ impl Peers {
         let Some(version) = asked.filter(|version| *version != 0) else {
             return self.next_version(thread, replaced);
         };
-        let highest = self.region.word(global::ASKED_VERSION);
-        if version <= ASKED_VERSION_PASSED_MAX && highest.load(Relaxed) < version {
-            highest.fetch_max(version, Relaxed);
-        }
+        self.raise_versions(version);
         version
+    }
+
+    /// Lets all later versions be above this one, unless it is beyond what they may pass.
+    pub(crate) fn raise_versions(&self, past: u64) {
+        let highest = self.region.word(global::ASKED_VERSION);
+        if past <= ASKED_VERSION_PASSED_MAX && highest.load(Relaxed) < past {
+            highest.fetch_max(past, Relaxed);
+        }
     }
 
     /// Notes that `change` more slots are filled.

@@ -38,6 +38,7 @@ use larder_item::{Deadline, StoreMode, check_key};
 
 use crate::cache::Cache;
 use crate::set::count_refusal;
+use crate::tier::Use;
 use flight::{Boarded, Leader, LoadOutcome};
 use options::whole_secs;
 
@@ -204,11 +205,17 @@ impl Cache {
     fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
         let now = self.now();
         let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
-        self.with_thread_slot(|engine, thread| {
-            let reserved_until = engine.has_peers().then_some(until);
-            let basis = engine.begin_load(thread, key, reserved_until, now);
-            basis.inspect_err(|error| count_refusal(engine, thread, *error)).ok()
-        })
+        let basis = self.change(
+            key,
+            Use::Needs,
+            |_| false,
+            |engine, thread| {
+                let reserved_until = engine.has_peers().then_some(until);
+                let basis = engine.begin_load(thread, key, reserved_until, now);
+                basis.inspect_err(|error| count_refusal(engine, thread, *error))
+            },
+        );
+        basis.ok()
     }
 
     /// Stores a loaded value if its basis holds. It does not use [`Cache::set`], which would detach
@@ -254,7 +261,12 @@ impl Cache {
     pub fn begin_load(&self, key: &[u8], timeout: Duration) -> Result<Basis, StoreError> {
         let now = self.now();
         let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
-        self.with_thread_slot(|engine, thread| engine.begin_load(thread, key, Some(until), now))
+        self.change(
+            key,
+            Use::Needs,
+            |_| false,
+            |engine, thread| engine.begin_load(thread, key, Some(until), now),
+        )
     }
 
     /// Stores a loaded value, unless the key was stored, deleted or otherwise changed since

@@ -6,6 +6,7 @@ use larder_region::{Access, file};
 
 use crate::clock::Clock;
 use crate::open::share::Place;
+use crate::tier::DiskTier;
 
 /// The settings for opening a cache. Each has a default.
 #[derive(Clone, Debug)]
@@ -23,6 +24,7 @@ pub struct Builder {
     pub(super) exactly: bool,
     pub(super) alone: bool,
     pub(super) replaces: bool,
+    pub(super) tier: Option<DiskTier>,
 }
 
 impl Default for Builder {
@@ -41,6 +43,7 @@ impl Default for Builder {
             exactly: false,
             alone: false,
             replaces: false,
+            tier: None,
         }
     }
 }
@@ -226,6 +229,35 @@ impl Builder {
     #[must_use]
     pub fn replaces_unusable(mut self, on: bool) -> Self {
         self.replaces = on;
+        self
+    }
+
+    /// Keeps all items in a directory on disk, too: a durable store that may be larger than memory,
+    /// which keeps the items in use. The directory is used by one process at a time. What it holds
+    /// is there again after a restart.
+    ///
+    /// An operation on an item that is only on the disk reads it: one read of the disk, during
+    /// which the caller waits. A change costs a copy of the item beside that in memory, and with
+    /// [`Durability::Sync`](crate::Durability::Sync) the caller waits for the disk.
+    ///
+    /// Not with [`Builder::shared`] and its like. [`Cache::remove_prefix`](crate::Cache::remove_prefix)
+    /// and the walks over all keys know only the items in memory.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("store");
+    /// use larder::{Cache, DiskTier, Durability};
+    /// let open = || {
+    ///     let disk = DiskTier::new(&path, 64 << 20).durability(Durability::Sync);
+    ///     Cache::builder().tier(disk).open()
+    /// };
+    /// open()?.set("k", "v", None)?;
+    /// assert_eq!(open()?.get("k").as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn tier(mut self, tier: DiskTier) -> Self {
+        self.tier = Some(tier);
         self
     }
 

@@ -6,6 +6,8 @@ use larder_engine::{AttachError, CreateError};
 use larder_region::shared::ShareError;
 use larder_region::{FileError, LockError, boot};
 
+use crate::tier::TierError;
+
 /// The reason why a cache could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -20,6 +22,9 @@ pub enum OpenError {
     /// The cache cannot be shared as requested.
     #[error("cannot open a shared cache: {0}")]
     Shared(#[from] SharedError),
+    /// The disk tier cannot be used.
+    #[error("cannot use the disk tier: {0}")]
+    Tier(#[from] TierError),
     /// The maintainer thread cannot be started.
     #[error(
         "cannot start the maintainer thread: {0}; allow more threads, or open the cache without a maintainer"

@@ -16,6 +16,7 @@ use crate::cache::Cache;
 use crate::clock::Time;
 use crate::shared::Opening;
 use crate::thread::maintainer;
+use crate::tier::{DiskTier, Tier, TierError};
 use anonymous::{Inheritance, open_anonymous, open_inherited, open_readable};
 use builder::Builder;
 use error::OpenError;
@@ -88,7 +89,12 @@ impl Builder {
 
     fn open_with(self, inheritance: Option<Inheritance>) -> Result<Cache, OpenError> {
         let Self { memory_bytes, cas, evict, clock, .. } = self;
-        let time = Time::starting_now(clock);
+        let is_private = inheritance.is_none() && self.place == Place::Private;
+        let tier = self.tier.as_ref().map(|disk| self.open_tier(disk, is_private)).transpose()?;
+        let (tier, time) = match tier {
+            Some((tier, time)) => (Some(tier), time),
+            None => (None, Time::starting_now(clock)),
+        };
         let default_item_bytes_max = Self::default().item_bytes_max;
         let item_bytes_max = if self.item_bytes_max == default_item_bytes_max {
             default_item_bytes_max.min(memory_bytes / 2)
@@ -108,8 +114,7 @@ impl Builder {
             hash_seed: random(),
             epoch: Epoch::starting_at(time.started_unix_secs()),
         };
-        let is_private = inheritance.is_none() && self.place == Place::Private;
-        let (engine, file, opening) = match inheritance {
+        let (mut engine, file, opening) = match inheritance {
             Some(inheritance) => {
                 let (engine, file) = open_inherited(&config, inheritance)?;
                 (engine, Some(file), Opening::Attached)
@@ -120,12 +125,27 @@ impl Builder {
             true => time,
             false => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
         };
-        let cache = Cache::new(engine, time, file, opening);
+        if let Some(tier) = &tier {
+            engine.set_journal(tier.journal());
+            engine.raise_versions(tier.versions_past());
+        }
+        let cache = Cache::new(engine, time, file, (opening, tier));
         if self.maintainer {
             let maintainer = maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
             let _ = cache.shared().maintainer.set(maintainer);
         }
         Ok(cache)
+    }
+
+    fn open_tier(&self, disk: &DiskTier, is_private: bool) -> Result<(Tier, Time), TierError> {
+        if !is_private {
+            return Err(TierError::Shared);
+        }
+        let max = larder_tier::format::VALUE_BYTES_MAX as u64;
+        if self.item_bytes_max > max {
+            return Err(TierError::ItemTooLarge { asked: self.item_bytes_max, max });
+        }
+        Tier::open(disk, self.memory_bytes, Time::starting_now(self.clock))
     }
 
     fn make(

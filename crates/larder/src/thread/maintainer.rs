@@ -43,6 +43,11 @@ fn maintain(cache: &Weak<Shared>, thread: Option<&ThreadSlot>) {
         let now = shared.now();
         let tidying = shared.tidying();
         let mut tidy = |engine: &Engine, thread: &ThreadSlot| {
+            if let Some(tier) = &shared.tier
+                && now != maintained
+            {
+                tier.share_memory(engine, thread);
+            }
             engine.refill(thread, now);
             engine.populate();
             let more = engine.shrink(thread, now);

@@ -6,6 +6,7 @@ use larder_engine::{Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUp
 use larder_item::{Deadline, Direction, Meta, Second};
 
 use crate::cache::Cache;
+use crate::tier::Use;
 
 impl Cache {
     /// Removes an item; with a token, only if the item has it.
@@ -26,7 +27,10 @@ impl Cache {
     pub fn delete_if(&self, key: &[u8], cas: Option<u64>) -> Result<Deletion, StoreError> {
         let now = self.now();
         self.shared().flights.detach(key);
-        Ok(self.with_thread_slot(|engine, thread| engine.delete(thread, key, cas, now))?)
+        let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
+        self.change(key, Use::Needs, is_absent, |engine, thread| {
+            engine.delete(thread, key, cas, now)
+        })
     }
 
     /// Marks an item's value as stale. The item stays, with a new cas token or with `version`, and
@@ -58,7 +62,10 @@ impl Cache {
         let now = self.now();
         self.shared().flights.detach(key);
         let update = MetaUpdate { cas, deadline, noted: false, stale: true, version };
-        self.with_thread_slot(|engine, thread| engine.update_meta(thread, key, &update, now))
+        let is_absent = |outcome: &MetaOutcome| *outcome == MetaOutcome::NotFound;
+        self.change(key, Use::Needs, is_absent, |engine, thread| {
+            engine.update_meta(thread, key, &update, now)
+        })
     }
 
     /// Gives an item a new deadline and returns its updated metadata; `None` if the item is absent.
@@ -101,7 +108,7 @@ impl Cache {
     ) -> Result<Option<Meta>, StoreError> {
         let now = self.now();
         let update = MetaUpdate { deadline: Some(deadline), noted, ..MetaUpdate::default() };
-        self.with_thread_slot(|engine, thread| {
+        self.change(key, Use::Needs, Option::is_none, |engine, thread| {
             Ok(match engine.update_meta(thread, key, &update, now)? {
                 MetaOutcome::Done(meta) => Some(meta),
                 // The request names no token, so no token can differ.
@@ -155,7 +162,10 @@ impl Cache {
     ) -> Result<Arithmetic, StoreError> {
         let now = self.now();
         self.shared().flights.detach(counting.key);
-        self.with_thread_slot(|engine, thread| engine.arithmetic(thread, counting, now))
+        let is_absent = |outcome: &Arithmetic| *outcome == Arithmetic::NotFound;
+        self.change(counting.key, Use::Needs, is_absent, |engine, thread| {
+            engine.arithmetic(thread, counting, now)
+        })
     }
 
     /// Returns the deadline a duration from now, rounded up to whole seconds.
@@ -185,7 +195,12 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear_at(&self, at: Second) {
-        self.shared().engine.flush_at(at, self.now());
+        let shared = self.shared();
+        match &shared.tier {
+            None => shared.engine.flush_at(at, self.now()),
+            // A log that takes no changes says so in the next store.
+            Some(tier) => drop(tier.clear_at(at)),
+        }
     }
 
     /// Clears the cache, and also items stored until its clock advances. For servers whose protocol
@@ -202,6 +217,13 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear_second(&self) {
-        self.shared().engine.flush_second(self.now());
+        let shared = self.shared();
+        match &shared.tier {
+            None => shared.engine.flush_second(self.now()),
+            Some(_) => {
+                self.clear();
+                self.clear_at(self.now() + 1);
+            }
+        }
     }
 }

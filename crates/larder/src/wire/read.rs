@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use larder_engine::ReadOptions;
+use larder_engine::{Miss, ReadOptions, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
 use crate::cache::Cache;
 use crate::large::{LargeValue, Read};
+use crate::tier::Brought;
 
 impl Cache {
     /// Reads an item. `head` appends to `out` the bytes that precede the value, then the value is
@@ -29,10 +30,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read<S: Sink>(&self, key: &[u8], out: &mut S, head: impl FnMut(&mut S, &Meta)) -> Read {
-        let now = self.now();
-        self.with_thread_slot(|engine, thread| {
-            self.outcome(engine.read(thread, key, now, out, head))
-        })
+        self.read_as(key, ReadOptions { noted: true, value: true }, out, head)
     }
 
     /// Reads an item as [`Cache::read`] does, but without recording the read, or without the value.
@@ -55,12 +53,55 @@ impl Cache {
         key: &[u8],
         reading: ReadOptions,
         out: &mut S,
-        head: impl FnMut(&mut S, &Meta),
+        mut head: impl FnMut(&mut S, &Meta),
     ) -> Read {
+        if self.shared().tier.is_some() {
+            return self.read_tiered(key, reading, out, &mut head);
+        }
         let now = self.now();
         self.with_thread_slot(|engine, thread| {
             self.outcome(engine.read_as(thread, key, reading, now, out, head))
         })
+    }
+
+    /// As [`Cache::read_as`], for a cache with a disk tier: brings the item back into memory if
+    /// memory lacks it.
+    #[inline(never)]
+    fn read_tiered<S: Sink>(
+        &self,
+        key: &[u8],
+        reading: ReadOptions,
+        out: &mut S,
+        head: &mut impl FnMut(&mut S, &Meta),
+    ) -> Read {
+        let Some(tier) = &self.shared().tier else { return Read::Miss(Miss::Absent) };
+        let now = self.now();
+        let read = self.with_thread_slot(|engine, thread| {
+            tier.clear_if_due(engine, now);
+            for _ in 0..RETURNS_MAX {
+                let read = self.outcome(engine.read_as(thread, key, reading, now, out, &mut *head));
+                let Read::Miss(miss) = read else { return read };
+                match tier.bring(engine, thread, key, now) {
+                    Ok(Brought::Back) => {}
+                    Ok(Brought::Nothing(_)) => return Read::Miss(miss),
+                    Ok(Brought::NoRoom(item)) => {
+                        let meta = tier.meta(&item, now);
+                        head(out, &meta);
+                        if reading.value {
+                            out.extend(&item.value);
+                        }
+                        return Read::Hit(meta);
+                    }
+                    Err(error) => return Read::Failed(error),
+                }
+            }
+            // Eviction is faster than this reader, again and again.
+            Read::Failed(StoreError::NoMemory)
+        });
+        match self.note_awaited(key) {
+            Ok(()) => read,
+            Err(error) => Read::Failed(error),
+        }
     }
 
     #[inline]
@@ -88,7 +129,15 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn peek(&self, key: &[u8]) -> Option<Meta> {
-        self.shared().engine.peek(key, self.now())
+        let shared = self.shared();
+        if shared.tier.is_none() {
+            return shared.engine.peek(key, self.now());
+        }
+        let unnoted = ReadOptions { noted: false, value: false };
+        match self.read_as(key, unnoted, &mut Vec::new(), |_, _| ()) {
+            Read::Hit(meta) | Read::Large(meta, _) => Some(meta),
+            Read::Miss(_) | Read::Failed(_) => None,
+        }
     }
 
     /// Gives the caller the recache token of an item that is stale or about to expire. Returns true
@@ -126,3 +175,6 @@ impl Cache {
         self.shared().engine.prefetch(keys);
     }
 }
+
+/// How often an item is brought back that eviction takes away again.
+const RETURNS_MAX: u32 = 16;

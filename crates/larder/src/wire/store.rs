@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use larder_engine::{StoreError, StoreRequest, Stored};
+use larder_item::StoreMode;
 
 use crate::cache::Cache;
 use crate::large::Upload;
+use crate::tier::Use;
 
 impl Cache {
     /// Stores an item according to a request.
@@ -26,7 +28,15 @@ impl Cache {
     pub fn store(&self, request: &StoreRequest<'_>, value: &[u8]) -> Result<Stored, StoreError> {
         let now = self.now();
         self.shared().flights.detach(request.key);
-        self.with_thread_slot(|engine, thread| engine.store(thread, request, value, now))
+        let is_absent = |stored: &Stored| match request.mode {
+            StoreMode::Append | StoreMode::Prepend | StoreMode::Replace => {
+                matches!(stored, Stored::NotStored | Stored::NotFound)
+            }
+            _ => *stored == Stored::NotFound,
+        };
+        self.change(request.key, Use::of(request), is_absent, |engine, thread| {
+            engine.store(thread, request, value, now)
+        })
     }
 
     /// Removes the item that a failed plain set was to replace. [`Cache::store`] does so itself;

@@ -26,7 +26,7 @@ mod statistics;
 mod table;
 
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -85,8 +85,7 @@ pub enum Durable {
 #[derive(Debug)]
 pub struct Store<D: Directory> {
     shared: Arc<Shared<D::File>>,
-    flusher: Option<JoinHandle<()>>,
-    space: Option<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl<D: Directory + 'static> Store<D> {
@@ -136,9 +135,11 @@ impl<D: Directory + 'static> Store<D> {
         let flusher = thread::Builder::new()
             .name("larder-log".into())
             .spawn(move || flushing::run(&of_flusher, flusher))?;
-        let mut store = Self { shared, flusher: Some(flusher), space: None };
+        // Dropped after an error, it ends the first thread.
+        let store = Self { shared, threads: Mutex::new(vec![flusher]) };
         let space = thread::Builder::new().name("larder-space".into());
-        store.space = Some(space.spawn(move || space::run(&of_space))?);
+        let space = space.spawn(move || space::run(&of_space))?;
+        store.threads().push(space);
         Ok((store, started))
     }
 
@@ -422,25 +423,35 @@ impl<D: Directory + 'static> Store<D> {
 
     /// Stops: writes what is left, and marks the stop as clean. Returns the bytes that are not
     /// durable: 0 unless `at_most` ended first or the log has failed.
-    pub fn stop(&mut self, at_most: Duration) -> u64 {
-        let (shared, deadline) = (&*self.shared, Instant::now() + at_most);
-        shared.is_closing.store(true, Release);
-        shared.work.notify_all();
-        shared.space.notify_all();
-        let is_over =
-            |thread: &Option<JoinHandle<()>>| thread.as_ref().is_none_or(JoinHandle::is_finished);
-        while !(is_over(&self.flusher) && is_over(&self.space)) {
+    pub fn stop(&self, at_most: Duration) -> u64 {
+        self.close();
+        let deadline = Instant::now() + at_most;
+        while !self.threads().iter().all(JoinHandle::is_finished) {
             if Instant::now() >= deadline {
-                return shared.head().dirty_bytes();
+                return self.shared.head().dirty_bytes();
             }
             thread::sleep(Duration::from_millis(1));
         }
-        for thread in [self.flusher.take(), self.space.take()].into_iter().flatten() {
+        self.join();
+        self.shared.head().dirty_bytes()
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.shared.is_closing.store(true, Release);
+        self.shared.work.notify_all();
+        self.shared.space.notify_all();
+    }
+
+    fn join(&self) {
+        for thread in self.threads().drain(..) {
             if thread.join().is_err() {
-                shared.fail(&"a thread of the store has panicked");
+                self.shared.fail(&"a thread of the store has panicked");
             }
         }
-        shared.head().dirty_bytes()
     }
 }
 
@@ -449,7 +460,8 @@ impl<D: Directory> Drop for Store<D> {
         self.shared.is_closing.store(true, Release);
         self.shared.work.notify_all();
         self.shared.space.notify_all();
-        for thread in [self.flusher.take(), self.space.take()].into_iter().flatten() {
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             // A panic was reported when it happened.
             let _ = thread.join();
         }

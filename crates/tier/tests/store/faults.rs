@@ -48,7 +48,7 @@ fn a_clean_stop_keeps_everything_at_each_durability() {
         [Durability::Sync, Durability::Interval(Duration::from_millis(5)), Durability::Async]
     {
         let disk = SimulatedDisk::new(1);
-        let (mut store, _) = start(&disk, 8, durability);
+        let (store, _) = start(&disk, 8, durability);
         for n in 0..1000_u32 {
             put(&store, &n.to_le_bytes(), &n.to_le_bytes()).unwrap();
         }

@@ -203,6 +203,13 @@ impl Engine {
         Ok(stored?)
     }
 
+    /// Ends an upload without a store and returns its bytes; `None` if some were evicted.
+    ///
+    /// Cost: a copy of the value.
+    pub fn take_upload(&self, thread: &ThreadSlot, upload: Upload, now: Second) -> Option<Vec<u8>> {
+        self.take_back(&self.op(thread, now), upload)
+    }
+
     /// Returns the bytes of an upload that becomes a part of another value or is short enough for
     /// one record. Returns `None` if pieces were evicted.
     fn take_back(&self, op: &Op<'_>, upload: Upload) -> Option<Vec<u8>> {

@@ -1,0 +1,192 @@
+//! Waiting until changes are durable.
+
+use std::cell::Cell;
+
+use larder_engine::{Engine, Refusal, StoreError, ThreadSlot};
+use larder_tier::format::Address;
+use larder_tier::store::{Durable, Started, Statistics};
+
+use super::Tier;
+use super::operate::Use;
+use crate::cache::Cache;
+
+thread_local! {
+    /// True if the thread's operations do not wait.
+    static DEFERS: Cell<bool> = const { Cell::new(false) };
+    /// What the results of the thread's operations wait for.
+    static AWAITED: Cell<Option<Address>> = const { Cell::new(None) };
+}
+
+/// A place in the log of a disk tier that an answer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Awaited(Address);
+
+/// Whether what an answer waits for is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It is.
+    Durable,
+    /// Not yet.
+    Pending,
+    /// The log has failed: it may be durable or not.
+    Unknown,
+}
+
+/// How a disk tier does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierStatus {
+    /// What the start has found.
+    pub started: Started,
+    /// Its statistics.
+    pub statistics: Statistics,
+    /// Items that the disk did not return, or that were damaged.
+    pub unreadable: u64,
+    /// Why it does not work as it should; `None` if it does.
+    pub trouble: Option<String>,
+}
+
+impl From<Durable> for Durability {
+    fn from(durable: Durable) -> Self {
+        match durable {
+            Durable::Yes => Self::Durable,
+            Durable::NotYet => Self::Pending,
+            Durable::Failed => Self::Unknown,
+        }
+    }
+}
+
+impl Cache {
+    /// Lets the operations of the calling thread return before their changes are durable. Their
+    /// results may be shown when [`Cache::take_awaited`] is durable. Without a disk tier, and with
+    /// another durability than [`Durability::Sync`](crate::Durability::Sync), nothing ever waits.
+    pub fn defer_durability(&self) {
+        DEFERS.set(true);
+    }
+
+    /// Returns what the results of the calling thread's operations since the last call wait for;
+    /// `None` if they may be shown at once.
+    ///
+    /// Cost: a load.
+    #[inline]
+    pub fn take_awaited(&self) -> Option<Awaited> {
+        AWAITED.take().map(Awaited)
+    }
+
+    /// Returns whether it is durable.
+    ///
+    /// Cost: a load.
+    pub fn durability(&self, awaited: Awaited) -> Durability {
+        let tier = self.shared().tier.as_ref();
+        tier.map_or(Durability::Durable, |tier| tier.store().durable(awaited.0).into())
+    }
+
+    /// Waits until it is durable, or the log fails.
+    pub fn wait_durable(&self, awaited: Awaited) -> Durability {
+        let tier = self.shared().tier.as_ref();
+        tier.map_or(Durability::Durable, |tier| tier.store().wait_durable(awaited.0).into())
+    }
+
+    /// Calls `wake` after each sync of the log and after its failure, on a thread of the tier. Does
+    /// nothing without a disk tier.
+    pub fn on_sync(&self, wake: impl Fn() + Send + Sync + 'static) {
+        if let Some(tier) = &self.shared().tier {
+            tier.store().on_sync(wake);
+        }
+    }
+
+    /// Returns how the disk tier does; `None` without one.
+    ///
+    /// Cost: a few locks and loads.
+    pub fn tier(&self) -> Option<TierStatus> {
+        let tier = self.shared().tier.as_ref()?;
+        Some(TierStatus {
+            started: *tier.started(),
+            statistics: tier.statistics(),
+            unreadable: tier.unreadable(),
+            trouble: tier.trouble(),
+        })
+    }
+
+    /// Stops the disk tier, as dropping the last clone does: makes all changes durable and takes no
+    /// more. Returns the bytes that are not durable: 0 unless the disk hangs or has failed.
+    ///
+    /// Cost: waits for the disk, up to [`DiskTier::stop`](crate::DiskTier::stop).
+    pub fn stop_tier(&self) -> u64 {
+        self.shared().tier.as_ref().map_or(0, Tier::stop)
+    }
+
+    /// Makes all changes so far durable. Does nothing without a disk tier.
+    ///
+    /// Cost: a write and a sync of the disk; the caller waits.
+    ///
+    /// # Errors
+    /// [`StoreError::Journal`] if the log has failed.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "v", None)?;
+    /// cache.sync()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sync(&self) -> Result<(), StoreError> {
+        let synced = self.shared().tier.as_ref().map(|tier| tier.store().sync());
+        match synced {
+            Some(Durable::Failed) => Err(StoreError::Journal(Refusal::Failed)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a change of an item. `is_absent` says whether an outcome means that the key has none:
+    /// the disk may have it.
+    #[inline]
+    pub(crate) fn change<T>(
+        &self,
+        key: &[u8],
+        uses: Use,
+        is_absent: impl Fn(&T) -> bool,
+        mut change: impl FnMut(&Engine, &ThreadSlot) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let Some(tier) = &self.shared().tier else {
+            return self.with_thread_slot(change);
+        };
+        let now = self.now();
+        let outcome = self.with_thread_slot(|engine, thread| {
+            tier.change(engine, thread, (key, uses, now), || change(engine, thread), is_absent)
+        });
+        self.note_awaited(key)?;
+        outcome
+    }
+
+    /// Brings an item back into memory that only the disk has. A failure is counted, and a read
+    /// that follows finds nothing.
+    #[inline]
+    pub(crate) fn bring_back(&self, key: &[u8]) {
+        if let Some(tier) = &self.shared().tier {
+            let now = self.now();
+            self.with_thread_slot(|engine, thread| tier.bring_back(engine, thread, key, now));
+        }
+    }
+
+    /// Waits for what a read about the key depends on, as [`Self::note_awaited`]. If the log has
+    /// failed, the read shows what may not be durable.
+    #[inline]
+    pub(crate) fn note_read(&self, key: &[u8]) {
+        let _ = self.note_awaited(key);
+    }
+
+    /// Waits for what a result about the key depends on, or leaves it to the thread.
+    #[inline]
+    pub(crate) fn note_awaited(&self, key: &[u8]) -> Result<(), StoreError> {
+        let Some(tier) = &self.shared().tier else { return Ok(()) };
+        let Some(at) = tier.store().awaited(key) else { return Ok(()) };
+        match tier.store().durable(at) {
+            Durable::Yes => Ok(()),
+            _ if DEFERS.get() => {
+                AWAITED.set(AWAITED.get().max(Some(at)));
+                Ok(())
+            }
+            _ if tier.store().wait_durable(at) == Durable::Yes => Ok(()),
+            _ => Err(StoreError::Journal(Refusal::Failed)),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The disk tier: a cache whose items are also in a directory on disk, all of them.
+//!
+//! ```text
+//! change ─▶ engine ─▶ journal ─▶ log on disk        miss in memory ─▶ log on disk ─▶ back into memory
+//! ```
+//!
+//! Memory keeps the items that are in use. Every change is recorded before it can be seen, and an
+//! operation on an item that memory does not have brings it back first.
+
+pub(crate) mod awaited;
+mod operate;
+mod recorder;
+mod settings;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_engine::{Engine, Journal, Refusal, StoreError, ThreadSlot};
+use larder_item::{Deadline, Epoch, Second};
+use larder_region::forks;
+use larder_tier::disk::real::RealDirectory;
+use larder_tier::format::{Mode, Uuid};
+use larder_tier::store::{FindError, Known, Settings, Started, Statistics, Store};
+use larder_tier::{Entropy, Tier as Directory, Wanted};
+
+use crate::clock::{Clock, Time};
+use crate::open::share::random;
+pub(crate) use operate::{Brought, Use};
+use recorder::Recorder;
+pub use settings::{DiskTier, Durability, TierError};
+
+pub use larder_tier::store::{Started as TierStarted, Statistics as TierStatistics};
+
+thread_local! {
+    /// What this thread has learned of the key of its operation.
+    static KNOWN: RefCell<Known> = RefCell::new(Known::default());
+}
+
+/// The disk tier of a cache in one process.
+pub(crate) struct Tier {
+    store: Arc<Store<RealDirectory>>,
+    epoch: Epoch,
+    wait: Duration,
+    stop: Duration,
+    /// The present second as a Unix time, for a cache whose clock is ticked.
+    now_unix_secs: Arc<AtomicU64>,
+    started: Started,
+    /// The memory of engine and catalog together, in bytes.
+    memory_bytes: AtomicU64,
+    forks: u32,
+    /// Items that the disk did not return.
+    unreadable: AtomicU64,
+    /// Why the last one was not returned.
+    last_unreadable: Mutex<Option<String>>,
+}
+
+impl fmt::Debug for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tier").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Tier {
+    fn drop(&mut self) {
+        match self.forks == forks() {
+            true => drop(self.store.stop(self.stop)),
+            // A forked child has neither the threads nor the lock of the store.
+            false => std::mem::forget(Arc::clone(&self.store)),
+        }
+    }
+}
+
+impl Tier {
+    /// Opens the directory and recovers its log. Returns the time that the cache begins with: that
+    /// of the system, or the latest one in the log.
+    pub(crate) fn open(
+        disk: &DiskTier,
+        memory_bytes: u64,
+        time: Time,
+    ) -> Result<(Self, Time), TierError> {
+        let directory = RealDirectory::open(&disk.path).map_err(larder_tier::OpenError::from)?;
+        let system_unix_secs = u64::try_from(time.started_unix_secs()).unwrap_or(0);
+        let wanted = Wanted { mode: Mode::Store, bytes: disk.bytes };
+        let tier = Directory::open(directory, wanted, entropy(), system_unix_secs)?;
+        let now_unix_secs = Arc::new(AtomicU64::new(system_unix_secs));
+        let settings = Settings {
+            durability: disk.durability.of_store(),
+            dirty_bytes_max: disk.dirty_bytes.unwrap_or(memory_bytes / 8).min(DIRTY_BYTES_MAX),
+            catalog_bytes_max: memory_bytes / 4 * CATALOG_QUARTERS_MAX,
+            clock: clock(time, &now_unix_secs),
+        };
+        let mut progress = disk.progress.clone();
+        let mut report = |done: usize, total: usize| {
+            if let Some(progress) = &mut progress {
+                progress(done, total);
+            }
+        };
+        let (store, started) = Store::start(tier, settings, &mut report)?;
+        // The clock may have been set back since: deadlines are judged by the later time.
+        let time = time.not_before(started.stamp_unix_secs);
+        let tier = Self {
+            store: Arc::new(store),
+            epoch: Epoch::starting_at(time.started_unix_secs()),
+            wait: disk.wait,
+            stop: disk.stop,
+            now_unix_secs,
+            started,
+            memory_bytes: AtomicU64::new(memory_bytes),
+            forks: forks(),
+            unreadable: AtomicU64::new(0),
+            last_unreadable: Mutex::default(),
+        };
+        tier.tick(Epoch::FIRST_SECOND);
+        Ok((tier, time))
+    }
+
+    /// The journal that the engine gets.
+    pub(crate) fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(Recorder::new(Arc::clone(&self.store), self.epoch))
+    }
+
+    /// The version that all later ones are above: clients may have chosen the highest one.
+    pub(crate) fn versions_past(&self) -> u64 {
+        self.started.version_max.saturating_add(1 << 32)
+    }
+
+    pub(crate) fn started(&self) -> &Started {
+        &self.started
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.store.statistics()
+    }
+
+    pub(crate) fn tick(&self, now: Second) {
+        self.now_unix_secs.store(self.unix_of(now), Release);
+    }
+
+    fn unix_of(&self, second: Second) -> u64 {
+        u64::try_from(self.epoch.unix_of(second)).unwrap_or(0)
+    }
+
+    /// Returns a deadline of the log as the engine counts it.
+    fn deadline(&self, unix_secs: Option<u64>) -> Deadline {
+        let Some(unix_secs) = unix_secs.and_then(|secs| i64::try_from(secs).ok()) else {
+            return Deadline::NEVER;
+        };
+        let second = unix_secs.saturating_sub(self.epoch.unix_of(0));
+        match u32::try_from(second) {
+            Ok(second) if Deadline(second) != Deadline::NEVER => Deadline(second),
+            _ if second < 0 => Deadline::PAST,
+            _ => Deadline::NEVER,
+        }
+    }
+
+    /// Removes everything that was stored, in memory and on disk.
+    pub(crate) fn clear(&self, hide: impl Fn()) -> Result<(), StoreError> {
+        let deadline = Instant::now() + self.wait;
+        loop {
+            match self.store.flush(&hide) {
+                Err(larder_tier::store::Refusal::Busy) => self.wait_for_progress(deadline)?,
+                done => return Ok(done.map_err(recorder::refusal)?),
+            }
+        }
+    }
+
+    /// Schedules a clear.
+    pub(crate) fn clear_at(&self, at: Second) -> Result<(), StoreError> {
+        let deadline = Instant::now() + self.wait;
+        loop {
+            match self.store.flush_at(self.unix_of(at)) {
+                Err(larder_tier::store::Refusal::Busy) => self.wait_for_progress(deadline)?,
+                done => return Ok(done.map_err(recorder::refusal)?),
+            }
+        }
+    }
+
+    fn wait_for_progress(&self, deadline: Instant) -> Result<(), Refusal> {
+        self.store.wait_for_progress(deadline).map_err(recorder::refusal)
+    }
+
+    /// Gives the engine the memory that the catalog of the disk leaves.
+    pub(crate) fn share_memory(&self, engine: &Engine, thread: &ThreadSlot) {
+        let memory_bytes = self.memory_bytes();
+        let catalog_bytes = self.store.statistics().catalog_bytes;
+        let left = memory_bytes.saturating_sub(catalog_bytes).max(memory_bytes / 4);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        if engine.memory_limit().abs_diff(left) > left / 64 {
+            // An engine that cannot change its memory keeps it.
+            let _ = engine.set_memory_limit(thread, left);
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn set_memory_bytes(&self, bytes: u64) {
+        self.memory_bytes.store(bytes, Relaxed);
+    }
+
+    fn note_unreadable(&self, error: &FindError) {
+        self.unreadable.fetch_add(1, Relaxed);
+        let mut last = self.last_unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(error.to_string());
+    }
+
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.unreadable.load(Relaxed)
+    }
+
+    /// Why the tier does not work as it should; `None` if it does.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let unreadable =
+            || self.last_unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.store.failure().map(|why| why.to_string()).or_else(unreadable)
+    }
+
+    pub(crate) fn store(&self) -> &Store<RealDirectory> {
+        &self.store
+    }
+
+    /// Stops the store. Returns the bytes that are not durable.
+    pub(crate) fn stop(&self) -> u64 {
+        self.store.stop(self.stop)
+    }
+}
+
+fn clock(time: Time, now_unix_secs: &Arc<AtomicU64>) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+    let ticked = Arc::clone(now_unix_secs);
+    match time.clock {
+        Clock::Ticked => Arc::new(move || ticked.load(Relaxed)),
+        Clock::System => {
+            let first = u64::from(Epoch::FIRST_SECOND);
+            let begun = move |secs: u64| ticked.load(Relaxed).saturating_add(secs);
+            Arc::new(move || begun(u64::from(time.system_second()).saturating_sub(first)))
+        }
+    }
+}
+
+fn entropy() -> Entropy {
+    let mut bytes = [0; 32];
+    for word in bytes.chunks_exact_mut(8) {
+        word.copy_from_slice(&random().to_le_bytes());
+    }
+    let (mut uuid, mut hash_key) = ([0; 16], [0; 16]);
+    uuid.copy_from_slice(&bytes[..16]);
+    hash_key.copy_from_slice(&bytes[16..]);
+    Entropy { uuid: Uuid(uuid), index_seed: random(), hash_key }
+}
+
+/// The default of the memory for what is not durable, in bytes.
+const DIRTY_BYTES_MAX: u64 = 64 << 20;
+
+/// The catalog may take this many quarters of the memory.
+const CATALOG_QUARTERS_MAX: u64 = 3;

@@ -1,0 +1,191 @@
+//! Operations on a cache with a disk tier: what they do when memory lacks the item.
+
+use std::time::Instant;
+
+use larder_engine::{Engine, Refusal, Stale, StoreError, StoreRequest, Stored, ThreadSlot};
+use larder_item::{Meta, Second, StoreMode};
+use larder_tier::store::{FindError, Known, StoredItem};
+
+use super::{KNOWN, Tier, recorder};
+
+/// How often an item is brought back that eviction takes away again.
+const RETURNS_MAX: u32 = 16;
+
+/// What the disk has of a key that memory lacks.
+pub(crate) enum Brought {
+    /// No item. What it has are records of other keys, or an old one of this key.
+    Nothing(Known),
+    /// Memory has the item again.
+    Back,
+    /// Memory has no room for this item.
+    NoRoom(StoredItem),
+}
+
+/// How an operation uses the present item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It replaces the item, whatever that is.
+    Replaces,
+    /// It needs the item.
+    Needs,
+}
+
+impl Use {
+    /// The use that a store makes of the present item.
+    pub(crate) fn of(request: &StoreRequest<'_>) -> Self {
+        let is_plain = request.mode == StoreMode::Set
+            && request.cas.is_none()
+            && request.stale != Stale::IfOlder;
+        if is_plain { Self::Replaces } else { Self::Needs }
+    }
+}
+
+impl Tier {
+    /// Runs a change until it depends on nothing that only the disk has. `is_absent` says whether
+    /// an outcome means that the key has no item.
+    pub(crate) fn change<T>(
+        &self,
+        engine: &Engine,
+        thread: &ThreadSlot,
+        (key, uses, now): (&[u8], Use, Second),
+        change: impl FnMut() -> Result<T, StoreError>,
+        is_absent: impl Fn(&T) -> bool,
+    ) -> Result<T, StoreError> {
+        let deadline = Instant::now() + self.wait;
+        self.clear_if_due(engine, now);
+        self.store.wait_for_room(deadline).map_err(recorder::refusal)?;
+        let outcome = self.settle(engine, thread, (key, uses, now), (deadline, change), is_absent);
+        // What is known of one key is not known of another.
+        KNOWN.set(Known::default());
+        outcome
+    }
+
+    fn settle<T>(
+        &self,
+        engine: &Engine,
+        thread: &ThreadSlot,
+        (key, uses, now): (&[u8], Use, Second),
+        (deadline, mut change): (Instant, impl FnMut() -> Result<T, StoreError>),
+        is_absent: impl Fn(&T) -> bool,
+    ) -> Result<T, StoreError> {
+        let mut returns = 0;
+        loop {
+            match change() {
+                Err(StoreError::Journal(Refusal::AskDisk)) if uses == Use::Replaces => {
+                    let found = self.store.find(key).map_err(|error| self.failed(&error))?;
+                    KNOWN.set(found.0);
+                }
+                Err(StoreError::Journal(Refusal::AskDisk)) => {
+                    self.learn(engine, thread, key, now)?;
+                }
+                Err(StoreError::Journal(Refusal::Busy)) => {
+                    self.clear_if_due(engine, now);
+                    self.wait_for_progress(deadline)?;
+                }
+                Ok(outcome) if is_absent(&outcome) && returns < RETURNS_MAX => {
+                    if !self.learn(engine, thread, key, now)? {
+                        return Ok(outcome);
+                    }
+                    returns += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Brings the item of a key back, or learns that there is none. False if there is none.
+    fn learn(
+        &self,
+        engine: &Engine,
+        thread: &ThreadSlot,
+        key: &[u8],
+        now: Second,
+    ) -> Result<bool, StoreError> {
+        match self.bring(engine, thread, key, now)? {
+            Brought::Back => Ok(true),
+            Brought::Nothing(known) => {
+                KNOWN.set(known);
+                Ok(false)
+            }
+            Brought::NoRoom(_) => Err(StoreError::NoMemory),
+        }
+    }
+
+    /// Brings the item of a key back into memory.
+    pub(crate) fn bring(
+        &self,
+        engine: &Engine,
+        thread: &ThreadSlot,
+        key: &[u8],
+        now: Second,
+    ) -> Result<Brought, StoreError> {
+        loop {
+            if self.store.is_flush_due(self.unix_of(now)) {
+                return Err(StoreError::Journal(Refusal::Busy));
+            }
+            if !self.store.may_have(key) {
+                return Ok(Brought::Nothing(Known::default()));
+            }
+            let found = self.store.find(key).map_err(|error| self.failed(&error))?;
+            let (known, Some(item)) = found else { return Ok(Brought::Nothing(found.0)) };
+            let Some(at) = known.own else { return Ok(Brought::Nothing(known)) };
+            let now_unix_secs = self.unix_of(now);
+            if item.is_expired(now_unix_secs) {
+                self.store.forget_expired(key, at, now_unix_secs);
+                return Ok(Brought::Nothing(Known { own: None, ..known }));
+            }
+            let request = StoreRequest {
+                flags: item.flags,
+                deadline: self.deadline(item.deadline_unix_secs),
+                version: Some(item.version),
+                stale: if item.stale { Stale::Always } else { Stale::Never },
+                ..StoreRequest::new(key, StoreMode::Set)
+            };
+            let is_current = || self.store.is_current(key, at);
+            match engine.restore(thread, &request, &item.value, &is_current, now) {
+                Ok(Stored::Stored { .. } | Stored::NotStored) => return Ok(Brought::Back),
+                // It changed, or reclaim has moved it: look again.
+                Ok(Stored::NotFound | Stored::Exists) => {}
+                Err(StoreError::NoMemory) => return Ok(Brought::NoRoom(item)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Brings the item of a key back unless memory has it.
+    pub(crate) fn bring_back(&self, engine: &Engine, thread: &ThreadSlot, key: &[u8], now: Second) {
+        self.clear_if_due(engine, now);
+        if engine.peek(key, now).is_none() {
+            // What the disk does not return is counted.
+            let _ = self.bring(engine, thread, key, now);
+        }
+    }
+
+    /// The metadata of an item that is shown from the disk.
+    pub(crate) fn meta(&self, item: &StoredItem, now: Second) -> Meta {
+        Meta {
+            flags: item.flags,
+            deadline: self.deadline(item.deadline_unix_secs),
+            cas: item.version,
+            value_bytes: item.value.len(),
+            stale: item.stale,
+            token_sent: false,
+            fetched: false,
+            seen: now,
+        }
+    }
+
+    /// Runs a delayed clear that is due. If the log does not take it, memory is cleared all the
+    /// same, and [`Self::bring`] fails until the log takes it.
+    #[inline]
+    pub(crate) fn clear_if_due(&self, engine: &Engine, now: Second) {
+        if self.store.is_flush_due(self.unix_of(now)) && self.clear(|| engine.flush()).is_err() {
+            engine.flush();
+        }
+    }
+
+    fn failed(&self, error: &FindError) -> StoreError {
+        self.note_unreadable(error);
+        StoreError::Journal(Refusal::Unreadable)
+    }
+}

@@ -1,0 +1,86 @@
+//! The journal of the engine, which records changes in the log.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_engine::{Change, Entry, Journal, Refusal};
+use larder_item::{Deadline, Epoch};
+use larder_tier::disk::real::RealDirectory;
+use larder_tier::format::Item;
+use larder_tier::store::{self, Store};
+
+use super::KNOWN;
+
+/// Records the engine's changes in a store.
+pub(super) struct Recorder {
+    store: Arc<Store<RealDirectory>>,
+    epoch: Epoch,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    pub(super) fn new(store: Arc<Store<RealDirectory>>, epoch: Epoch) -> Self {
+        Self { store, epoch }
+    }
+
+    fn unix_of(&self, second: u32) -> u64 {
+        u64::try_from(self.epoch.unix_of(second)).unwrap_or(0)
+    }
+
+    fn change<'a>(&self, change: &Change<'a>) -> store::Change<'a> {
+        store::Change {
+            now_unix_secs: self.unix_of(change.now),
+            is_resident: change.is_resident,
+            is_flushed: change.is_flushed,
+        }
+    }
+}
+
+impl Journal for Recorder {
+    fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal> {
+        let deadline_unix_secs = match entry.deadline {
+            Deadline::NEVER => None,
+            // 0 means never in the log.
+            Deadline(second) => Some(self.unix_of(second).max(1)),
+        };
+        let item = Item {
+            key: entry.key,
+            value: entry.value,
+            flags: entry.flags,
+            version: entry.version,
+            deadline_unix_secs,
+            stale: entry.stale,
+            token_sent: entry.token_sent,
+            number: entry.number,
+        };
+        let change = self.change(change);
+        KNOWN.with_borrow(|known| self.store.put(&item, &change, known)).map_err(refusal)
+    }
+
+    fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
+        let change = self.change(change);
+        KNOWN.with_borrow(|known| self.store.remove(key, &change, known)).map_err(refusal)
+    }
+
+    fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
+        let change = self.change(change);
+        KNOWN.with_borrow(|known| self.store.check_absence(key, &change, known)).map_err(refusal)
+    }
+}
+
+/// A refusal of the store as one of the journal.
+pub(super) fn refusal(refusal: store::Refusal) -> Refusal {
+    match refusal {
+        store::Refusal::AskDisk => Refusal::AskDisk,
+        store::Refusal::Busy => Refusal::Busy,
+        store::Refusal::Full => Refusal::Full,
+        store::Refusal::CatalogFull => Refusal::IndexFull,
+        store::Refusal::Failed => Refusal::Failed,
+        store::Refusal::TooLarge => Refusal::TooLarge,
+    }
+}

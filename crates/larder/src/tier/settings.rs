@@ -1,0 +1,134 @@
+//! The settings of a disk tier.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_tier::store::StartError;
+
+/// When a change is durable: when it survives a power loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before the operation returns. The changes of all threads share a sync of the disk.
+    Sync,
+    /// At most twice this long after the operation returned.
+    Interval(Duration),
+    /// Some time later: usually within 100 ms.
+    Async,
+}
+
+impl Durability {
+    pub(super) fn of_store(self) -> larder_tier::store::Durability {
+        match self {
+            Self::Sync => larder_tier::store::Durability::Sync,
+            Self::Interval(interval) => larder_tier::store::Durability::Interval(interval),
+            Self::Async => larder_tier::store::Durability::Async,
+        }
+    }
+}
+
+/// What is called while a log is read, with the segments that are read and their number.
+type Progress = Arc<dyn Fn(usize, usize) + Send + Sync>;
+
+/// A directory on disk that holds all items of a cache.
+#[derive(Clone)]
+pub struct DiskTier {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) durability: Durability,
+    pub(super) wait: Duration,
+    pub(super) stop: Duration,
+    pub(super) dirty_bytes: Option<u64>,
+    pub(super) progress: Option<Progress>,
+}
+
+impl fmt::Debug for DiskTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, bytes, durability, .. } = self;
+        f.debug_struct("DiskTier")
+            .field("path", path)
+            .field("bytes", bytes)
+            .field("durability", durability)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DiskTier {
+    /// A directory, which is made if it is missing, with a log of at most `bytes`: 32 MiB to
+    /// 64 TiB. A directory can grow, not shrink.
+    pub fn new(path: impl Into<PathBuf>, bytes: u64) -> Self {
+        Self {
+            path: path.into(),
+            bytes,
+            durability: Durability::Interval(Duration::from_millis(100)),
+            wait: Duration::from_secs(1),
+            stop: Duration::from_secs(60),
+            dirty_bytes: None,
+            progress: None,
+        }
+    }
+
+    /// Sets when changes are durable: by default within 200 ms.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets how long a change waits for a disk that does not keep up before it fails: a second by
+    /// default.
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets how long the stop waits for the disk: a minute by default.
+    #[must_use]
+    pub fn stop(mut self, stop: Duration) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Sets the memory for changes that are not durable yet, in bytes: an eighth of the cache's
+    /// memory by default, and at most 64 MiB. It comes on top of the cache's memory.
+    #[must_use]
+    pub fn dirty_bytes(mut self, bytes: u64) -> Self {
+        self.dirty_bytes = Some(bytes);
+        self
+    }
+
+    /// Calls `progress` while the log is read at the start, with the segments that are read and
+    /// their number.
+    #[must_use]
+    pub fn progress(mut self, progress: impl Fn(usize, usize) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(progress));
+        self
+    }
+}
+
+/// The reason why a disk tier cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TierError {
+    /// The directory or its log cannot be used.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The cache's memory is shared with other processes.
+    #[error("a cache with a disk tier is in the memory of one process; open it without sharing")]
+    Shared,
+    /// The largest item is too long for the log.
+    #[error("the largest item may have {max} bytes with a disk tier, found {asked}")]
+    ItemTooLarge {
+        /// The item size limit, in bytes.
+        asked: u64,
+        /// The possible limit, in bytes.
+        max: u64,
+    },
+}
+
+impl From<larder_tier::OpenError> for TierError {
+    fn from(error: larder_tier::OpenError) -> Self {
+        Self::Start(error.into())
+    }
+}

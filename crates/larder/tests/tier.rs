@@ -1,0 +1,293 @@
+//! A cache with a disk tier has everything that was stored: in a memory that is too small for it,
+//! and after a restart.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use larder::{
+    Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, DiskTier, Durability,
+    MetaOutcome, Read, Refusal, StoreError, StoreMode, StoreRequest, Stored,
+};
+use larder_item::Direction;
+
+/// A generator of numbers, the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+fn open_as(path: &Path, durability: Durability, clock: Clock) -> Cache {
+    let disk = DiskTier::new(path, 128 << 20).durability(durability);
+    Cache::builder().memory_bytes(2 << 20).cas(true).clock(clock).tier(disk).open().unwrap()
+}
+
+fn open(path: &Path) -> Cache {
+    open_as(path, Durability::Async, Clock::System)
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Item {
+    value: Vec<u8>,
+    flags: u32,
+    cas: u64,
+}
+
+fn read(cache: &Cache, key: &[u8]) -> Option<Item> {
+    let mut value = Vec::new();
+    match cache.read(key, &mut value, |_, _| ()) {
+        Read::Hit(meta) => Some(Item { value, flags: meta.flags, cas: meta.cas }),
+        Read::Large(meta, mut large) => {
+            while large.next_piece(&mut value).unwrap() {}
+            Some(Item { value, flags: meta.flags, cas: meta.cas })
+        }
+        Read::Miss(_) => None,
+        Read::Failed(error) => panic!("{error}"),
+    }
+}
+
+fn random_value(random: &mut Random) -> Vec<u8> {
+    match random.below(10) {
+        0 => random.below(3000).to_string().into_bytes(),
+        1 => vec![random.next() as u8 | 128; 17_000 + random.below(30_000) as usize],
+        _ => vec![random.next() as u8 | 128; random.below(5000) as usize],
+    }
+}
+
+/// Changes a key at random, in the cache and in the model.
+fn step(cache: &Cache, model: &mut HashMap<Vec<u8>, Item>, random: &mut Random, keys: u64) {
+    let key = format!("key {}", random.below(keys)).into_bytes();
+    let present = model.get(&key).cloned();
+    let flags = random.below(3) as u32;
+    let modes = [
+        StoreMode::Set,
+        StoreMode::Set,
+        StoreMode::Set,
+        StoreMode::Add,
+        StoreMode::Replace,
+        StoreMode::Append,
+        StoreMode::Prepend,
+    ];
+    match random.below(20) {
+        0..9 => {
+            let mode = modes[random.below(modes.len() as u64) as usize];
+            let value = random_value(random);
+            let request = StoreRequest { flags, ..StoreRequest::new(&key, mode) };
+            let stored = cache.store(&request, &value).unwrap();
+            let (value, flags) = match (mode, &present) {
+                (StoreMode::Add, Some(_)) => return assert_eq!(stored, Stored::NotStored),
+                (StoreMode::Replace | StoreMode::Append | StoreMode::Prepend, None) => {
+                    return assert_eq!(stored, Stored::NotStored);
+                }
+                (StoreMode::Append, Some(old)) => ([&old.value[..], &value].concat(), old.flags),
+                (StoreMode::Prepend, Some(old)) => ([&value[..], &old.value].concat(), old.flags),
+                _ => (value, flags),
+            };
+            let Stored::Stored { cas, .. } = stored else { panic!("{stored:?}") };
+            model.insert(key, Item { value, flags, cas });
+        }
+        9..11 => {
+            let cas = present.as_ref().map_or(1, |item| item.cas) + random.below(2);
+            let request =
+                StoreRequest { cas: Some(cas), ..StoreRequest::new(&key, StoreMode::Set) };
+            let stored = cache.store(&request, b"swapped").unwrap();
+            match present {
+                None => assert_eq!(stored, Stored::NotFound),
+                Some(old) if old.cas != cas => assert_eq!(stored, Stored::Exists),
+                Some(_) => {
+                    let Stored::Stored { cas, .. } = stored else { panic!("{stored:?}") };
+                    model.insert(key, Item { value: b"swapped".to_vec(), flags: 0, cas });
+                }
+            }
+        }
+        11..13 => {
+            let counting = ArithmeticRequest::new(&key, Direction::Increment, random.below(9));
+            let number = present
+                .as_ref()
+                .and_then(|old| str::from_utf8(&old.value).ok()?.parse::<u64>().ok());
+            match (cache.arithmetic_as(&counting).unwrap(), present, number) {
+                (Arithmetic::NotFound, None, _) | (Arithmetic::NonNumeric, Some(_), None) => {}
+                (Arithmetic::Number { number, meta }, Some(old), Some(was)) => {
+                    assert_eq!(number, was + counting.delta);
+                    let value = number.to_string().into_bytes();
+                    model.insert(key, Item { value, flags: old.flags, cas: meta.cas });
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        13..15 => {
+            let deletion = cache.delete_if(&key, None).unwrap();
+            assert_eq!(matches!(deletion, Deletion::Deleted(_)), present.is_some());
+            model.remove(&key);
+        }
+        15 => {
+            let outcome = cache.mark_stale(&key, None, None, None).unwrap();
+            match (outcome, present) {
+                (MetaOutcome::NotFound, None) => {}
+                (MetaOutcome::Done(meta), Some(old)) => {
+                    model.insert(key, Item { cas: meta.cas, ..old });
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        16 => {
+            let deadline = Deadline::after(cache.now(), 1000);
+            assert_eq!(cache.touch_until(&key, deadline).unwrap().is_some(), present.is_some());
+        }
+        17 => {
+            let value = vec![9; 30_000];
+            let mut upload = cache.upload(&key, value.len()).unwrap();
+            upload.push(&value).unwrap();
+            let stored = upload.store(&StoreRequest::new(&key, StoreMode::Set)).unwrap();
+            let Stored::Stored { cas, .. } = stored else { panic!("{stored:?}") };
+            model.insert(key, Item { value, flags: 0, cas });
+        }
+        _ => assert_eq!(read(cache, &key), present),
+    }
+}
+
+fn check_all(cache: &Cache, model: &HashMap<Vec<u8>, Item>) {
+    for (key, item) in model {
+        assert_eq!(read(cache, key).as_ref(), Some(item), "{}", String::from_utf8_lossy(key));
+    }
+}
+
+#[test]
+fn every_operation_finds_what_memory_lacks_and_a_restart_finds_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (mut model, mut random) = (HashMap::new(), Random(7));
+    for life in 0..3 {
+        let cache = open(&path);
+        assert_eq!(cache.tier().unwrap().started.items, model.len() as u64, "life {life}");
+        check_all(&cache, &model);
+        for _ in 0..12_000 {
+            step(&cache, &mut model, &mut random, 2500);
+        }
+        check_all(&cache, &model);
+        let bytes: usize = model.values().map(|item| item.value.len()).sum();
+        assert!(bytes > 4 * (2 << 20), "{bytes} bytes are four times the memory");
+        assert!(cache.tier().unwrap().statistics.reads > 1000, "{:?}", cache.tier());
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_clear_and_a_delayed_clear_hold_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let ticked = || open_as(&path, Durability::Async, Clock::Ticked);
+    let cache = ticked();
+    cache.set("cleared", "v", None).unwrap();
+    cache.clear();
+    cache.set("kept", "v", None).unwrap();
+    cache.clear_at(cache.now() + 100);
+    drop(cache);
+    let cache = ticked();
+    assert_eq!((cache.get("cleared"), cache.get("kept").is_some()), (None, true));
+    cache.tick(cache.now() + 101);
+    assert_eq!(cache.get("kept"), None);
+    cache.set("later", "v", None).unwrap();
+    drop(cache);
+    assert_eq!(ticked().get("kept"), None);
+    assert!(ticked().get("later").is_some());
+}
+
+#[test]
+fn deadlines_flags_and_tokens_survive_and_later_tokens_are_higher() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let ticked = || open_as(&path, Durability::Sync, Clock::Ticked);
+    let cache = ticked();
+    let deadline = Deadline::after(cache.now(), 50);
+    let request = StoreRequest { flags: 77, deadline, ..StoreRequest::new(b"k", StoreMode::Set) };
+    let Stored::Stored { cas, .. } = cache.store(&request, b"v").unwrap() else { panic!() };
+    let unix_secs = cache.epoch().unix_of(deadline.0);
+    drop(cache);
+    let cache = ticked();
+    let meta = cache.peek(b"k").unwrap();
+    assert_eq!(
+        (meta.flags, meta.cas, cache.epoch().unix_of(meta.deadline.0)),
+        (77, cas, unix_secs)
+    );
+    let Stored::Stored { cas: later, .. } =
+        cache.store(&StoreRequest::new(b"other", StoreMode::Set), b"").unwrap()
+    else {
+        panic!()
+    };
+    assert!(later > cas, "token {later} comes after {cas}");
+    cache.tick(cache.now() + 51);
+    assert_eq!(cache.get("k"), None);
+    assert!(cache.add("k", "again", None).unwrap());
+}
+
+#[test]
+fn a_full_disk_refuses_stores_keeps_the_old_value_and_deletes() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = DiskTier::new(folder.path().join("store"), 64 << 20).durability(Durability::Async);
+    let cache = Cache::builder().memory_bytes(4 << 20).tier(disk).open().unwrap();
+    let value = vec![1; 100_000];
+    let stored =
+        (0..2000).take_while(|n: &u32| cache.set(n.to_le_bytes(), &value, None).is_ok()).count();
+    assert!((200..640).contains(&stored), "{stored} items of 100 kB in 64 MiB");
+    let refused = cache.set(0_u32.to_le_bytes(), vec![2; 100_000], None);
+    assert_eq!(refused, Err(StoreError::Journal(Refusal::Full)));
+    assert_eq!(cache.get(0_u32.to_le_bytes()), Some(value.clone()), "the old value stays");
+    for n in 0..stored as u32 / 2 {
+        assert!(cache.delete(n.to_le_bytes()).unwrap(), "item {n}");
+    }
+    let soon = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        cache.set("more", &value, None).is_ok()
+    });
+    assert!(soon, "no room after half of the items were deleted: {:?}", cache.tier());
+}
+
+#[test]
+fn threads_count_exactly_on_counters_that_memory_loses() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let cache = open(&path);
+    let added = AtomicU64::new(0);
+    for n in 0..20 {
+        cache.set(format!("counter {n}"), "0", None).unwrap();
+    }
+    thread::scope(|scope| {
+        for seed in 1..4 {
+            let (cache, added) = (&cache, &added);
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                for _ in 0..4000 {
+                    let counter = format!("counter {}", random.below(20));
+                    assert!(cache.increment(counter, 1).unwrap().is_some());
+                    added.fetch_add(1, Ordering::Relaxed);
+                    // Pushes the counters out of memory.
+                    cache.set(format!("filler {}", random.next()), vec![0; 8000], None).unwrap();
+                    if random.below(50) == 0 {
+                        (0..20)
+                            .for_each(|_| drop(cache.delete(format!("filler {}", random.next()))));
+                    }
+                }
+            });
+        }
+    });
+    let sum = |cache: &Cache| -> u64 {
+        let of = |n| String::from_utf8(cache.get(format!("counter {n}")).unwrap()).unwrap();
+        (0..20).map(|n| of(n).trim().parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!(sum(&cache), added.load(Ordering::Relaxed));
+    drop(cache);
+    assert_eq!(sum(&open(&path)), added.load(Ordering::Relaxed));
+}
