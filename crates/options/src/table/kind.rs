@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::typed::admin::{self, AdminListen};
+use crate::typed::disk_tier::Durability;
 use crate::typed::listen::{self, Listen};
 use crate::typed::readers::LocalReaders;
 
@@ -38,6 +39,8 @@ pub(crate) enum Kind {
     AdminListen,
     /// The processes that may read the memory: see [`crate::LocalReaders`].
     Readers,
+    /// When a change survives a power loss: see [`crate::Durability`].
+    Durability,
 }
 
 /// A value that its kind has accepted.
@@ -79,6 +82,7 @@ impl Kind {
             Self::Text | Self::Path => {
                 (!trimmed.is_empty()).then(|| Value::Text(trimmed.to_owned()))
             }
+            Self::Durability => Durability::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Readers => LocalReaders::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Listen => return listen::parse(trimmed).map(Value::Listen),
             Self::AdminListen => return admin::parse(trimmed).map(Value::AdminListen),
@@ -113,6 +117,7 @@ impl Kind {
             Self::Listen => listen::EXPECTED.to_owned(),
             Self::AdminListen => admin::EXPECTED.to_owned(),
             Self::Readers => LocalReaders::EXPECTED.to_owned(),
+            Self::Durability => Durability::EXPECTED.to_owned(),
         }
     }
 
@@ -128,7 +133,7 @@ impl Kind {
             Self::Text => "<text>",
             Self::Path => "<file>",
             Self::Listen | Self::AdminListen => "<addr>",
-            Self::Readers => "<mode>",
+            Self::Readers | Self::Durability => "<mode>",
         }
     }
 

@@ -284,6 +284,33 @@ LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("of
           connected to the unix socket: none, those of the server's user, those of a group, or \
           all; the server then allocates all memory at the start, and its limit cannot be raised; \
           no effect with -e");
+TierPath = Row::new(Place::Long, "tier_path", Path).exit(EXIT_USAGE)
+    .doc("directory that keeps all items on disk: what it holds is there after a restart, and may \
+          be larger than memory, which keeps the items in use; made if it is missing; needs \
+          --tier-size and --tier-mode");
+TierSize = Row::new(Place::Long, "tier_size", bytes(1, KIBIBYTE, 64 * TEBIBYTE))
+    .exit(EXIT_USAGE)
+    .doc("size of the log in the directory of --tier-path, in bytes or with k, m or g after the \
+          number: 32 MiB at least; four fifths of it can be live items; it may be raised later, \
+          not lowered");
+TierMode = Row::new(Place::Long, "tier_mode", Choice(&["store", "cache"])).exit(EXIT_USAGE)
+    .doc("what the directory of --tier-path promises: store, a durable key-value store; cache, \
+          more room for items that memory would evict, is not in this release");
+Durability = Row::new(Place::Long, "durability", Kind::Durability).default("interval=100")
+    .exit(EXIT_USAGE)
+    .doc("when a change survives a power loss: sync, before it is answered; interval=MS, at most \
+          twice as many milliseconds later; async, usually within 100 ms");
+TierWaitSecs = Row::new(Place::Long, "tier_wait_secs", number(0, 3600)).default("1")
+    .exit(EXIT_USAGE)
+    .doc("seconds that a change waits for a disk that does not keep up, before it fails");
+TierStopSecs = Row::new(Place::Long, "tier_stop_secs", number(0, 86_400)).default("60")
+    .exit(EXIT_USAGE)
+    .doc("seconds that the stop of the server waits for the disk; if changes are then still not \
+          on the disk, the log says how many bytes, and the exit status is not 0");
+TierDirtyBytes = Row::new(Place::Long, "tier_dirty_bytes", bytes(1, KIBIBYTE, TEBIBYTE))
+    .default("64m").exit(EXIT_USAGE)
+    .doc("memory for changes that are not on the disk yet, beside -m; at most an eighth of -m, to \
+          which the default is lowered");
 AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen).exit(EXIT_USAGE)
     .doc("addresses of the admin listener, which speaks HTTP: host:port, [IPv6]:port, *:port or \
           the path of a unix socket that begins with / or a dot, several separated by semicolons; \

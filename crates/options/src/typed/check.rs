@@ -5,6 +5,7 @@ use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::MEBIBYTE;
 use crate::table::row::Group;
+use crate::typed::disk_tier;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls;
 
@@ -13,9 +14,20 @@ use crate::typed::tls;
 /// # Errors
 /// Names the first option that contradicts another.
 pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
-    for rule in
-        [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in, filtered, readers, admin_tls]
-    {
+    for rule in [
+        item_size,
+        chunk_size,
+        slab_sizes,
+        queues,
+        napi_ids,
+        ways_in,
+        filtered,
+        readers,
+        admin_tls,
+        tier_alone,
+        tier_whole,
+        tier_bounds,
+    ] {
         if let Some((id, what)) = rule(values) {
             let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
             let message = format!("{}: {what}", origin.spelling(id.row()));
@@ -104,6 +116,89 @@ fn admin_tls(values: &Values) -> Contradiction {
     (wants_tls && !values.switch(Id::EnableSsl)).then(|| {
         let what = "an address with tls needs -Z, whose certificates it uses";
         (Id::AdminListen, what.to_owned())
+    })
+}
+
+/// Options of the disk tier need its directory.
+fn tier_alone(values: &Values) -> Contradiction {
+    if values.given(Id::TierPath).is_some() {
+        return None;
+    }
+    let is_chosen = |id: &Id| !is_default(values, *id);
+    let of_tier = [
+        Id::TierSize,
+        Id::TierMode,
+        Id::Durability,
+        Id::TierWaitSecs,
+        Id::TierStopSecs,
+        Id::TierDirtyBytes,
+    ];
+    let what = "it needs the directory of a disk tier: name it with --tier-path, or leave this out";
+    of_tier.into_iter().find(is_chosen).map(|id| (id, what.to_owned()))
+}
+
+/// True if an option has the value that it has if it is not given.
+fn is_default(values: &Values, id: Id) -> bool {
+    let (row, given) = (id.row(), values.given(id));
+    let default = row.default.and_then(|text| row.kind.parse(text).ok());
+    given.map(|given| &given.value) == default.as_ref()
+}
+
+/// What a directory promises and how large it gets is the operator's choice.
+fn tier_whole(values: &Values) -> Contradiction {
+    values.given(Id::TierPath)?;
+    let wrong = |id, what: &str| Some((id, what.to_owned()));
+    if values.given(Id::TierMode).is_none() {
+        return wrong(
+            Id::TierPath,
+            "say what the directory promises: --tier-mode store, a durable key-value store",
+        );
+    }
+    if values.text(Id::TierMode) == Some("cache") {
+        return wrong(Id::TierMode, "cache is not in this release: use store");
+    }
+    if values.given(Id::TierSize).is_none() {
+        return wrong(
+            Id::TierPath,
+            "say how large the log of the directory may get: --tier-size 10g, for example",
+        );
+    }
+    if values.given(Id::MemoryFile).is_some() {
+        return wrong(
+            Id::MemoryFile,
+            "the directory of --tier-path keeps all items: leave out one of them",
+        );
+    }
+    if has_readers(values) {
+        return wrong(
+            Id::LocalReaders,
+            "local readers do not see items that are only on the disk: leave out --tier-path, or \
+             let them ask the server",
+        );
+    }
+    if values.switch(Id::DropPrivileges) {
+        return wrong(
+            Id::DropPrivileges,
+            "the system call filter does not let the server write to --tier-path: leave out one \
+             of them",
+        );
+    }
+    None
+}
+
+fn tier_bounds(values: &Values) -> Contradiction {
+    values.given(Id::TierPath)?;
+    let (item, memory) = (values.bytes(Id::MaxItemSize), values.bytes(Id::MemoryLimit));
+    if item > disk_tier::ITEM_BYTES_MAX {
+        let max = disk_tier::ITEM_BYTES_MAX;
+        let what = format!("{item} bytes are more than the {max} that --tier-path can keep");
+        return Some((Id::MaxItemSize, what));
+    }
+    let dirty = values.bytes(Id::TierDirtyBytes);
+    let dirty_max = (memory / disk_tier::DIRTY_PART).max(disk_tier::DIRTY_MIN);
+    (!is_default(values, Id::TierDirtyBytes) && dirty > dirty_max).then(|| {
+        let what = format!("{dirty} bytes are more than {dirty_max}, an eighth of -m");
+        (Id::TierDirtyBytes, what)
     })
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod check;
+pub(crate) mod disk_tier;
 pub(crate) mod listen;
 pub(crate) mod options;
 pub(crate) mod readers;

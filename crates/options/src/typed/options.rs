@@ -9,6 +9,7 @@ use crate::table::Id;
 use crate::table::kind::KIBIBYTE;
 use crate::typed::admin::AdminListen;
 use crate::typed::check::check;
+use crate::typed::disk_tier::DiskTier;
 use crate::typed::listen::{self, Listen, Security};
 use crate::typed::readers::LocalReaders;
 use crate::typed::slabs::Slabs;
@@ -110,6 +111,8 @@ pub struct Options {
     pub upgrade_drain_secs: u32,
     /// `--local-readers`: the processes that may read the cache's memory directly.
     pub local_readers: LocalReaders,
+    /// `--tier-path`: the directory that keeps all items; `None`: memory alone does.
+    pub disk_tier: Option<DiskTier>,
     /// `--admin-listen`: addresses of the admin listener; empty: none.
     pub admin_listen: Vec<AdminListen>,
     /// `--admin-token-file`: the tokens of admin requests.
@@ -311,6 +314,7 @@ impl Options {
                 .text(Id::LocalReaders)
                 .and_then(LocalReaders::parse)
                 .unwrap_or_default(),
+            disk_tier: DiskTier::new(&values),
             admin_listen: values.admin_listen(Id::AdminListen),
             admin_token_file: values.text(Id::AdminTokenFile).map(PathBuf::from),
             admin_hosts: names(values.text(Id::AdminHost)),

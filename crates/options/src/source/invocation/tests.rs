@@ -60,6 +60,7 @@ fn samples(row: &Row) -> Option<[String; 2]> {
         Kind::Listen => ["[::1]:3,*", "localhost"],
         Kind::AdminListen => ["[::1]:3,role=read;*:0", "/s,mode=660"],
         Kind::Readers => ["same-uid", "group:www"],
+        Kind::Durability => ["sync", "interval=7"],
     };
     // The largest item may not exceed half of the memory.
     let texts = if row.name == "memory_limit" { ["1g", "3000k"] } else { texts };
@@ -122,7 +123,11 @@ fn every_option_that_behaves_changes_the_options_and_none_that_is_warned_about_d
         let Some([text, _]) = samples(row) else { continue };
         let mut given = Values::none();
         given.set(id, &text, &Origin::CommandLine).unwrap();
-        let others = if row.name.contains("ssl") { with_tls(id) } else { Values::defaults() };
+        let others = match row.name {
+            name if name.contains("ssl") => with_tls(id),
+            name if name.starts_with("tier_") || id == Id::Durability => with_tier(id),
+            _ => Values::defaults(),
+        };
         let without = Options::new(others.clone());
         let mut options = Options::new(others.overridden_by(given));
         options.accepted = without.accepted.clone();
@@ -133,6 +138,22 @@ fn every_option_that_behaves_changes_the_options_and_none_that_is_warned_about_d
             _ => {}
         }
     }
+}
+
+/// Returns the other options of a disk tier that one of them needs to have an effect.
+fn with_tier(word: Id) -> Values {
+    let mut values = Values::none();
+    for (id, text) in [
+        (Id::TierPath, "/t"),
+        (Id::TierSize, "1g"),
+        (Id::TierMode, "store"),
+        (Id::MemoryLimit, "64m"),
+    ] {
+        if id != word {
+            values.set(id, text, &Origin::Map).unwrap();
+        }
+    }
+    Values::defaults().overridden_by(values)
 }
 
 /// Returns the other TLS options that a TLS option needs to have an effect.
