@@ -106,6 +106,7 @@ impl From<StoreError> for Status {
             StoreError::NoMemory => Self::NoMemory,
             StoreError::Key(_) => Self::Key,
             StoreError::Stuck(_) => Self::Stuck,
+            StoreError::Journal(_) => Self::Refused,
         }
     }
 }

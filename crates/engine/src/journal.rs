@@ -68,6 +68,9 @@ pub enum Refusal {
     /// The disk did not return the item that the change needs, or it was damaged.
     #[error("the disk did not return the item")]
     Unreadable,
+    /// The journal does not know the keys of what is outside memory.
+    #[error("removal by prefix is not available with a disk tier")]
+    NoPrefixes,
     /// The item is longer than a journal's record.
     #[error("the item is longer than a segment of the disk holds")]
     TooLarge,

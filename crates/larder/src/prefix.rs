@@ -7,7 +7,7 @@
 //! item that one of them moves meanwhile, as eviction does, may stay, and one that it changes in
 //! place (a number, or an append) may be removed.
 
-use larder_engine::StoreError;
+use larder_engine::{Refusal, StoreError};
 
 use crate::cache::Cache;
 
@@ -95,12 +95,16 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`StoreError::Stuck`] if a process that shares the cache is stopped in a store.
+    /// [`StoreError::Stuck`] if a process that shares the cache is stopped in a store;
+    /// [`StoreError::Journal`] with a disk tier, of whose keys memory knows only a part.
     pub fn begin_remove_prefix(
         &self,
         prefix: impl AsRef<[u8]>,
     ) -> Result<PrefixRemoval, StoreError> {
         let (prefix, now) = (prefix.as_ref(), self.now());
+        if self.shared().tier.is_some() {
+            return Err(Refusal::NoPrefixes.into());
+        }
         self.shared().flights.detach_all(|key| key.starts_with(prefix));
         let removal = self
             .with_thread_slot(|engine, thread| engine.begin_prefix_removal(thread, prefix, now))?;

@@ -137,7 +137,7 @@ impl Cache {
             Gauge::EvictionAgeSecs => report.eviction_age_secs,
             Gauge::GroupCount => report.groups,
             Gauge::GroupOverflowCount => report.overflow_groups,
-            _ => return None,
+            _ => return self.tier()?.gauge(gauge),
         })
     }
 }

@@ -12,7 +12,7 @@ fn stat(cache: &Cache, name: &str) -> u64 {
     cache.stats().find(|stat| stat.name == name).map(|stat| stat.value).unwrap()
 }
 
-/// The rows of `stats larder` that need a server: its build, logins, TLS, connections.
+/// The rows of `stats larder` that need a server or a disk tier.
 const OF_SERVER: &[&str] = &[
     "larder_version",
     "larder_commit",
@@ -25,6 +25,22 @@ const OF_SERVER: &[&str] = &[
     "output_budget_used_bytes",
     "hot_keys_sampled",
     "hot_keys_lost",
+    "tier_items",
+    "tier_size_bytes",
+    "tier_live_bytes",
+    "tier_free_bytes",
+    "tier_index_bytes",
+    "tier_index_bytes_max",
+    "tier_dirty_bytes",
+    "tier_written_bytes",
+    "tier_zeroed_bytes",
+    "tier_syncs",
+    "tier_reads",
+    "tier_segments_reclaimed",
+    "tier_items_copied",
+    "tier_segments_damaged",
+    "tier_items_unreadable",
+    "tier_failed",
 ];
 
 #[test]

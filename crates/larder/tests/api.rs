@@ -18,6 +18,7 @@ fn refusal(error: StoreError) -> &'static str {
         StoreError::NoMemory => "no_memory",
         StoreError::Key(_) => "key",
         StoreError::Stuck(_) => "stuck",
+        StoreError::Journal(_) => "refused",
     }
 }
 

@@ -204,7 +204,7 @@ impl Player {
                     Err(_) => break,
                 }
             },
-            Read::Miss(_) => {}
+            Read::Miss(_) | Read::Failed(_) => {}
         }
         Ok(())
     }

@@ -233,6 +233,16 @@ pub enum ServerError {
     OutOfMemory,
     /// A stopped process that shares the cache holds what the command needs.
     Stuck,
+    /// The disk tier has no room for the item.
+    OutOfDiskStoring,
+    /// The disk tier has no memory for another key.
+    OutOfDiskIndex,
+    /// The disk does not keep up with the changes.
+    DiskBusy,
+    /// The disk has failed: the disk tier takes no more changes.
+    DiskFailed,
+    /// The disk did not return the item.
+    DiskUnreadable,
     /// No memory to store the counter that the request creates.
     OutOfMemoryCreating,
     /// The memory limit cannot be changed to the requested value.

@@ -53,6 +53,7 @@ fn option(condition: Condition) -> Option<&'static str> {
         Condition::IdleTimeout => "`idle_timeout`",
         Condition::Tls => "`-Z`",
         Condition::TlsSessions => "`-Z`, `ssl_session_cache`",
+        Condition::Tier => "`--tier-path`",
         Condition::SlabReassign => "`slab_reassign`",
         Condition::LruCrawler => "`lru_crawler`",
         Condition::LruMaintainer => "`lru_maintainer`",

@@ -49,6 +49,8 @@ pub enum Condition {
     Tls,
     /// `-Z` and `-o ssl_session_cache`.
     TlsSessions,
+    /// `--tier-path`.
+    Tier,
     /// `-o slab_reassign`, the default.
     SlabReassign,
     /// `-o lru_crawler`, the default.

@@ -264,12 +264,15 @@ impl<D: Directory> Flusher<D> {
         })
     }
 
-    /// Marks the stop as clean, when everything is written and synced: [`Tier::mark_clean`].
+    /// Ends the log: writes what is left, shuts the segment and marks the stop as clean
+    /// ([`Tier::mark_clean`]).
     ///
     /// # Errors
     ///
     /// [`FlushError`].
-    pub fn mark_clean(&mut self) -> Result<(), FlushError> {
+    pub fn end(&mut self, now_unix_secs: u64) -> Result<(), FlushError> {
+        self.unless_failed(|flusher| flusher.shut(now_unix_secs))?;
+        self.sync()?;
         self.unless_failed(|flusher| Ok(flusher.tier.mark_clean(flusher.through)?))
     }
 

@@ -107,6 +107,13 @@ impl Cache {
         })
     }
 
+    /// True if a write or a sync of the disk tier's log has failed: it takes no changes.
+    ///
+    /// Cost: a load.
+    pub fn has_tier_failed(&self) -> bool {
+        self.shared().tier.as_ref().is_some_and(|tier| tier.store().has_failed())
+    }
+
     /// Stops the disk tier, as dropping the last clone does: makes all changes durable and takes no
     /// more. Returns the bytes that are not durable: 0 unless the disk hangs or has failed.
     ///

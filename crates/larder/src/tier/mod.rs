@@ -8,6 +8,7 @@
 //! operation on an item that memory does not have brings it back first.
 
 pub(crate) mod awaited;
+mod gauges;
 mod operate;
 mod recorder;
 mod settings;

@@ -46,7 +46,7 @@ fn see(cache: &Cache, key: &str) -> Option<(Seen, u64)> {
             while pieces.next_piece(&mut value).unwrap() {}
             meta
         }
-        Read::Miss(_) => return None,
+        Read::Miss(_) | Read::Failed(_) => return None,
     };
     let (deadline, stale, token_sent) = (meta.deadline.0, meta.stale, meta.token_sent);
     Some((Seen { value, flags: meta.flags, deadline, stale, token_sent }, meta.cas))

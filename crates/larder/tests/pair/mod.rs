@@ -133,7 +133,7 @@ impl Pair {
         let mut value = Vec::new();
         let read = self.cache.read_as(key, reading, &mut value, |_, _| ());
         let meta = match read {
-            Read::Miss(_) => None,
+            Read::Miss(_) | Read::Failed(_) => None,
             Read::Hit(meta) => Some(meta),
             Read::Large(meta, mut large) => {
                 while large.next_piece(&mut value).unwrap() {}

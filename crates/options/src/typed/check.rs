@@ -194,6 +194,12 @@ fn tier_bounds(values: &Values) -> Contradiction {
         let what = format!("{item} bytes are more than the {max} that --tier-path can keep");
         return Some((Id::MaxItemSize, what));
     }
+    let size = values.bytes(Id::TierSize);
+    if size < disk_tier::SIZE_MIN {
+        let min = disk_tier::SIZE_MIN;
+        let what = format!("{size} bytes are less than the {min} that a store needs");
+        return Some((Id::TierSize, what));
+    }
     let dirty = values.bytes(Id::TierDirtyBytes);
     let dirty_max = (memory / disk_tier::DIRTY_PART).max(disk_tier::DIRTY_MIN);
     (!is_default(values, Id::TierDirtyBytes) && dirty > dirty_max).then(|| {

@@ -12,6 +12,9 @@ use crate::table::kind::MEBIBYTE;
 /// `larder_tier::format::VALUE_BYTES_MAX`; a test of larderd compares them.
 pub(crate) const ITEM_BYTES_MAX: u64 = (4 << 20) - 4096 - 48 - 32 - 250 - 7;
 
+/// The smallest log of a store, in bytes: eight segments.
+pub(crate) const SIZE_MIN: u64 = 8 * (4 << 20);
+
 /// The directory that keeps all items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTier {

@@ -121,6 +121,26 @@ pub(super) const ERRORS: &[(Response, &str)] = &[
         resume within two seconds.",
     ),
     (
+        Response::ServerError(ServerError::OutOfDiskStoring),
+        "The live items fill four fifths of `--tier-size`, or the file system is full. The old value stays; gets and deletes go on.",
+    ),
+    (
+        Response::ServerError(ServerError::OutOfDiskIndex),
+        "The index of the disk has three quarters of `-m`. Stores of present keys, gets and deletes go on.",
+    ),
+    (
+        Response::ServerError(ServerError::DiskBusy),
+        "The disk was slower than the changes for `--tier-wait-secs`. Nothing was changed.",
+    ),
+    (
+        Response::ServerError(ServerError::DiskFailed),
+        "A write or a sync of the disk failed. The server takes no changes until it is started again; gets go on.",
+    ),
+    (
+        Response::ServerError(ServerError::DiskUnreadable),
+        "The disk returned an error, or the item's record is damaged.",
+    ),
+    (
         Response::ServerError(ServerError::OutOfMemoryReadingRequest),
         "All connections together exceed the memory for buffers, and this one holds the most among \
          those that make no progress. The connection closes.",

@@ -157,6 +157,15 @@ fn server_error(error: ServerError) -> &'static str {
         ServerError::OutOfMemoryCreating => "SERVER_ERROR Out of memory allocating new item",
         ServerError::OutOfMemory => "SERVER_ERROR out of memory",
         ServerError::Stuck => "SERVER_ERROR a process that shares the cache is stopped",
+        ServerError::OutOfDiskStoring => "SERVER_ERROR out of disk space storing object",
+        ServerError::OutOfDiskIndex => {
+            "SERVER_ERROR out of memory for the index of the disk; raise -m"
+        }
+        ServerError::DiskBusy => "SERVER_ERROR the disk does not keep up; try again later",
+        ServerError::DiskFailed => {
+            "SERVER_ERROR the disk has failed; the log of the server says why"
+        }
+        ServerError::DiskUnreadable => "SERVER_ERROR the disk did not return the item",
         ServerError::MemoryLimitFixed => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
         ServerError::NoTls => "Error TLS not enabled",
         ServerError::CertificatesUnusable => {

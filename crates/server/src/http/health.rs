@@ -57,6 +57,8 @@ pub(super) fn reason_not_ready(server: &Server) -> Option<&'static str> {
         Some("draining")
     } else if !server.accepting.load(Relaxed) {
         Some("as many connections as -c allows")
+    } else if server.cache.has_tier_failed() {
+        Some("the disk has failed")
     } else {
         None
     }

@@ -155,7 +155,9 @@ fn converse(
         match progress.next {
             Next::Turn | Next::GiveWay => {}
             Next::Drain | Next::Region => return (more_turns, false),
-            Next::Input | Next::Lines | Next::Close => return (more_turns, out.len() <= bytes_max),
+            Next::Input | Next::Lines | Next::Close => {
+                return (more_turns, executor.is_durable() && out.len() <= bytes_max);
+            }
         }
     }
     (TURNS_MAX, false)

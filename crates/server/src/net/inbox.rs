@@ -1,6 +1,8 @@
 //! Hands new connections from the listener to a worker.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_options::{ClientCertificates, Protocol};
@@ -13,6 +15,8 @@ use crate::waker::Waker;
 pub(crate) struct Inbox {
     accepted: Mutex<Vec<Accepted>>,
     waker: Arc<Waker>,
+    /// True if the worker has turns that wait for the disk.
+    is_parking: AtomicBool,
 }
 
 /// A new connection.
@@ -35,7 +39,11 @@ pub(crate) enum Transport {
 
 impl Inbox {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { accepted: Mutex::default(), waker: Arc::new(Waker::new()?) })
+        Ok(Self {
+            accepted: Mutex::default(),
+            waker: Arc::new(Waker::new()?),
+            is_parking: AtomicBool::new(false),
+        })
     }
 
     /// Adds a connection and wakes the worker.
@@ -48,6 +56,16 @@ impl Inbox {
     pub(crate) fn take(&self) -> Vec<Accepted> {
         self.waker.reset();
         std::mem::take(&mut self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets the next sync of the disk wake the worker.
+    pub(crate) fn note_parking(&self) {
+        self.is_parking.store(true, Release);
+    }
+
+    /// True if the worker waits for a sync, as far as it has said since the last call.
+    pub(crate) fn take_parking(&self) -> bool {
+        self.is_parking.swap(false, AcqRel)
     }
 
     /// Returns the waker; readable if there is a connection to take, or other work for the worker.

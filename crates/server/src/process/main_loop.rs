@@ -11,7 +11,7 @@ use crate::net::listener::Listener;
 use crate::process::signals::{Asked, Signals};
 use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::Upgrade;
-use crate::server::Server;
+use crate::server::{Server, disk_tier};
 use crate::stop::Manner;
 
 /// The state of the main thread.
@@ -23,6 +23,8 @@ pub(crate) struct MainLoop<'a> {
     pub(crate) http: Http,
     pub(crate) signals: Signals,
     pub(crate) upgrade: Upgrade,
+    /// True if the failure of the disk tier is logged.
+    pub(crate) has_reported: bool,
 }
 
 impl MainLoop<'_> {
@@ -32,6 +34,7 @@ impl MainLoop<'_> {
             let readable = self.wait();
             let asked = self.signals.take();
             self.obey(asked);
+            disk_tier::report_failure(&self.server.cache, &mut self.has_reported);
             self.listener.accept_from(readable);
             if self.upgrade.turn(self.server, self.supervisor) {
                 // First: it would report that this server is retired, while the successor is ready.

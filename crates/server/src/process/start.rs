@@ -30,8 +30,8 @@ use crate::process::upgrade::inherited::InheritedSocket;
 use crate::process::upgrade::program::Program;
 use crate::process::upgrade::{activation, inherited};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
-use crate::server::Server;
 use crate::server::open::{self, InheritedMemory};
+use crate::server::{Server, disk_tier};
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
 
@@ -56,6 +56,9 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
     let tokens = admin_tokens(&options)?;
     options.memory_file = options.memory_file.map(absolute).transpose()?;
+    if let Some(tier) = &mut options.disk_tier {
+        tier.path = absolute(std::mem::take(&mut tier.path))?;
+    }
     let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
     let connection_count_max = limits::raise(&options)?;
     privileges::drop_root(&options)?;
@@ -116,27 +119,46 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
     serve(
-        MainLoop { server: &server, supervisor, listener, http, signals, upgrade },
+        MainLoop {
+            server: &server,
+            supervisor,
+            listener,
+            http,
+            signals,
+            upgrade,
+            has_reported: false,
+        },
         workers,
         &inboxes,
-    );
-    Ok(())
+    )
 }
 
 /// Runs the main loop to its end, then ends everything else.
-fn serve(mut main_loop: MainLoop<'_>, workers: Workers, inboxes: &[Arc<Inbox>]) {
+fn serve(
+    mut main_loop: MainLoop<'_>,
+    workers: Workers,
+    inboxes: &[Arc<Inbox>],
+) -> Result<(), Failure> {
     main_loop.run();
     let server = main_loop.server;
     if main_loop.has_successor() {
         stop(server, inboxes, workers);
-        return;
+        return Ok(());
     }
     main_loop.supervisor.notify_stopping();
     stop(server, inboxes, workers);
+    let left = disk_tier::stop(&server.cache);
     // Last: until then it reports that the server stops.
     main_loop.http.stop();
     if let (Some(path), true) = (&server.options.pidfile, server.options.daemon) {
         pidfile::remove(path);
+    }
+    match left {
+        0 => Ok(()),
+        left => Err(Failure::new(
+            EXIT_FAILURE,
+            format_args!("{left} bytes of changes may be lost: they are not on the disk"),
+        )),
     }
 }
 
@@ -194,7 +216,7 @@ fn start_http(http: &mut Http, options: &Options) -> Result<(), Failure> {
 
 /// Makes a path absolute, so that it stays valid when the directory changes.
 fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
-    path::absolute(path).map_err(|error| os_failure("find the folder of option -e", &error))
+    path::absolute(path).map_err(|error| os_failure("find the folder of a relative path", &error))
 }
 
 fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {

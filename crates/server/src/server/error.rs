@@ -4,6 +4,7 @@ use larder::OpenError;
 
 use crate::admin::readers::ReadersError;
 use crate::server::credentials::CredentialsError;
+use crate::server::disk_tier::DiskTierError;
 use crate::server::memory_file::MemoryFileError;
 
 /// The server could not be created.
@@ -15,6 +16,9 @@ pub enum ServerError {
     /// The memory file cannot be used.
     #[error(transparent)]
     MemoryFile(#[from] MemoryFileError),
+    /// The directory of the disk tier cannot be used.
+    #[error(transparent)]
+    DiskTier(#[from] DiskTierError),
     /// The user file cannot be used.
     #[error(transparent)]
     Credentials(#[from] UsersError),

@@ -1,11 +1,12 @@
 //! The state that all threads of a daemon share.
 
 pub(crate) mod credentials;
+pub(crate) mod disk_tier;
 pub(crate) mod drain;
 mod error;
 pub(crate) mod heartbeats;
 pub(crate) mod leases;
-pub(crate) mod memory_file;
+mod memory_file;
 pub(crate) mod open;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

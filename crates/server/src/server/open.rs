@@ -6,7 +6,7 @@ use larder_options::Options;
 
 use crate::log;
 use crate::server::error::ServerError;
-use crate::server::memory_file;
+use crate::server::{disk_tier, memory_file};
 
 /// What a server takes over from the one that it replaces.
 #[derive(Debug)]
@@ -36,6 +36,9 @@ pub(crate) fn cache(options: &Options, takeover: Option<Takeover>) -> Result<Cac
         .clock(Clock::Ticked)
         .maintainer(true)
         .inheritable(options.has_readers());
+    if let Some(tier) = &options.disk_tier {
+        return Ok(disk_tier::open(builder, tier, options)?);
+    }
     if let Some(path) = &options.memory_file {
         // The server that is replaced still has the file open.
         let is_alone = takeover.is_none();
@@ -97,4 +100,4 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
 }
 
 /// `cache_memlimit` can raise the memory to this multiple of the initial `-m`.
-const GROWTH_MAX: u64 = 16;
+pub(super) const GROWTH_MAX: u64 = 16;

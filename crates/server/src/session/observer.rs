@@ -117,7 +117,7 @@ impl Observer<'_> {
         let reading = ReadOptions { noted: false, value: false };
         match self.executor.cache().read_as(key, reading, &mut Vec::new(), |_, _| ()) {
             Read::Hit(meta) | Read::Large(meta, _) => (Sought::Found, Some(meta)),
-            Read::Miss(larder::Miss::Absent) => (Sought::NotFound, None),
+            Read::Miss(larder::Miss::Absent) | Read::Failed(_) => (Sought::NotFound, None),
             Read::Miss(larder::Miss::Expired) => (Sought::Expired, None),
             Read::Miss(larder::Miss::Flushed) => (Sought::Flushed, None),
         }

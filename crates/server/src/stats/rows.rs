@@ -99,6 +99,22 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::EvictionAgeSecs => report.eviction_age_secs,
         Gauge::GroupCount => report.groups,
         Gauge::GroupOverflowCount => report.overflow_groups,
+        Gauge::TierItems
+        | Gauge::TierSizeBytes
+        | Gauge::TierLiveBytes
+        | Gauge::TierFreeBytes
+        | Gauge::TierIndexBytes
+        | Gauge::TierIndexBytesMax
+        | Gauge::TierDirtyBytes
+        | Gauge::TierWrittenBytes
+        | Gauge::TierZeroedBytes
+        | Gauge::TierSyncs
+        | Gauge::TierReads
+        | Gauge::TierSegmentsReclaimed
+        | Gauge::TierItemsCopied
+        | Gauge::TierSegmentsDamaged
+        | Gauge::TierItemsUnreadable
+        | Gauge::TierFailed => server.cache.tier().and_then(|tier| tier.gauge(gauge)).unwrap_or(0),
         // Only `slabs` shows it, after taking a census.
         Gauge::ActiveClasses => {
             ByClass { census: &server.censuses.at_once(), server }.active_count()

@@ -13,6 +13,7 @@ pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
         Condition::IdleTimeout => options.idle_timeout_secs > 0,
         Condition::Tls => server.certificates.is_some(),
         Condition::TlsSessions => server.certificates.as_ref().is_some_and(|of| of.has_sessions()),
+        Condition::Tier => options.disk_tier.is_some(),
         Condition::SlabReassign => options.slab_reassign,
         Condition::LruCrawler => server.crawler.is_enabled(),
         Condition::LruMaintainer => options.lru_maintainer,

@@ -293,6 +293,22 @@ Larder {
     "eviction_age_secs" gauge EvictionAgeSecs "Mean age of evicted items in their segments since the last `stats reset`, in seconds.";
     "groups" gauge GroupCount "Groups of the index.";
     "groups_overflow" gauge GroupOverflowCount "Overflow groups: they hold items that did not fit into the group of their hash.";
+    "tier_items" gauge TierItems if Tier "Items on the disk: those in memory, and expired ones that reclaim has not met yet, included.";
+    "tier_size_bytes" gauge TierSizeBytes if Tier "Size of the log on the disk, in bytes.";
+    "tier_live_bytes" gauge TierLiveBytes if Tier "Bytes of live items in the log, estimated from the mean length of the items of each segment. Beyond four fifths of the size stores fail.";
+    "tier_free_bytes" gauge TierFreeBytes if Tier "Space of the log that holds no segment, in bytes.";
+    "tier_index_bytes" gauge TierIndexBytes if Tier "Memory of the index of the disk, in bytes. It is a part of `-m`.";
+    "tier_index_bytes_max" gauge TierIndexBytesMax if Tier "Memory that the index of the disk may take, in bytes. Beyond it stores of new keys fail.";
+    "tier_dirty_bytes" gauge TierDirtyBytes if Tier "Bytes of changes that are not durable yet.";
+    "tier_written_bytes" gauge TierWrittenBytes if Tier "Bytes written to the log since the start, copies by reclaim included.";
+    "tier_zeroed_bytes" gauge TierZeroedBytes if Tier "Zeros written since the start to allocate the space of segments, in bytes.";
+    "tier_syncs" gauge TierSyncs if Tier "Syncs of the log since the start.";
+    "tier_reads" gauge TierReads if Tier "Items read from the disk since the start.";
+    "tier_segments_reclaimed" gauge TierSegmentsReclaimed if Tier "Segments of the log reclaimed since the start.";
+    "tier_items_copied" gauge TierItemsCopied if Tier "Live items that reclaim has copied since the start.";
+    "tier_segments_damaged" gauge TierSegmentsDamaged if Tier "Segments that reclaim has found damaged since the start, and left where they are.";
+    "tier_items_unreadable" gauge TierItemsUnreadable if Tier "Items that the disk did not return since the start, or whose records are damaged.";
+    "tier_failed" gauge TierFailed if Tier "1 if a write or a sync of the log has failed: the server takes no changes until it is started again.";
 }
 }
 

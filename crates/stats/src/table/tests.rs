@@ -55,6 +55,7 @@ fn without_crawler_and_maintainer_stats_shows_84_keys_or_83() {
         Condition::LruMaintainer,
         Condition::IdleTimeout,
         Condition::TlsSessions,
+        Condition::Tier,
     ];
     for (version, count, with_tls) in
         [(Condition::Answers18, 84, 87), (Condition::Answers45, 83, 85)]

@@ -50,7 +50,7 @@ fn work<D: Directory>(
     if shared.has_failed.load(Acquire) {
         return Ok(());
     }
-    flusher.mark_clean()
+    flusher.end(shared.now())
 }
 
 /// Waits for work; `None` when the store closes and all is durable, or the log failed.

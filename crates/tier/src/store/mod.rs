@@ -411,6 +411,11 @@ impl<D: Directory + 'static> Store<D> {
         Ok(self.shared.wait(&self.shared.progress, head, left.min(PATIENCE)))
     }
 
+    /// True if the log has failed.
+    pub fn has_failed(&self) -> bool {
+        self.shared.has_failed.load(Acquire)
+    }
+
     /// Why the log has failed; `None` if it works.
     pub fn failure(&self) -> Option<Arc<str>> {
         self.shared.head().failure()

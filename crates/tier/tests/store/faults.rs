@@ -57,6 +57,7 @@ fn a_clean_stop_keeps_everything_at_each_durability() {
         disk.lose_power();
         let (store, started) = start(&disk, 8, durability);
         assert_eq!((started.items, started.version_max), (1000, 5), "{durability:?}");
+        assert_eq!(started.cut, None, "a clean stop leaves no end to look for");
         assert_eq!(value(&store, &7_u32.to_le_bytes()), Some(7_u32.to_le_bytes().to_vec()));
     }
 }

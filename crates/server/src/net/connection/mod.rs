@@ -128,6 +128,16 @@ impl Connection {
         self.turn.has_begun()
     }
 
+    /// Lets the connection wait for the end of its turn.
+    pub(crate) fn park(&mut self) {
+        self.turn.park();
+    }
+
+    /// Lets the turn end.
+    pub(crate) fn unpark(&mut self) {
+        self.turn.execute();
+    }
+
     /// True if there is output that the socket has not accepted.
     fn has_unsent(&self) -> bool {
         !self.output.is_empty() || self.io.has_unsent()

@@ -74,6 +74,11 @@ impl TurnState {
         self.phase = Phase::Begun;
     }
 
+    /// Keeps the turn begun until its output may be sent.
+    pub(super) fn park(&mut self) {
+        self.phase = Phase::Begun;
+    }
+
     /// Records that the input of the turn is being executed.
     pub(super) fn execute(&mut self) {
         self.phase = Phase::Waiting;

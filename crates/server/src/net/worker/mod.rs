@@ -2,6 +2,7 @@
 
 mod closing;
 mod drain;
+mod parking;
 mod timing;
 mod uring;
 mod welcome;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use larder::Awaited;
 use larder_item::Second;
 use larder_options::Io;
 use larder_protocol::text::watched::Closing;
@@ -60,6 +62,8 @@ pub(crate) struct Worker {
     ready: VecDeque<Token>,
     /// Turns that have begun: their input is in the scratch.
     turns: Vec<PendingTurn>,
+    /// Turns that wait for the disk.
+    parked: Vec<PendingTurn>,
     /// Connections whose outputs were given to a ring last.
     sending: Vec<Token>,
     /// Connections that the ring had no buffers for, in the order in which they wait. Connections
@@ -94,6 +98,8 @@ struct PendingTurn {
     token: Token,
     input: Input,
     output: Output,
+    /// What the output waits for; `None` without a disk tier.
+    awaited: Option<Awaited>,
     /// Set if the batch is timed.
     stopwatch: Option<Stopwatch>,
 }
@@ -110,7 +116,7 @@ struct Unreported {
 
 impl PendingTurn {
     fn new(token: Token, input: Input) -> Self {
-        Self { token, input, output: Output::default(), stopwatch: None }
+        Self { token, input, output: Output::default(), awaited: None, stopwatch: None }
     }
 }
 
@@ -141,6 +147,7 @@ impl Worker {
             watching: Vec::new(),
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
+            parked: Vec::new(),
             sending: Vec::new(),
             starved: VecDeque::new(),
             crowd: 0,
@@ -200,6 +207,7 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let server = Arc::clone(self.executor.server());
         self.poller.enable().expect("a ring can be used by the thread that it was made for");
+        self.defer_durability();
         let mut events = Vec::new();
         loop {
             self.wait(&mut events);
@@ -214,7 +222,7 @@ impl Worker {
             self.drain();
             match server.stop.requested() {
                 None => {}
-                Some(Manner::Graceful) if !self.is_drained() => {}
+                Some(Manner::Graceful) if !self.parked.is_empty() || !self.is_drained() => {}
                 Some(Manner::Graceful | Manner::Now) => break,
             }
             self.stopwatches.end_turn();
@@ -283,6 +291,9 @@ impl Worker {
             }
         }
         self.end_turns(contended);
+        if !self.parked.is_empty() {
+            self.send_parked();
+        }
         if is_woken {
             // Not earlier: a connection whose turn has begun must not get a second one.
             self.show_lines(contended);
@@ -391,6 +402,7 @@ impl Worker {
                 turn.stopwatch = timing.map(|timing| Stopwatch { timing, arrived_ns });
             }
             connection.execute(executor, received, &mut turn.output, limits, clock.second());
+            turn.awaited = executor.cache().take_awaited();
         }
         if limits.allotment.is_tight {
             turn.output.compact();
@@ -432,6 +444,9 @@ impl Worker {
 
     fn send(&mut self, turns: &mut [PendingTurn]) {
         for turn in turns {
+            if turn.awaited.is_some() && self.holds_back(turn) {
+                continue;
+            }
             let mut output = std::mem::take(&mut turn.output);
             let stopwatch = turn.stopwatch.filter(|_| !output.is_empty());
             let Some(connection) = self.connections.of_mut(turn.token) else {

@@ -11,6 +11,7 @@ use larder_protocol::{
 use larder_stats::{ClassCounter, Counter};
 
 use super::fetch::ttl_secs;
+use super::store::change_error;
 use super::{Executor, READ_ATTEMPTS_MAX};
 use crate::admin::classes::ItemSize;
 
@@ -44,7 +45,7 @@ impl Executor {
             }
             Ok(Deletion::NotFound) => Response::NotFound,
             Ok(Deletion::Exists) => Response::Exists,
-            Err(_) => ServerError::Stuck.into(),
+            Err(error) => change_error(error, ServerError::Stuck),
         }
     }
 
@@ -54,7 +55,7 @@ impl Executor {
             Ok(MetaOutcome::Done(_)) => Response::Deleted,
             Ok(MetaOutcome::NotFound) => Response::NotFound,
             Ok(MetaOutcome::Exists) => Response::Exists,
-            Err(_) => ServerError::OutOfMemory.into(),
+            Err(error) => change_error(error, ServerError::OutOfMemory),
         }
     }
 
@@ -70,7 +71,7 @@ impl Executor {
             Ok(Stored::Stored { .. }) => Response::Deleted,
             Ok(Stored::NotStored | Stored::NotFound) => Response::NotFound,
             Ok(Stored::Exists) => Response::Exists,
-            Err(_) => ServerError::OutOfMemory.into(),
+            Err(error) => change_error(error, ServerError::OutOfMemory),
         }
     }
 
@@ -118,7 +119,7 @@ impl Executor {
                 }
                 (Ok(Arithmetic::NonNumeric), _) => return ClientError::NonNumeric.into(),
                 (Ok(Arithmetic::Exists), _) => return Response::Exists,
-                (Err(_), _) => return ServerError::OutOfMemory.into(),
+                (Err(error), _) => return change_error(error, ServerError::OutOfMemory),
             }
         }
         Response::NotStored
@@ -140,7 +141,7 @@ impl Executor {
                 Some(Response::Number(counted))
             }
             Ok(_) => None,
-            Err(_) => Some(ServerError::OutOfMemoryCreating.into()),
+            Err(error) => Some(change_error(error, ServerError::OutOfMemoryCreating)),
         }
     }
 
@@ -156,7 +157,7 @@ impl Executor {
                 self.counters.bump(Counter::TouchMisses);
                 Response::NotFound
             }
-            Err(_) => ServerError::OutOfMemory.into(),
+            Err(error) => change_error(error, ServerError::OutOfMemory),
         }
     }
 }

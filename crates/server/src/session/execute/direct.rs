@@ -152,6 +152,8 @@ impl Executor {
                     // The item may be looked up again, since nothing of it has been sent.
                     Err(_) => continue,
                 },
+                // The API knows found and not found; the log says that the disk failed.
+                Read::Failed(_) => return None,
                 Read::Miss(miss) => {
                     self.count_miss(miss);
                     return None;

@@ -1,12 +1,15 @@
 //! `mg` and `me`: items with their metadata, and recache tokens.
 
-use larder::{LargeValue, Miss, Piece, Read, ReadOptions, StoreMode, StoreRequest, Stored};
+use larder::{
+    LargeValue, Miss, Piece, Read, ReadOptions, StoreError, StoreMode, StoreRequest, Stored,
+};
 use larder_item::{Deadline, Meta, Second};
-use larder_protocol::{Fetch, Frame, Response, Shown, TokenHolder, render};
+use larder_protocol::{Fetch, Frame, Response, ServerError, Shown, TokenHolder, render};
 use larder_stats::{ClassCounter, Counter};
 
 use crate::admin::classes::ItemSize;
 
+use super::store::change_error;
 use super::{Executed, Executor, READ_ATTEMPTS_MAX};
 
 /// What earlier attempts at a fetch have settled.
@@ -28,6 +31,8 @@ enum Attempt {
     /// The item's metadata. Its value follows in pieces; this is the first.
     Beginning(Piece, Box<LargeValue>),
     Nothing,
+    /// Nothing: the disk did not return the item.
+    Failed(StoreError),
     /// Nothing: another thread changed the item meanwhile.
     Again,
 }
@@ -48,6 +53,9 @@ impl Executor {
                 Attempt::Item => Response::Hit.into(),
                 Attempt::Beginning(first, large) => Executed::Large(first, large),
                 Attempt::Nothing => break,
+                Attempt::Failed(error) => {
+                    return change_error(error, ServerError::DiskUnreadable).into();
+                }
                 Attempt::Again => {
                     out.truncate(start);
                     continue;
@@ -90,6 +98,7 @@ impl Executor {
             Read::Hit(_) => None,
             Read::Large(_, large) => Some(large),
             Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
+            Read::Failed(error) => return Attempt::Failed(error),
         };
         settled.fetched.get_or_insert(meta.fetched);
         if settled.token_holder == TokenHolder::NoPeer && self.is_due(fetch, &meta) {
@@ -101,10 +110,10 @@ impl Executor {
             return Attempt::Again;
         }
         if let Some(exptime) = fetch.exptime
-            && !matches!(self.cache.touch_as(key, self.deadline(exptime), false), Ok(Some(_)))
+            && let Some(failed) = self.touch_read(key, exptime)
         {
             out.truncate(start);
-            return Attempt::Nothing;
+            return failed;
         }
         let attempt = match large {
             _ if !shows_value(fetch, &meta) => {
@@ -124,6 +133,15 @@ impl Executor {
         };
         self.count_class(ItemSize::new(key.len(), &meta), hits);
         attempt
+    }
+
+    /// Gives an item that was read its new exptime. Returns the outcome if that is impossible.
+    fn touch_read(&self, key: &[u8], exptime: i64) -> Option<Attempt> {
+        match self.cache.touch_as(key, self.deadline(exptime), false) {
+            Ok(Some(_)) => None,
+            Err(error @ StoreError::Journal(_)) => Some(Attempt::Failed(error)),
+            Ok(None) | Err(_) => Some(Attempt::Nothing),
+        }
     }
 
     /// Handles a miss: the request may want an item to be created.
@@ -165,6 +183,7 @@ impl Executor {
                 if fetch.with_value { Attempt::Item } else { Attempt::Head }
             }
             Ok(_) => Attempt::Again,
+            Err(error @ StoreError::Journal(_)) => Attempt::Failed(error),
             Err(_) => Attempt::Nothing,
         }
     }

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use larder::{Cache, LargeValue, Miss, Piece, Read, ReadOptions};
+use larder::{Awaiting, Cache, LargeValue, Miss, Piece, Read, ReadOptions, StoreError};
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
 use larder_protocol::{
@@ -30,6 +30,7 @@ use crate::server::Server;
 use crate::stats::{self, Answer, ConnectionList, Gathering};
 use crate::stop::Manner;
 use crate::waker::Waker;
+use store::change_error;
 
 /// Executes commands for one worker, and counts them by memcached's rules.
 #[derive(Debug)]
@@ -86,6 +87,8 @@ enum Appended {
     /// The item's header. Its value follows in pieces; this is the first.
     Head(Piece, Box<LargeValue>),
     Nothing,
+    /// The disk did not return the item.
+    Failed(StoreError),
 }
 
 impl From<Appended> for Executed {
@@ -95,6 +98,7 @@ impl From<Appended> for Executed {
             Appended::Item => Response::Hit.into(),
             Appended::Head(first, large) => Self::Large(first, large),
             Appended::Nothing => Response::Miss.into(),
+            Appended::Failed(error) => change_error(error, ServerError::DiskUnreadable).into(),
         }
     }
 }
@@ -141,6 +145,16 @@ impl Executor {
     /// Prefetches the memory for commands on these keys, which must follow at once.
     pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.cache.prefetch(keys);
+    }
+
+    /// Waits until everything that the responses since the last call show is durable. False if that
+    /// is unknown: the responses must not be sent.
+    #[inline]
+    pub(crate) fn is_durable(&self) -> bool {
+        match self.cache.take_awaited() {
+            None => true,
+            Some(awaited) => self.cache.wait_durable(awaited) == Awaiting::Durable,
+        }
     }
 
     /// Executes a command. Appends everything before the response to `out`. A store is executed by
@@ -230,7 +244,7 @@ impl Executor {
         self.counters.bump(Counter::CmdGet);
         let appended = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
         self.counters.bump(match appended {
-            Appended::Nothing => Counter::GetMisses,
+            Appended::Nothing | Appended::Failed(_) => Counter::GetMisses,
             Appended::Item | Appended::Head(..) => Counter::GetHits,
         });
         appended.into()
@@ -261,14 +275,19 @@ impl Executor {
         self.counters.bump(Counter::CmdTouch);
         let start = out.len();
         let mut appended = self.read(key, with_cas, ClassCounter::TouchHits, frame, out);
-        let is_hit = !matches!(appended, Appended::Nothing);
-        if is_hit && self.cache.touch_until(key, self.deadline(exptime)).is_err() {
-            self.counters.bump(Counter::StoreNoMemory);
+        let is_hit = matches!(appended, Appended::Item | Appended::Head(..));
+        if is_hit && let Err(error) = self.cache.touch_until(key, self.deadline(exptime)) {
             out.truncate(start);
-            appended = Appended::Nothing;
+            appended = match error {
+                StoreError::Journal(_) => Appended::Failed(error),
+                _ => {
+                    self.counters.bump(Counter::StoreNoMemory);
+                    Appended::Nothing
+                }
+            };
         }
         self.counters.bump(match appended {
-            Appended::Nothing => Counter::TouchMisses,
+            Appended::Nothing | Appended::Failed(_) => Counter::TouchMisses,
             Appended::Item | Appended::Head(..) => Counter::TouchHits,
         });
         appended.into()
@@ -298,6 +317,7 @@ impl Executor {
                     self.count_miss(miss);
                     return Appended::Nothing;
                 }
+                Read::Failed(error) => return Appended::Failed(error),
                 Read::Large(_, mut large) => match large.take_piece() {
                     Ok(Some(first)) => Appended::Head(first, large),
                     Ok(None) => Appended::Item,

@@ -1,6 +1,6 @@
 //! Stores: values that arrive whole or in parts.
 
-use larder::{Stale, StoreError, StoreRequest, Stored, Upload};
+use larder::{Refusal, Stale, StoreError, StoreRequest, Stored, Upload};
 use larder_item::StoreMode;
 use larder_protocol::{self as protocol, ClientError, Frame, Response, ServerError, Store};
 use larder_stats::{ClassCounter, Counter};
@@ -157,6 +157,7 @@ impl Executor {
             }
             StoreError::Key(_) => ClientError::BadFormat.into(),
             StoreError::Stuck(_) => ServerError::Stuck.into(),
+            StoreError::Journal(refusal) => disk_error(refusal).into(),
         }
     }
 
@@ -165,6 +166,28 @@ impl Executor {
         let stale = if store.invalidate { Stale::IfOlder } else { Stale::Never };
         let deadline = self.deadline(store.exptime);
         StoreRequest { cas, flags, version, stale, deadline, ..StoreRequest::new(key, mode) }
+    }
+}
+
+/// Returns the error for a change that the disk tier refuses.
+pub(super) fn disk_error(refusal: Refusal) -> ServerError {
+    match refusal {
+        Refusal::Full => ServerError::OutOfDiskStoring,
+        Refusal::IndexFull => ServerError::OutOfDiskIndex,
+        Refusal::TooLarge => ServerError::TooLarge,
+        Refusal::Failed => ServerError::DiskFailed,
+        Refusal::Unreadable => ServerError::DiskUnreadable,
+        // The library asks the disk itself.
+        Refusal::Busy | Refusal::AskDisk | Refusal::NoPrefixes => ServerError::DiskBusy,
+    }
+}
+
+/// Returns the error for a change that failed, or `otherwise` if not because of the disk tier.
+#[cold]
+pub(super) fn change_error(error: StoreError, otherwise: ServerError) -> Response {
+    match error {
+        StoreError::Journal(refusal) => disk_error(refusal).into(),
+        _ => otherwise.into(),
     }
 }
 

@@ -1,0 +1,86 @@
+//! Turns whose output waits until the disk has what it says.
+//!
+//! ```text
+//! executed ── depends on what is not durable ──▶ parked ── the log is synced ──▶ sent
+//!                                                   └──── the log has failed ──▶ closed
+//! ```
+//!
+//! A parked connection has begun a turn: it reads on only when that is over. Other connections of
+//! the worker go on. Each sync wakes the workers that have parked turns.
+
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::fence;
+
+use larder::{Awaited, Awaiting};
+use larder_protocol::text::watched::Closing;
+
+use super::{PendingTurn, Worker};
+use crate::net::connection::turn::Input;
+
+impl Worker {
+    /// Lets the operations of this thread leave it to its turns to wait for the disk.
+    pub(super) fn defer_durability(&self) {
+        let (cache, inbox) = (self.executor.cache(), Arc::clone(&self.inbox));
+        cache.defer_durability();
+        cache.on_sync(move || {
+            // Pairs with the fence in `is_pending`: the worker sees the sync, or this thread sees
+            // that it parks.
+            fence(SeqCst);
+            if inbox.take_parking() {
+                inbox.waker().wake();
+            }
+        });
+    }
+
+    /// Parks a turn that waits for the disk, or closes its connection if the log has failed.
+    /// Returns false if the turn may be sent.
+    #[cold]
+    pub(super) fn holds_back(&mut self, turn: &mut PendingTurn) -> bool {
+        let Some(awaited) = turn.awaited else { return false };
+        // A turn without output says nothing that a crash could take back.
+        if turn.output.is_empty() {
+            return false;
+        }
+        match self.durability(awaited) {
+            Awaiting::Durable => false,
+            Awaiting::Unknown => {
+                self.close(turn.token, Closing::Error);
+                true
+            }
+            Awaiting::Pending => {
+                if let Some(connection) = self.connections.of_mut(turn.token) {
+                    connection.park();
+                    let input = Input::Backlog;
+                    let rest = PendingTurn::new(turn.token, input);
+                    self.parked.push(std::mem::replace(turn, rest));
+                }
+                true
+            }
+        }
+    }
+
+    /// Returns whether it is durable. If it is not, the next sync wakes this worker.
+    fn durability(&self, awaited: Awaited) -> Awaiting {
+        let cache = self.executor.cache();
+        match cache.durability(awaited) {
+            Awaiting::Pending => {
+                self.inbox.note_parking();
+                fence(SeqCst);
+                cache.durability(awaited)
+            }
+            settled => settled,
+        }
+    }
+
+    /// Sends the parked turns that wait no longer.
+    pub(super) fn send_parked(&mut self) {
+        for mut turn in std::mem::take(&mut self.parked) {
+            if let Some(connection) = self.connections.of_mut(turn.token) {
+                connection.unpark();
+                self.send(slice::from_mut(&mut turn));
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The directory of `--tier-path`, which keeps all items.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use larder::{Builder, Cache, OpenError};
+use larder_options::{self as options, Options};
+
+use crate::clock::Stopwatch;
+use crate::log;
+
+/// The directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("option --tier-path: {0}")]
+pub struct DiskTierError(OpenError);
+
+/// Opens the cache with the items of the directory, and logs how many there are.
+///
+/// # Errors
+/// [`DiskTierError`]: the directory or its log cannot be used.
+pub(crate) fn open(
+    builder: Builder,
+    tier: &options::DiskTier,
+    options: &Options,
+) -> Result<Cache, DiskTierError> {
+    let stopwatch = Stopwatch::start();
+    let disk = larder::DiskTier::new(&tier.path, tier.bytes)
+        .durability(match tier.durability {
+            options::Durability::Sync => larder::Durability::Sync,
+            options::Durability::Interval(interval) => larder::Durability::Interval(interval),
+            options::Durability::Async => larder::Durability::Async,
+        })
+        .wait(tier.wait)
+        .stop(tier.stop)
+        .dirty_bytes(tier.dirty_bytes)
+        .progress(progress());
+    let open = |builder: Builder| builder.tier(disk).open();
+    // Room to grow costs only address space, but locked memory does not allow it.
+    let cache = match options.lock_memory {
+        true => open(builder),
+        false => open(builder.memory_bytes_max(options.memory_bytes * super::open::GROWTH_MAX)),
+    };
+    let cache = cache.map_err(DiskTierError)?;
+    let ms = stopwatch.elapsed_us() as f64 / 1000.0;
+    if let Some(status) = cache.tier() {
+        let items = status.started.items;
+        log::say(format_args!(
+            "larderd: directory {}: opened in {ms:.1} ms, with {items} items",
+            tier.path.display(),
+        ));
+        if let Some(cut) = status.started.cut {
+            log::say(format_args!("larderd: the last stop was not clean; the log ends at {cut}",));
+        }
+    }
+    Ok(cache)
+}
+
+/// Logs how much of the log is read, every few seconds.
+fn progress() -> impl Fn(usize, usize) + Send + Sync + 'static {
+    let logged = Mutex::new(Instant::now());
+    move |done, total| {
+        let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.elapsed() >= PROGRESS_PERIOD && total > 0 {
+            *logged = Instant::now();
+            let percent = done * 100 / total;
+            log::say(format_args!("larderd: reading the log: {percent} % of {total} segments"));
+        }
+    }
+}
+
+/// Logs once that the log has failed.
+pub(crate) fn report_failure(cache: &Cache, has_reported: &mut bool) {
+    if !*has_reported && cache.has_tier_failed() {
+        *has_reported = true;
+        let why = cache.tier().and_then(|status| status.trouble).unwrap_or_default();
+        log::say(format_args!(
+            "larderd: the disk has failed, and the server takes no more changes: {why}; gets go \
+             on; repair the disk and start the server again",
+        ));
+    }
+}
+
+/// Stops the directory's log. Returns the bytes of changes that are not on the disk.
+pub(crate) fn stop(cache: &Cache) -> u64 {
+    let left = cache.stop_tier();
+    if left > 0 {
+        let why = cache.tier().and_then(|status| status.trouble);
+        let why = why.unwrap_or_else(|| "the disk did not answer in time".to_owned());
+        log::say(format_args!("larderd: {left} bytes of changes are not on the disk: {why}"));
+    }
+    left
+}
+
+const PROGRESS_PERIOD: Duration = Duration::from_secs(2);
