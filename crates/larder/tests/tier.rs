@@ -66,95 +66,118 @@ fn random_value(random: &mut Random) -> Vec<u8> {
     }
 }
 
+/// A key, and what the model has of it.
+struct Turn<'a> {
+    cache: &'a Cache,
+    model: &'a mut HashMap<Vec<u8>, Item>,
+    random: &'a mut Random,
+    key: Vec<u8>,
+    present: Option<Item>,
+}
+
 /// Changes a key at random, in the cache and in the model.
 fn step(cache: &Cache, model: &mut HashMap<Vec<u8>, Item>, random: &mut Random, keys: u64) {
     let key = format!("key {}", random.below(keys)).into_bytes();
     let present = model.get(&key).cloned();
-    let flags = random.below(3) as u32;
-    let modes = [
-        StoreMode::Set,
-        StoreMode::Set,
-        StoreMode::Set,
-        StoreMode::Add,
-        StoreMode::Replace,
-        StoreMode::Append,
-        StoreMode::Prepend,
-    ];
-    match random.below(20) {
-        0..9 => {
-            let mode = modes[random.below(modes.len() as u64) as usize];
-            let value = random_value(random);
-            let request = StoreRequest { flags, ..StoreRequest::new(&key, mode) };
-            let stored = cache.store(&request, &value).unwrap();
-            let (value, flags) = match (mode, &present) {
-                (StoreMode::Add, Some(_)) => return assert_eq!(stored, Stored::NotStored),
-                (StoreMode::Replace | StoreMode::Append | StoreMode::Prepend, None) => {
-                    return assert_eq!(stored, Stored::NotStored);
-                }
-                (StoreMode::Append, Some(old)) => ([&old.value[..], &value].concat(), old.flags),
-                (StoreMode::Prepend, Some(old)) => ([&value[..], &old.value].concat(), old.flags),
-                _ => (value, flags),
-            };
-            let Stored::Stored { cas, .. } = stored else { panic!("{stored:?}") };
-            model.insert(key, Item { value, flags, cas });
-        }
-        9..11 => {
-            let cas = present.as_ref().map_or(1, |item| item.cas) + random.below(2);
-            let request =
-                StoreRequest { cas: Some(cas), ..StoreRequest::new(&key, StoreMode::Set) };
-            let stored = cache.store(&request, b"swapped").unwrap();
-            match present {
-                None => assert_eq!(stored, Stored::NotFound),
-                Some(old) if old.cas != cas => assert_eq!(stored, Stored::Exists),
-                Some(_) => {
-                    let Stored::Stored { cas, .. } = stored else { panic!("{stored:?}") };
-                    model.insert(key, Item { value: b"swapped".to_vec(), flags: 0, cas });
-                }
-            }
-        }
-        11..13 => {
-            let counting = ArithmeticRequest::new(&key, Direction::Increment, random.below(9));
-            let number = present
-                .as_ref()
-                .and_then(|old| str::from_utf8(&old.value).ok()?.parse::<u64>().ok());
-            match (cache.arithmetic_as(&counting).unwrap(), present, number) {
-                (Arithmetic::NotFound, None, _) | (Arithmetic::NonNumeric, Some(_), None) => {}
-                (Arithmetic::Number { number, meta }, Some(old), Some(was)) => {
-                    assert_eq!(number, was + counting.delta);
-                    let value = number.to_string().into_bytes();
-                    model.insert(key, Item { value, flags: old.flags, cas: meta.cas });
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        13..15 => {
-            let deletion = cache.delete_if(&key, None).unwrap();
-            assert_eq!(matches!(deletion, Deletion::Deleted(_)), present.is_some());
-            model.remove(&key);
-        }
-        15 => {
-            let outcome = cache.mark_stale(&key, None, None, None).unwrap();
-            match (outcome, present) {
-                (MetaOutcome::NotFound, None) => {}
-                (MetaOutcome::Done(meta), Some(old)) => {
-                    model.insert(key, Item { cas: meta.cas, ..old });
-                }
-                other => panic!("{other:?}"),
-            }
-        }
+    let turn = Turn { cache, model, random, key, present };
+    match turn.random.below(20) {
+        0..9 => turn.store(),
+        9..11 => turn.compare_and_set(),
+        11..13 => turn.count(),
+        13..15 => turn.delete(),
+        15 => turn.mark_stale(),
         16 => {
             let deadline = Deadline::after(cache.now(), 1000);
-            assert_eq!(cache.touch_until(&key, deadline).unwrap().is_some(), present.is_some());
+            let touched = cache.touch_until(&turn.key, deadline).unwrap();
+            assert_eq!(touched.is_some(), turn.present.is_some());
         }
-        17 => {
-            let value = vec![9; 30_000];
-            let mut upload = cache.upload(&key, value.len()).unwrap();
-            upload.push(&value).unwrap();
-            let stored = upload.store(&StoreRequest::new(&key, StoreMode::Set)).unwrap();
-            let Stored::Stored { cas, .. } = stored else { panic!("{stored:?}") };
-            model.insert(key, Item { value, flags: 0, cas });
+        17 => turn.upload(),
+        _ => assert_eq!(read(cache, &turn.key), turn.present),
+    }
+}
+
+impl Turn<'_> {
+    fn has_become(self, value: Vec<u8>, flags: u32, stored: Stored) {
+        let Stored::Stored { cas, .. } = stored else { panic!("{stored:?}") };
+        self.model.insert(self.key, Item { value, flags, cas });
+    }
+
+    fn store(self) {
+        const MODES: [StoreMode; 7] = [
+            StoreMode::Set,
+            StoreMode::Set,
+            StoreMode::Set,
+            StoreMode::Add,
+            StoreMode::Replace,
+            StoreMode::Append,
+            StoreMode::Prepend,
+        ];
+        let mode = MODES[self.random.below(MODES.len() as u64) as usize];
+        let (value, flags) = (random_value(self.random), self.random.below(3) as u32);
+        let request = StoreRequest { flags, ..StoreRequest::new(&self.key, mode) };
+        let stored = self.cache.store(&request, &value).unwrap();
+        let (value, flags) = match (mode, &self.present) {
+            (StoreMode::Add, Some(_))
+            | (StoreMode::Replace | StoreMode::Append | StoreMode::Prepend, None) => {
+                return assert_eq!(stored, Stored::NotStored);
+            }
+            (StoreMode::Append, Some(old)) => ([&old.value[..], &value].concat(), old.flags),
+            (StoreMode::Prepend, Some(old)) => ([&value[..], &old.value].concat(), old.flags),
+            _ => (value, flags),
+        };
+        self.has_become(value, flags, stored);
+    }
+
+    fn compare_and_set(self) {
+        let cas = self.present.as_ref().map_or(1, |item| item.cas) + self.random.below(2);
+        let request =
+            StoreRequest { cas: Some(cas), ..StoreRequest::new(&self.key, StoreMode::Set) };
+        let stored = self.cache.store(&request, b"swapped").unwrap();
+        match &self.present {
+            None => assert_eq!(stored, Stored::NotFound),
+            Some(old) if old.cas != cas => assert_eq!(stored, Stored::Exists),
+            Some(_) => self.has_become(b"swapped".to_vec(), 0, stored),
         }
-        _ => assert_eq!(read(cache, &key), present),
+    }
+
+    fn count(self) {
+        let delta = self.random.below(9);
+        let counting = ArithmeticRequest::new(&self.key, Direction::Increment, delta);
+        let number_of = |old: &Item| str::from_utf8(&old.value).ok()?.parse::<u64>().ok();
+        let number = self.present.as_ref().and_then(number_of);
+        match (self.cache.arithmetic_as(&counting).unwrap(), self.present, number) {
+            (Arithmetic::NotFound, None, _) | (Arithmetic::NonNumeric, Some(_), None) => {}
+            (Arithmetic::Number { number, meta }, Some(old), Some(was)) => {
+                assert_eq!(number, was + delta);
+                let value = number.to_string().into_bytes();
+                self.model.insert(self.key, Item { value, flags: old.flags, cas: meta.cas });
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn delete(self) {
+        let deletion = self.cache.delete_if(&self.key, None).unwrap();
+        assert_eq!(matches!(deletion, Deletion::Deleted(_)), self.present.is_some());
+        self.model.remove(&self.key);
+    }
+
+    fn mark_stale(self) {
+        match (self.cache.mark_stale(&self.key, None, None, None).unwrap(), self.present) {
+            (MetaOutcome::NotFound, None) => {}
+            (MetaOutcome::Done(meta), Some(old)) => {
+                self.model.insert(self.key, Item { cas: meta.cas, ..old });
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn upload(self) {
+        let value = vec![9; 30_000];
+        let mut upload = self.cache.upload(&self.key, value.len()).unwrap();
+        upload.push(&value).unwrap();
+        let stored = upload.store(&StoreRequest::new(&self.key, StoreMode::Set)).unwrap();
+        self.has_become(value, 0, stored);
     }
 }
 

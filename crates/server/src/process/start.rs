@@ -55,10 +55,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
     let tokens = admin_tokens(&options)?;
-    options.memory_file = options.memory_file.map(absolute).transpose()?;
-    if let Some(tier) = &mut options.disk_tier {
-        tier.path = absolute(std::mem::take(&mut tier.path))?;
-    }
+    make_absolute(&mut options)?;
     let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
     let connection_count_max = limits::raise(&options)?;
     privileges::drop_root(&options)?;
@@ -91,9 +88,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     server.connection_count_max = connection_count_max;
     let server = Arc::new(server);
     let options = &server.options;
-    if server.log.interest().shows_commands() {
-        log::say(format_args!("{}", server.classes.table().trim_end()));
-    }
+    show_classes(&server);
     enroll(&server, &sockets, &datagrams);
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
     http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
@@ -118,19 +113,9 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
-    serve(
-        MainLoop {
-            server: &server,
-            supervisor,
-            listener,
-            http,
-            signals,
-            upgrade,
-            has_reported: false,
-        },
-        workers,
-        &inboxes,
-    )
+    let (server, has_reported) = (&server, false);
+    let main_loop = MainLoop { server, supervisor, listener, http, signals, upgrade, has_reported };
+    serve(main_loop, workers, &inboxes)
 }
 
 /// Runs the main loop to its end, then ends everything else.
@@ -214,6 +199,15 @@ fn start_http(http: &mut Http, options: &Options) -> Result<(), Failure> {
     started.map_err(|error| os_failure("start the admin listener", &error))
 }
 
+/// Makes the paths of the items absolute.
+fn make_absolute(options: &mut Options) -> Result<(), Failure> {
+    options.memory_file = options.memory_file.take().map(absolute).transpose()?;
+    if let Some(tier) = &mut options.disk_tier {
+        tier.path = absolute(std::mem::take(&mut tier.path))?;
+    }
+    Ok(())
+}
+
 /// Makes a path absolute, so that it stays valid when the directory changes.
 fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
     path::absolute(path).map_err(|error| os_failure("find the folder of a relative path", &error))
@@ -221,6 +215,13 @@ fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
 
 fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot {attempted}: {error}"))
+}
+
+/// Logs the size classes if commands are logged.
+fn show_classes(server: &Server) {
+    if server.log.interest().shows_commands() {
+        log::say(format_args!("{}", server.classes.table().trim_end()));
+    }
 }
 
 /// Adds the sockets that are open from the start to the connection table.
