@@ -240,8 +240,9 @@ impl Builder {
     /// which the caller waits. A change costs a copy of the item beside that in memory, and with
     /// [`Durability::Sync`](crate::Durability::Sync) the caller waits for the disk.
     ///
-    /// Not with [`Builder::shared`] and its like. [`Cache::remove_prefix`](crate::Cache::remove_prefix)
-    /// and the walks over all keys know only the items in memory.
+    /// Not with [`Builder::shared`] and its like, nor with
+    /// [`Cache::remove_prefix`](crate::Cache::remove_prefix). The walks over all keys know only the
+    /// items in memory.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
