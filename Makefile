@@ -101,6 +101,7 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 SEEDS ?= 100000
 tier: ## Runs the disk tier's log on SEEDS (100000) simulated disks that lose power, half an hour
 	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test crashes --locked
+	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test store --locked
 
 deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-crates="larder-item larder-stats larder-options larder-region larder-protocol larder-engine larder"
+crates="larder-item larder-stats larder-options larder-region larder-protocol larder-engine larder-tier larder"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -195,12 +195,25 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear_at(&self, at: Second) {
+        // Without a disk tier nothing fails.
+        let _ = self.try_clear_at(at);
+    }
+
+    /// As [`Cache::clear_at`], for a cache with a disk tier.
+    ///
+    /// # Errors
+    /// [`StoreError::Journal`] if the log takes no changes; nothing is scheduled then.
+    pub fn try_clear_at(&self, at: Second) -> Result<(), StoreError> {
         let shared = self.shared();
         match &shared.tier {
             None => shared.engine.flush_at(at, self.now()),
-            // A log that takes no changes says so in the next store.
-            Some(tier) => drop(tier.clear_at(at)),
+            Some(_) if at <= self.now() => return self.try_clear(),
+            Some(tier) => {
+                tier.clear_at(at)?;
+                self.note_awaited(b"")?;
+            }
         }
+        Ok(())
     }
 
     /// Clears the cache, and also items stored until its clock advances. For servers whose protocol
@@ -217,13 +230,22 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear_second(&self) {
+        // Without a disk tier nothing fails.
+        let _ = self.try_clear_second();
+    }
+
+    /// As [`Cache::clear_second`], for a cache with a disk tier: there the items stored until the
+    /// clock advances are hidden when it does.
+    ///
+    /// # Errors
+    /// As [`Cache::try_clear_at`].
+    pub fn try_clear_second(&self) -> Result<(), StoreError> {
         let shared = self.shared();
-        match &shared.tier {
-            None => shared.engine.flush_second(self.now()),
-            Some(_) => {
-                self.clear();
-                self.clear_at(self.now() + 1);
-            }
+        if shared.tier.is_none() {
+            shared.engine.flush_second(self.now());
+            return Ok(());
         }
+        self.try_clear()?;
+        self.try_clear_at(self.now() + 1)
     }
 }

@@ -14,7 +14,7 @@ use super::Serving;
 use super::json::{read_object, refusal};
 use super::routes::{Site, as_json, recovering};
 use crate::clock::monotonic_us;
-use crate::server::Server;
+use crate::server::{NotCleared, Server};
 
 /// Returns the routes of these requests.
 pub(super) fn routes() -> Router<Site> {
@@ -61,7 +61,8 @@ async fn clear(State(site): State<Site>) -> Response {
     let Some(Serving { server, .. }) = site.serving() else { return recovering() };
     match server.clear_all() {
         Ok(()) => as_json((StatusCode::OK, json!({ "status": "cleared" }))),
-        Err(error) => refusal(StatusCode::FORBIDDEN, words(error)),
+        Err(NotCleared::Forbidden(error)) => refusal(StatusCode::FORBIDDEN, words(error)),
+        Err(NotCleared::Refused(error)) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
     }
 }
 

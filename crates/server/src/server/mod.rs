@@ -12,7 +12,7 @@ pub(crate) mod open;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder::{Cache, LimitError, Second};
+use larder::{Cache, LimitError, Second, StoreError};
 use larder_item::Deadline;
 use larder_options::{AnswersAs, Options, Tuning};
 use larder_protocol::{ClientError, Refusal};
@@ -258,18 +258,20 @@ impl Server {
     /// Removes all items, as `flush_all` of an admin request.
     ///
     /// # Errors
-    /// `-F` forbids it.
-    pub(crate) fn clear_all(&self) -> Result<(), ClientError> {
+    /// `-F` forbids it, or the disk tier takes no changes.
+    pub(crate) fn clear_all(&self) -> Result<(), NotCleared> {
         self.admin_counters().bump(Counter::CmdFlush);
         if !self.options.flush_all {
-            return Err(ClientError::FlushNotAllowed);
+            return Err(NotCleared::Forbidden(ClientError::FlushNotAllowed));
         }
-        self.flush(Deadline::PAST);
-        Ok(())
+        Ok(self.flush(Deadline::PAST)?)
     }
 
     /// Removes all items that are there at a deadline; without one, or with a past one, at once.
-    pub(crate) fn flush(&self, deadline: Deadline) {
+    ///
+    /// # Errors
+    /// The disk tier takes no changes.
+    pub(crate) fn flush(&self, deadline: Deadline) -> Result<(), StoreError> {
         self.leases.revoke_all(self.cache.now());
         let options = &self.options;
         match deadline {
@@ -278,10 +280,10 @@ impl Server {
             Deadline::NEVER | Deadline::PAST
                 if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
             {
-                self.cache.clear_second();
+                self.cache.try_clear_second()
             }
-            Deadline::NEVER | Deadline::PAST => self.cache.clear(),
-            Deadline(second) => self.cache.clear_at(second),
+            Deadline::NEVER | Deadline::PAST => self.cache.try_clear(),
+            Deadline(second) => self.cache.try_clear_at(second),
         }
     }
 
@@ -393,3 +395,18 @@ const ADMIN_RUNTIME: usize = 8;
 
 /// For files that libraries and the runtime open occasionally.
 const DESCRIPTORS_SPARE: usize = 16;
+
+/// Why an admin request has not removed all items.
+#[derive(Debug)]
+pub(crate) enum NotCleared {
+    /// The options forbid it.
+    Forbidden(ClientError),
+    /// The disk tier takes no changes.
+    Refused(StoreError),
+}
+
+impl From<StoreError> for NotCleared {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
+}

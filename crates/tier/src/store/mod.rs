@@ -267,7 +267,7 @@ impl<D: Directory + 'static> Store<D> {
         let mut head = shared.head();
         let (_, at) = shared.append(&mut head, &Record::Delay { due_unix_secs }, Share::Removal)?;
         head.set_delay(Some(Delay { at, due_unix_secs }));
-        shared.note_due(due_unix_secs);
+        shared.note_due(at, due_unix_secs);
         Ok(())
     }
 

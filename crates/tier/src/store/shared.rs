@@ -44,7 +44,7 @@ pub(super) struct Shared<F> {
     pub(super) has_failed: AtomicBool,
     /// The last record per group of keys; only with [`Durability::Sync`].
     seen: Box<[AtomicU64]>,
-    /// The address of the newest flush.
+    /// The address of the newest flush, due or not yet.
     flush: AtomicU64,
     /// When the delayed flush is due, as a Unix time; 0 if there is none.
     due: AtomicU64,
@@ -198,7 +198,8 @@ impl<F> Shared<F> {
         self.due.store(0, Release);
     }
 
-    pub(super) fn note_due(&self, due_unix_secs: u64) {
+    pub(super) fn note_due(&self, at: Address, due_unix_secs: u64) {
+        self.flush.store(at.stored(), Release);
         self.due.store(due_unix_secs.max(1), Release);
     }
 

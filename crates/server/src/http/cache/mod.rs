@@ -22,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use larder_protocol as protocol;
 
 use crate::clock::Clock;
-use crate::server::Server;
+use crate::server::{NotCleared, Server};
 use crate::session::execute::direct::{Direct, Found, Value};
 use memory::Memory;
 use terms::TTL;
@@ -96,8 +96,11 @@ fn delete(server: &Arc<Server>, request: &Request) -> Result<Response, Refusal> 
 fn clear(server: &Arc<Server>) -> Result<Response, Refusal> {
     match server.clear_all() {
         Ok(()) => Ok(StatusCode::OK.into_response()),
-        Err(_) => {
+        Err(NotCleared::Forbidden(_)) => {
             Err((StatusCode::FORBIDDEN, "the server runs with -F, which forbids this".to_owned()))
+        }
+        Err(NotCleared::Refused(error)) => {
+            Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
         }
     }
 }

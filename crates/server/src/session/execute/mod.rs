@@ -403,8 +403,10 @@ impl Executor {
         if !is_allowed {
             return ClientError::FlushNotAllowed.into();
         }
-        self.server.flush(self.deadline(exptime));
-        Response::Ok
+        match self.server.flush(self.deadline(exptime)) {
+            Ok(()) => Response::Ok,
+            Err(error) => change_error(error, ServerError::OutOfMemory),
+        }
     }
 
     fn set_memory_limit(&self, mebibytes: u64) -> Response {
