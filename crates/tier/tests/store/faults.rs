@@ -9,10 +9,10 @@ use larder_tier::store::{Change, Durability, Durable, Known, Refusal};
 
 use crate::{NOW, TestStore, start};
 
-const NEW: Change<'static> =
+pub(crate) const NEW: Change<'static> =
     Change { now_unix_secs: NOW, is_resident: false, is_flushed: &|| false };
 
-fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
+pub(crate) fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
     Item {
         key,
         value,
@@ -26,7 +26,7 @@ fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
 }
 
 /// Puts an item, and waits for the disk as long as it takes.
-fn put(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn put(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
     let mut known = Known::default();
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -38,7 +38,7 @@ fn put(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-fn value(store: &TestStore, key: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn value(store: &TestStore, key: &[u8]) -> Option<Vec<u8>> {
     store.find(key).unwrap().1.map(|item| item.value)
 }
 

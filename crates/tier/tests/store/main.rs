@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod faults;
+mod keys;
+mod tags;
 mod user;
 
 use std::env;
@@ -22,6 +24,9 @@ use user::User;
 /// The second of all tests, as a Unix time.
 const NOW: u64 = 1_790_000_000;
 
+/// The key of the hash that files keys.
+const HASH_KEY: [u8; 16] = [2; 16];
+
 type TestStore = Store<SimulatedDirectory>;
 
 fn settings(durability: Durability) -> Settings {
@@ -35,7 +40,7 @@ fn settings(durability: Durability) -> Settings {
 
 fn open(disk: &SimulatedDisk, extents: u64) -> Tier<SimulatedDirectory> {
     let wanted = Wanted { mode: Mode::Store, bytes: extents * SEGMENT_BYTES as u64 };
-    let entropy = Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: [2; 16] };
+    let entropy = Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: HASH_KEY };
     Tier::open(disk.open(), wanted, entropy, NOW).unwrap()
 }
 

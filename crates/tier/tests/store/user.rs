@@ -7,6 +7,7 @@ use fastrand::Rng;
 use larder_tier::format::Item;
 use larder_tier::store::{Change, Durable, Known, Refusal};
 
+use crate::keys::pairs;
 use crate::{NOW, TestStore};
 
 const KEYS: u8 = 12;
@@ -44,8 +45,17 @@ impl User {
         Self { number, rng, writes: 0, may_have, resident: Vec::new() }
     }
 
-    fn key(&self, key: u8) -> [u8; 2] {
-        [self.number, key]
+    /// Each key shares its tag with one of another user.
+    fn key(&self, key: u8) -> &'static [u8] {
+        let pair = &pairs()[usize::from(self.number % 3) * usize::from(KEYS) + usize::from(key)];
+        match key.is_multiple_of(2) {
+            true => &pair[0],
+            // The second of a pair whose first the next user has.
+            false => {
+                let next = usize::from((self.number + 1) % 3) * usize::from(KEYS);
+                &pairs()[next + usize::from(key) - 1][1]
+            }
+        }
     }
 
     /// Checks every key, and takes what it has for acknowledged: a start has synced it.
@@ -64,7 +74,7 @@ impl User {
     }
 
     fn find(&self, store: &TestStore, key: u8) -> Result<State, ()> {
-        let (_, item) = store.find(&self.key(key)).map_err(drop)?;
+        let (_, item) = store.find(self.key(key)).map_err(drop)?;
         Ok(item.map(|item| {
             let write = item.version as u32;
             assert_eq!(item.value, value_of(write), "the value of a write is its own");
@@ -85,7 +95,7 @@ impl User {
                 let write = self.writes * 256 + u32::from(self.number);
                 let (name, value) = (self.key(key), value_of(write));
                 let item = Item {
-                    key: &name,
+                    key: name,
                     value: &value,
                     flags: 0,
                     version: write.into(),
@@ -100,7 +110,7 @@ impl User {
             }
             6..8 => {
                 let name = self.key(key);
-                self.change(store, key, None, |change, known| store.remove(&name, change, known))
+                self.change(store, key, None, |change, known| store.remove(name, change, known))
             }
             8 => {
                 self.resident.retain(|resident| *resident != key);
@@ -129,7 +139,7 @@ impl User {
         loop {
             match record(&change, &known) {
                 Ok(()) => break,
-                Err(Refusal::AskDisk) => known = store.find(&self.key(key)).map_err(drop)?.0,
+                Err(Refusal::AskDisk) => known = store.find(self.key(key)).map_err(drop)?.0,
                 Err(Refusal::Busy) => store.wait_for_progress(far()).map_err(drop)?,
                 Err(Refusal::Full) => {
                     // Nothing happened.
@@ -145,7 +155,7 @@ impl User {
             self.resident.push(key);
         }
         if self.rng.bool() {
-            let awaited = store.awaited(&self.key(key));
+            let awaited = store.awaited(self.key(key));
             match awaited.map_or(Durable::Yes, |at| store.wait_durable(at)) {
                 Durable::Yes => {
                     self.may_have.insert(key, vec![state]);
