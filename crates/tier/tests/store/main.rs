@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use larder_tier::disk::simulated::{SimulatedDirectory, SimulatedDisk};
+use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::format::{Mode, SEGMENT_BYTES, Uuid};
 use larder_tier::store::{Durability, Settings, Started, Store};
 use larder_tier::{Entropy, Tier, Wanted};
@@ -54,15 +54,23 @@ fn live(disk: &SimulatedDisk, users: &mut [User], extents: u64, rng: &mut Rng) -
     for user in &mut *users {
         user.check_all_after_start(&store);
     }
-    let life = Duration::from_micros(rng.u64(0..40_000));
+    // The power is lost at any time, or in a call.
+    let is_in_call = rng.bool();
+    let life = Duration::from_micros(if is_in_call { 0 } else { rng.u64(0..40_000) });
+    if is_in_call {
+        disk.inject(When::nth_of_any(rng.u64(1..400)), Fault::PowerLoss);
+    }
     thread::scope(|scope| {
         for user in users {
             let store = &store;
             scope.spawn(move || user.work(store));
         }
-        thread::sleep(life);
-        disk.lose_power();
+        if !is_in_call {
+            thread::sleep(life);
+            disk.lose_power();
+        }
     });
+    disk.clear_faults();
     store.statistics().reclaimed_segments
 }
 

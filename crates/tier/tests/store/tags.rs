@@ -61,4 +61,8 @@ fn what_is_known_of_a_record_that_has_moved_is_not_used() {
     put(&store, other, b"3").unwrap();
     let stale = store.put(&item(one, b"4"), &NEW, &known);
     assert_eq!(stale, Err(Refusal::AskDisk), "neither record is the one that is known");
+    let resident = Change { is_resident: true, ..NEW };
+    store.remove(one, &resident, &store.find(one).unwrap().0).unwrap();
+    let stale = store.put(&item(one, b"5"), &NEW, &known);
+    assert_eq!(stale, Err(Refusal::AskDisk), "the record that is left is the other key's");
 }

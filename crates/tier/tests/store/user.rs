@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use larder_tier::format::Item;
-use larder_tier::store::{Change, Durable, Known, Refusal};
+use larder_tier::store::{Change, Durable, FindError, Known, Refusal};
 
 use crate::keys::pairs;
 use crate::{NOW, TestStore};
@@ -33,6 +33,10 @@ fn value_of(write: u32) -> Vec<u8> {
         _ => write as usize % 2000,
     };
     write.to_le_bytes().iter().copied().cycle().take(4 + len).collect()
+}
+
+fn only_disk(error: &FindError) {
+    assert!(matches!(error, FindError::Disk(_)), "a read meets no damage: {error}");
 }
 
 fn far() -> Instant {
@@ -74,7 +78,7 @@ impl User {
     }
 
     fn find(&self, store: &TestStore, key: u8) -> Result<State, ()> {
-        let (_, item) = store.find(self.key(key)).map_err(drop)?;
+        let (_, item) = store.find(self.key(key)).map_err(|error| only_disk(&error))?;
         Ok(item.map(|item| {
             let write = item.version as u32;
             assert_eq!(item.value, value_of(write), "the value of a write is its own");
@@ -139,7 +143,9 @@ impl User {
         loop {
             match record(&change, &known) {
                 Ok(()) => break,
-                Err(Refusal::AskDisk) => known = store.find(self.key(key)).map_err(drop)?.0,
+                Err(Refusal::AskDisk) => {
+                    known = store.find(self.key(key)).map_err(|error| only_disk(&error))?.0;
+                }
                 Err(Refusal::Busy) => store.wait_for_progress(far()).map_err(drop)?,
                 Err(Refusal::Full) => {
                     // Nothing happened.
