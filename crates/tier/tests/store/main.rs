@@ -6,6 +6,7 @@
 
 mod faults;
 mod keys;
+mod reclaim;
 mod tags;
 mod user;
 
@@ -71,6 +72,8 @@ fn live(disk: &SimulatedDisk, users: &mut [User], extents: u64, rng: &mut Rng) -
         }
     });
     disk.clear_faults();
+    let why = store.failure().unwrap_or_else(|| "the simulated process has ended".into());
+    assert!(why.contains("has ended"), "the store failed by itself: {why}");
     store.statistics().reclaimed_segments
 }
 
