@@ -180,13 +180,13 @@ fn stored_items_have_the_ttl() {
     let fixture = Fixture::start();
     for (dialect, key) in [("text", 0), ("meta", 1), ("binary", 2)] {
         let keys = (key + 1).to_string();
-        let args = ["--mode=set", "--ttl=2", "--seconds=1", "--connections=1"];
+        let args = ["--mode=set", "--ttl=4", "--seconds=1", "--connections=1"];
         let more = ["--keys", &keys, "--dialect", dialect];
         fixture.larder("bench", &[args, more].concat()).printed();
         let key = format!("bench:0000000000000{key}");
         let get = || fixture.larder("get", &[&key]).exit_code;
         assert_eq!(get(), 0, "{dialect}");
-        sleep(Duration::from_millis(3500));
+        sleep(Duration::from_millis(5500));
         assert_eq!(get(), 1, "{dialect}");
     }
 }
