@@ -240,16 +240,17 @@ fn deadlines_flags_and_tokens_survive_and_later_tokens_are_higher() {
     let unix_secs = cache.epoch().unix_of(deadline.0);
     drop(cache);
     let cache = ticked();
-    let meta = cache.peek(b"k").unwrap();
-    assert_eq!(
-        (meta.flags, meta.cas, cache.epoch().unix_of(meta.deadline.0)),
-        (77, cas, unix_secs)
-    );
+    // Before the cache has seen the old token again.
     let Stored::Stored { cas: later, .. } =
         cache.store(&StoreRequest::new(b"other", StoreMode::Set), b"").unwrap()
     else {
         panic!()
     };
+    let meta = cache.peek(b"k").unwrap();
+    assert_eq!(
+        (meta.flags, meta.cas, cache.epoch().unix_of(meta.deadline.0)),
+        (77, cas, unix_secs)
+    );
     assert!(later > cas, "token {later} comes after {cas}");
     cache.tick(cache.now() + 51);
     assert_eq!(cache.get("k"), None);
