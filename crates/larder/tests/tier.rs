@@ -266,6 +266,8 @@ fn a_full_disk_refuses_stores_keeps_the_old_value_and_deletes() {
     let stored =
         (0..2000).take_while(|n: &u32| cache.set(n.to_le_bytes(), &value, None).is_ok()).count();
     assert!((200..640).contains(&stored), "{stored} items of 100 kB in 64 MiB");
+    // Memory has the old value, and could lose it.
+    assert_eq!(cache.get(0_u32.to_le_bytes()), Some(value.clone()));
     let refused = cache.set(0_u32.to_le_bytes(), vec![2; 100_000], None);
     assert_eq!(refused, Err(StoreError::Journal(Refusal::Full)));
     assert_eq!(cache.get(0_u32.to_le_bytes()), Some(value.clone()), "the old value stays");
