@@ -14,7 +14,8 @@
 //! takes more than its limit, plus the pages of this library's code and a few hundred bytes per
 //! thread. It is `Send + Sync + Clone`. Clones share one cache, and dropping the last clone returns
 //! the memory to the system. No operation starts a thread or reads a file, and a get never waits
-//! for another thread.
+//! for another thread: unless the cache has a disk tier ([`Builder::tier`]), which has threads of
+//! its own and reads what memory lacks.
 //!
 //! # Which method do I want?
 //!
