@@ -272,6 +272,11 @@ impl<D: Directory> Tier<D> {
         path(&self.directory)
     }
 
+    /// The directory's files.
+    pub(crate) fn directory(&self) -> &D {
+        &self.directory
+    }
+
     /// The log, for those who read it.
     pub(crate) fn shared_log(&self) -> Arc<Log<D::File>> {
         Arc::clone(&self.log)

@@ -17,6 +17,7 @@ mod manifest;
 mod record;
 mod seal;
 mod segment_header;
+mod snapshot;
 mod summary;
 mod unit;
 
@@ -25,6 +26,7 @@ pub use manifest::{Manifest, ManifestError, Mode};
 pub use record::{Damaged, Item, RECORD_HEADER_BYTES, Record, VALUE_BYTES_MAX};
 pub use seal::{Seal, Uuid};
 pub use segment_header::{Delay, HeaderFault, SegmentHeader};
+pub use snapshot::SnapshotHeader;
 pub use summary::{
     KeyHash, KeyHasher, SUMMARY_ENTRY_BYTES, Summarized, Summary, SummaryEntries, SummaryEntry,
     SummaryFault, SummaryWriter,

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::table::{Entry, TAG_BITS, Table};
+use crate::disk::PAGE_BYTES;
 use crate::log::Extent;
 
 const PARTITION_BITS: u32 = 12;
@@ -146,6 +147,60 @@ impl Catalog {
     /// Removes an entry. False if it is not there.
     pub(super) fn remove(&self, filed: Filed, location: Location) -> bool {
         self.change(filed, |table| table.remove(Place::new(filed, location)))
+    }
+
+    /// Partitions.
+    pub(super) fn partitions(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Shows the entries of each partition, as words.
+    pub(super) fn visit<E>(&self, mut show: impl FnMut(&[u64]) -> Result<(), E>) -> Result<(), E> {
+        let mut words = Vec::new();
+        for partition in &self.partitions {
+            words.clear();
+            let table = partition.lock().unwrap_or_else(PoisonError::into_inner);
+            words.extend(table.iter().map(|place| place.0));
+            drop(table);
+            show(&words)?;
+        }
+        Ok(())
+    }
+
+    /// Adds an entry that [`Self::visit`] has shown. False if it names no record.
+    pub(super) fn restore(
+        &self,
+        partition: usize,
+        word: u64,
+        is_used: impl FnOnce(Extent) -> bool,
+    ) -> bool {
+        let place = Place(word);
+        let location = place.location();
+        // Page 0 of an extent is a header.
+        let is_sound = location.offset() >= PAGE_BYTES && is_used(location.extent());
+        if is_sound {
+            self.insert(Filed { partition, tag: place.tag(), rest: 0 }, location);
+        }
+        is_sound
+    }
+
+    /// Removes the entries that name an extent. Returns their number.
+    ///
+    /// Cost: a look at every entry.
+    pub(super) fn remove_extent(&self, extent: Extent) -> u64 {
+        let mut removed = 0;
+        for partition in 0..self.partitions.len() {
+            let filed = |place: Place| Filed { partition, tag: place.tag(), rest: 0 };
+            let of_extent: Vec<Place> = {
+                let table = self.partitions[partition].lock();
+                let table = table.unwrap_or_else(PoisonError::into_inner);
+                table.iter().filter(|place| place.location().extent() == extent).collect()
+            };
+            for place in of_extent {
+                removed += u64::from(self.remove(filed(place), place.location()));
+            }
+        }
+        removed
     }
 
     /// Removes all entries.

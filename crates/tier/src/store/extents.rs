@@ -53,6 +53,31 @@ impl Extents {
         state.number.store(number.stored(), Release);
     }
 
+    /// A segment lies in an extent, with these items, bytes and live items.
+    pub(super) fn restore(&self, extent: Extent, number: SegmentNumber, counts: [u32; 3]) {
+        let state = &self.0[extent as usize];
+        state.items.store(counts[0], Relaxed);
+        state.bytes.store(counts[1], Relaxed);
+        state.live.store(counts[2], Relaxed);
+        state.number.store(number.stored(), Release);
+    }
+
+    /// Items, bytes and live items of an extent.
+    pub(super) fn counts(&self, extent: Extent) -> [u32; 3] {
+        let state = &self.0[extent as usize];
+        [&state.items, &state.bytes, &state.live].map(|count| count.load(Relaxed))
+    }
+
+    /// True if a segment lies in the extent.
+    pub(super) fn is_used(&self, extent: Extent) -> bool {
+        self.0.get(extent as usize).is_some_and(|state| state.number.load(Acquire) != 0)
+    }
+
+    /// The catalog does not name any item of an extent any more.
+    pub(super) fn note_extent_dead(&self, extent: Extent) {
+        self.0[extent as usize].live.store(0, Relaxed);
+    }
+
     /// An extent is free.
     pub(super) fn free(&self, extent: Extent) {
         self.0[extent as usize].number.store(0, Release);

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::head::Job;
 use super::settings::Durability;
 use super::shared::Shared;
+use super::snapshot;
 use crate::disk::{Directory, PAGE_BYTES};
 use crate::flusher::{FlushError, Flusher};
 use crate::log::Extent;
@@ -49,6 +50,10 @@ fn work<D: Directory>(
     }
     if shared.has_failed.load(Acquire) {
         return Ok(());
+    }
+    if shared.is_cache {
+        // Nothing but the power loses it: what it names is durable before the stop counts as clean.
+        snapshot::write(shared, flusher.tier())?;
     }
     flusher.end(shared.now())
 }

@@ -268,6 +268,17 @@ impl Head {
         Some((extent, number, next))
     }
 
+    /// Segments that hold something, the oldest first.
+    pub(super) fn segments(&self) -> &VecDeque<(Extent, SegmentNumber)> {
+        &self.segments
+    }
+
+    /// True if a segment is among the next quarter of the extents that are used again.
+    pub(super) fn is_reclaimed_soon(&self, number: SegmentNumber, extents: u32) -> bool {
+        let before = self.segments.partition_point(|(_, other)| *other < number);
+        self.free_soon() + before < extents as usize / 4
+    }
+
     /// The last address that a record has.
     pub(super) fn end(&self) -> Option<Address> {
         self.end

@@ -8,10 +8,13 @@
 //! miss   ─▶ catalog ─▶ record that is not durable yet, or one read of the disk
 //! ```
 //!
+//! In a directory of mode [`Mode::Cache`] the store has what memory evicts (`cache.rs`).
+//!
 //! The lock of the head orders all changes, so that the order of the log is the order in which they
 //! happened. One thread writes and syncs. Another one allocates extents and copies what lives in
 //! the oldest segment to the head.
 
+mod cache;
 mod catalog;
 mod error;
 mod extents;
@@ -21,19 +24,22 @@ mod head;
 mod rebuild;
 mod settings;
 mod shared;
+mod snapshot;
 mod space;
 mod statistics;
 mod table;
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::OpenError;
 use crate::disk::Directory;
 use crate::flusher::Flusher;
-use crate::format::{Address, Delay, Item, KeyHasher, Record};
+use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record};
 use crate::tier::Tier;
+pub use cache::Kept;
 use catalog::{EXTENTS_MAX, Filed, Location};
 pub use error::{FindError, Refusal, StartError};
 pub use find::{Known, StoredItem};
@@ -56,7 +62,7 @@ pub struct Change<'a> {
 }
 
 /// What a start has found in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     /// Items, expired ones included.
     pub items: u64,
@@ -107,25 +113,33 @@ impl<D: Directory + 'static> Store<D> {
             EXTENTS_MIN..=EXTENTS_MAX => {}
             _ => return Err(StartError::TooLarge),
         }
-        tier.begin_anew()?;
         let hasher = KeyHasher::new(&tier.manifest().hash_key);
-        let now = (settings.clock)();
-        let rebuilt = rebuild(&tier, &hasher, settings.catalog_bytes_max, (now, progress))?;
-        let Rebuilt { catalog, extents, segments, free, found } = rebuilt;
-        let started = Started {
-            items: catalog.items(),
-            segments: segments.len(),
-            version_max: found.version_max,
-            stamp_unix_secs: found.stamp_unix_secs,
-            cut: found.cut,
+        let is_cache = tier.manifest().mode == Mode::Cache;
+        let rebuilt = if is_cache {
+            let snapshot = snapshot::read(&tier, settings.catalog_bytes_max, progress);
+            let snapshot = snapshot.map_err(OpenError::from)?;
+            // From here on the snapshot is of an earlier epoch: no later start reads it.
+            tier.begin_anew()?;
+            let empty = || Rebuilt::empty(tier.log().extents(), settings.catalog_bytes_max);
+            snapshot.map_or_else(empty, Rebuilt::of_snapshot)
+        } else {
+            tier.begin_anew()?;
+            let now = (settings.clock)();
+            rebuild(&tier, &hasher, settings.catalog_bytes_max, (now, progress))?
         };
+        let Rebuilt { catalog, extents, segments, free, found, delay, due_unix_secs } = rebuilt;
+        let started = Started { items: catalog.items(), segments: segments.len(), ..found };
         // Recovery has synced all that it has read.
         let recovered = segments.back().and_then(|(_, last)| last.further(1));
-        let mut head = Head::new(tier.log().seal().clone(), segments, free, found.delay);
+        let mut head = Head::new(tier.log().seal().clone(), segments, free, delay);
         head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
         let log = tier.shared_log();
-        let shared = Shared::new(settings, log, hasher, (catalog, extents), head);
+        let shared = Shared::new(settings, log, hasher, (catalog, extents), head, is_cache);
         let shared = Arc::new(shared);
+        shared.version_max.store(started.version_max, Relaxed);
+        if is_cache {
+            shared.note_due(None, due_unix_secs);
+        }
         shared.note_synced(recovered.map(|number| Address::new(number, 0)));
         shared.estimate_live_bytes();
         // The first item finds an extent ready.
@@ -246,6 +260,9 @@ impl<D: Directory + 'static> Store<D> {
     /// [`Refusal`]; `hide` is then not called.
     pub fn flush(&self, hide: impl FnOnce()) -> Result<(), Refusal> {
         let shared = &*self.shared;
+        if shared.is_cache {
+            return self.forget_everything(hide);
+        }
         let mut head = shared.head();
         let (_, at) = shared.append(&mut head, &Record::Flush, Share::Removal)?;
         head.set_delay(None);
@@ -264,10 +281,13 @@ impl<D: Directory + 'static> Store<D> {
     /// [`Refusal`].
     pub fn flush_at(&self, due_unix_secs: u64) -> Result<(), Refusal> {
         let shared = &*self.shared;
+        if shared.is_cache {
+            return self.forget_everything_at(due_unix_secs);
+        }
         let mut head = shared.head();
         let (_, at) = shared.append(&mut head, &Record::Delay { due_unix_secs }, Share::Removal)?;
         head.set_delay(Some(Delay { at, due_unix_secs }));
-        shared.note_due(at, due_unix_secs);
+        shared.note_due(Some(at), due_unix_secs.max(1));
         Ok(())
     }
 
@@ -433,7 +453,8 @@ impl<D: Directory + 'static> Store<D> {
         let deadline = Instant::now() + at_most;
         while !self.threads().iter().all(JoinHandle::is_finished) {
             if Instant::now() >= deadline {
-                return self.shared.head().dirty_bytes();
+                // A cache has at least its index to write.
+                return self.shared.head().dirty_bytes().max(u64::from(self.shared.is_cache));
             }
             thread::sleep(Duration::from_millis(1));
         }

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use super::catalog::{Catalog, Draft, Filed, Location};
+use super::Started;
 use super::extents::Extents;
+use super::snapshot::Snapshot;
 use crate::disk::Directory;
-use crate::format::{KeyHasher, Record, SegmentNumber};
+use crate::format::{Delay, KeyHasher, Record, SegmentNumber};
 use crate::log::Extent;
-use crate::recovery::{Place, Recovered, RecoveryError, Visitor, recover};
+use crate::recovery::{Place, RecoveryError, Visitor, recover};
 use crate::tier::Tier;
 
 /// What a start has found.
@@ -16,7 +18,39 @@ pub(super) struct Rebuilt {
     pub(super) extents: Extents,
     pub(super) segments: VecDeque<(Extent, SegmentNumber)>,
     pub(super) free: VecDeque<Extent>,
-    pub(super) found: Recovered,
+    /// What the start says of it; items and segments are not counted yet.
+    pub(super) found: Started,
+    pub(super) delay: Option<Delay>,
+    /// When the delayed flush of a cache is due, as a Unix time; 0 if there is none.
+    pub(super) due_unix_secs: u64,
+}
+
+impl Rebuilt {
+    /// An empty log.
+    pub(super) fn empty(extents: u32, catalog_bytes_max: u64) -> Self {
+        Self {
+            catalog: Catalog::new(catalog_bytes_max),
+            extents: Extents::new(extents),
+            segments: VecDeque::new(),
+            free: (0..extents).collect(),
+            found: Started::default(),
+            delay: None,
+            due_unix_secs: 0,
+        }
+    }
+
+    /// What the last stop has left.
+    pub(super) fn of_snapshot(snapshot: Snapshot) -> Self {
+        let Snapshot { header, catalog, extents, segments } = snapshot;
+        let found = Started {
+            version_max: header.version_max,
+            stamp_unix_secs: header.stamp_unix_secs,
+            ..Started::default()
+        };
+        let free = (0..extents.count()).filter(|extent| !extents.is_used(*extent)).collect();
+        let due_unix_secs = header.due_unix_secs;
+        Self { catalog, extents, segments, free, found, delay: None, due_unix_secs }
+    }
 }
 
 /// Reads the log of a directory.
@@ -40,7 +74,15 @@ pub(super) fn rebuild<D: Directory>(
         }
     }
     let free = (0..extents.count()).filter(|extent| !is_used[*extent as usize]).collect();
-    Ok(Rebuilt { catalog: draft.into_catalog(catalog_bytes_max), extents, segments, free, found })
+    let catalog = draft.into_catalog(catalog_bytes_max);
+    let started = Started {
+        version_max: found.version_max,
+        stamp_unix_secs: found.stamp_unix_secs,
+        cut: found.cut,
+        ..Started::default()
+    };
+    let delay = found.delay;
+    Ok(Rebuilt { catalog, extents, segments, free, found: started, delay, due_unix_secs: 0 })
 }
 
 struct Reader<'a> {

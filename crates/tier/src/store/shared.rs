@@ -51,6 +51,12 @@ pub(super) struct Shared<F> {
     /// The time by which expired items were dropped from the catalog, as a Unix time.
     dropped_through: AtomicU64,
     live_bytes: AtomicU64,
+    /// The store is a cache: what does not fit is dropped, and nothing survives a crash.
+    pub(super) is_cache: bool,
+    /// A cache has dropped an item for which the catalog had no room.
+    pub(super) is_catalog_full: AtomicBool,
+    /// The highest version of an item.
+    pub(super) version_max: AtomicU64,
     wakes: Mutex<Vec<Wake>>,
     pub(super) counts: Counts,
 }
@@ -65,6 +71,8 @@ pub(super) struct Counts {
     pub(super) reclaimed_segments: AtomicU64,
     pub(super) copied_items: AtomicU64,
     pub(super) damaged_segments: AtomicU64,
+    pub(super) kept_items: AtomicU64,
+    pub(super) dropped_items: AtomicU64,
 }
 
 impl<F> fmt::Debug for Shared<F> {
@@ -80,6 +88,7 @@ impl<F> Shared<F> {
         hasher: KeyHasher,
         (catalog, extents): (Catalog, Extents),
         head: Head,
+        is_cache: bool,
     ) -> Self {
         let words = if settings.durability == Durability::Sync { SEEN_WORDS } else { 0 };
         let due = head.delay().map_or(0, |delay| delay.due_unix_secs);
@@ -102,6 +111,9 @@ impl<F> Shared<F> {
             due: AtomicU64::new(due),
             dropped_through: AtomicU64::new(0),
             live_bytes: AtomicU64::new(0),
+            is_cache,
+            is_catalog_full: AtomicBool::new(false),
+            version_max: AtomicU64::new(0),
             wakes: Mutex::default(),
             counts: Counts::default(),
         }
@@ -198,9 +210,18 @@ impl<F> Shared<F> {
         self.due.store(0, Release);
     }
 
-    pub(super) fn note_due(&self, at: Address, due_unix_secs: u64) {
-        self.flush.store(at.stored(), Release);
-        self.due.store(due_unix_secs.max(1), Release);
+    /// A flush is due at a second, as a Unix time; 0: none is. Its record, if it has one, is at the
+    /// address.
+    pub(super) fn note_due(&self, at: Option<Address>, due_unix_secs: u64) {
+        if let Some(at) = at {
+            self.flush.store(at.stored(), Release);
+        }
+        self.due.store(due_unix_secs, Release);
+    }
+
+    /// When the delayed flush is due, as a Unix time; 0 if there is none.
+    pub(super) fn due_unix_secs(&self) -> u64 {
+        self.due.load(Acquire)
     }
 
     /// True if a delayed flush is due.

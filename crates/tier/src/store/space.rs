@@ -75,12 +75,17 @@ fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
         let Some((extent, number, next)) = head.oldest() else { return false };
         // Only what is durable is given up.
         let is_synced = shared.is_synced(Address::new(next, 0));
-        if head.free_soon() > wanted(shared) || !is_synced {
+        let is_wanted = head.free_soon() <= wanted(shared) || shared.is_catalog_full.load(Relaxed);
+        if !is_wanted || !is_synced {
             return false;
         }
         (extent, number)
     };
-    if shared.extents.is_live(extent) {
+    if shared.is_cache {
+        if !drop_all(shared, extent, number, segment) {
+            return true;
+        }
+    } else if shared.extents.is_live(extent) {
         match shared.log.segment(extent, segment) {
             Ok(()) => {}
             Err(error) => {
@@ -101,6 +106,75 @@ fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     true
 }
 
+/// Drops the items of a cache's segment from the catalog. False if the store ends meanwhile.
+fn drop_all<F: File>(
+    shared: &Shared<F>,
+    extent: Extent,
+    number: SegmentNumber,
+    segment: &mut [Page],
+) -> bool {
+    shared.is_catalog_full.store(false, Relaxed);
+    if !shared.extents.is_live(extent) {
+        return true;
+    }
+    let is_whole = shared.log.segment(extent, segment).is_ok()
+        && records(shared, number, segment, |at, item| {
+            let (filed, location) = (shared.filed(item.key), Location::new(extent, at.offset()));
+            let _head = shared.head();
+            if !shared.is_over() && shared.catalog.remove(filed, location) {
+                shared.extents.note_dead(location);
+            }
+            true
+        }) == Walk::Done;
+    let _head = shared.head();
+    if shared.is_over() {
+        return false;
+    }
+    if !is_whole || shared.extents.is_live(extent) {
+        // What is damaged cannot say whose it is.
+        shared.counts.damaged_segments.fetch_add(1, Relaxed);
+        shared.catalog.remove_extent(extent);
+        shared.extents.note_extent_dead(extent);
+    }
+    true
+}
+
+/// How a walk over the items of a segment has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Done,
+    /// The visitor has ended it.
+    Ended,
+    /// The segment is damaged.
+    Damaged,
+}
+
+/// Shows the items of a segment.
+fn records<F: File>(
+    shared: &Shared<F>,
+    number: SegmentNumber,
+    segment: &[Page],
+    mut show: impl FnMut(Address, &Item<'_>) -> bool,
+) -> Walk {
+    let (seal, bytes) = (shared.log.seal(), segment.as_bytes());
+    let mut page = 1;
+    while page < SEGMENT_PAGES {
+        let Ok(unit) = Unit::read(seal, number, page, bytes) else { return Walk::Damaged };
+        if unit.is_void {
+            break;
+        }
+        for record in unit.records() {
+            match record {
+                Ok((at, Record::Item(item))) if !show(at, &item) => return Walk::Ended,
+                Ok(_) => {}
+                Err(_) => return Walk::Damaged,
+            }
+        }
+        page += unit.pages;
+    }
+    Walk::Done
+}
+
 /// Copies the live items of a segment to the head. False if the segment must stay.
 fn copy_live<F: File>(
     shared: &Shared<F>,
@@ -108,29 +182,11 @@ fn copy_live<F: File>(
     number: SegmentNumber,
     segment: &[Page],
 ) -> bool {
-    let (seal, bytes) = (shared.log.seal(), segment.as_bytes());
-    let mut page = 1;
-    while page < SEGMENT_PAGES {
-        let Ok(unit) = Unit::read(seal, number, page, bytes) else {
-            return leave(shared, extent, number);
-        };
-        if unit.is_void {
-            break;
-        }
-        for record in unit.records() {
-            match record {
-                Ok((at, Record::Item(item))) => {
-                    if !copy(shared, extent, at, &item) {
-                        return false;
-                    }
-                }
-                Ok(_) => {}
-                Err(_) => return leave(shared, extent, number),
-            }
-        }
-        page += unit.pages;
+    match records(shared, number, segment, |at, item| copy(shared, extent, at, item)) {
+        Walk::Done => true,
+        Walk::Ended => false,
+        Walk::Damaged => leave(shared, extent, number),
     }
-    true
 }
 
 /// A segment that is damaged stays where it is, with the items that are good.

@@ -36,6 +36,10 @@ pub struct Statistics {
     pub copied_items: u64,
     /// Segments that reclaim has found damaged, and left.
     pub damaged_segments: u64,
+    /// Items of a cache that memory evicted and the log took.
+    pub kept_items: u64,
+    /// Items of a cache that memory evicted and the log had no room for.
+    pub dropped_items: u64,
     /// True if the log has failed.
     pub has_failed: bool,
 }
@@ -61,6 +65,8 @@ pub(super) fn of<F>(shared: &Shared<F>) -> Statistics {
         reclaimed_segments: counts.reclaimed_segments.load(Relaxed),
         copied_items: counts.copied_items.load(Relaxed),
         damaged_segments: counts.damaged_segments.load(Relaxed),
+        kept_items: counts.kept_items.load(Relaxed),
+        dropped_items: counts.dropped_items.load(Relaxed),
         has_failed: shared.has_failed.load(Relaxed),
     }
 }

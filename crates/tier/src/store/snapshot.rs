@@ -1,0 +1,223 @@
+//! The catalog of a cache in a file: a clean stop writes it, and the next start reads it instead of
+//! the log.
+
+use std::collections::VecDeque;
+
+use zerocopy::IntoBytes;
+
+use super::catalog::Catalog;
+use super::extents::Extents;
+use super::shared::Shared;
+use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
+use crate::format::{Mode, SegmentNumber, SnapshotHeader};
+use crate::log::Extent;
+use crate::tier::Tier;
+
+/// Name of the file in the directory.
+const FILE_NAME: &str = "INDEX";
+const NEW_NAME: &str = "INDEX.new";
+/// Pages that are read or written at once.
+const PAGES: usize = 256;
+const WORD_BYTES: usize = 8;
+/// Words of a segment.
+const SEGMENT_WORDS: u64 = 3;
+
+/// What a snapshot holds.
+pub(super) struct Snapshot {
+    pub(super) header: SnapshotHeader,
+    pub(super) catalog: Catalog,
+    pub(super) extents: Extents,
+    pub(super) segments: VecDeque<(Extent, SegmentNumber)>,
+}
+
+/// Writes the snapshot of a store that is closed, durably.
+pub(super) fn write<D: Directory>(
+    shared: &Shared<D::File>,
+    tier: &Tier<D>,
+) -> Result<(), DiskError> {
+    // Who changes the catalog holds the lock of the head, and looks there whether the store closes.
+    let segments = shared.head().segments().clone();
+    let file = tier.directory().create(NEW_NAME)?;
+    let mut writer = Writer { file, pages: zeroed_pages(PAGES), at: 0, first: 1, body: Body::new() };
+    for (extent, number) in &segments {
+        let [items, bytes, live] = shared.extents.counts(*extent).map(u64::from);
+        writer.push(number.stored())?;
+        writer.push(u64::from(*extent) | items << 32)?;
+        writer.push(bytes | live << 32)?;
+    }
+    shared.catalog.visit(|words| {
+        writer.push(words.len() as u64)?;
+        words.iter().try_for_each(|word| writer.push(*word))
+    })?;
+    let (file, Body { words, checksum }) = writer.finish()?;
+    let header = SnapshotHeader {
+        uuid: tier.manifest().uuid,
+        epoch: tier.manifest().epoch,
+        segments: segments.len() as u32,
+        words,
+        stamp_unix_secs: shared.now(),
+        due_unix_secs: shared.due_unix_secs(),
+        version_max: shared.version_max.load(std::sync::atomic::Ordering::Relaxed),
+        checksum: checksum.finalize(),
+    };
+    file.write_pages(0, &[header.encode()])?;
+    file.sync_data()?;
+    tier.directory().rename(NEW_NAME, FILE_NAME)?;
+    tier.directory().sync()
+}
+
+/// Reads the snapshot of the last stop; `None` if that was not clean, or the file does not fit.
+pub(super) fn read<D: Directory>(
+    tier: &Tier<D>,
+    catalog_bytes_max: u64,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Option<Snapshot>, DiskError> {
+    let manifest = tier.manifest();
+    if manifest.mode != Mode::Cache || !manifest.clean {
+        return Ok(None);
+    }
+    let Some(file) = tier.directory().open(FILE_NAME)? else { return Ok(None) };
+    let mut page = zeroed_pages(1);
+    if file.len()? < PAGE_BYTES as u64 {
+        return Ok(None);
+    }
+    file.read_pages(0, &mut page)?;
+    let header = SnapshotHeader::decode(&page[0]).filter(|header| {
+        let is_ours = header.uuid == manifest.uuid && header.epoch == manifest.epoch;
+        is_ours && header.segments <= manifest.extents
+    });
+    let Some(header) = header else { return Ok(None) };
+    let len = header.pages().and_then(|pages| pages.checked_mul(PAGE_BYTES as u64));
+    if len.is_none_or(|len| file.len().is_ok_and(|found| found < len)) {
+        return Ok(None);
+    }
+    let body = Body { words: header.words, checksum: crc32fast::Hasher::new() };
+    let mut reader = Reader { file, pages: Vec::new(), at: 0, first: 1, body, progress };
+    let read = reader.snapshot(header, tier.log().extents(), catalog_bytes_max)?;
+    let is_whole = reader.body.words == 0 && reader.body.checksum.finalize() == header.checksum;
+    Ok(read.filter(|_| is_whole))
+}
+
+/// The words behind the header.
+struct Body {
+    words: u64,
+    checksum: crc32fast::Hasher,
+}
+
+impl Body {
+    fn new() -> Self {
+        Self { words: 0, checksum: crc32fast::Hasher::new() }
+    }
+}
+
+struct Writer<F> {
+    file: F,
+    pages: Vec<Page>,
+    /// Bytes of `pages` that are filled.
+    at: usize,
+    /// The page of the file that `pages` begins with.
+    first: u64,
+    body: Body,
+}
+
+impl<F: File> Writer<F> {
+    fn push(&mut self, word: u64) -> Result<(), DiskError> {
+        let at = self.at;
+        self.pages.as_mut_bytes()[at..at + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
+        self.body.words += 1;
+        self.at += WORD_BYTES;
+        if self.at == self.pages.as_bytes().len() { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        self.body.checksum.update(&self.pages.as_bytes()[..self.at]);
+        let pages = self.at.div_ceil(PAGE_BYTES);
+        self.file.write_pages(self.first, &self.pages[..pages])?;
+        self.first += pages as u64;
+        self.at = 0;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(F, Body), DiskError> {
+        let filled = self.at;
+        self.pages.as_mut_bytes()[filled..].fill(0);
+        self.flush()?;
+        // The rest of a longer file that a crash has left.
+        self.file.set_len(self.first * PAGE_BYTES as u64)?;
+        Ok((self.file, self.body))
+    }
+}
+
+struct Reader<'a, F> {
+    file: F,
+    pages: Vec<Page>,
+    at: usize,
+    first: u64,
+    /// Its words are those that are left.
+    body: Body,
+    progress: &'a mut dyn FnMut(usize, usize),
+}
+
+impl<F: File> Reader<'_, F> {
+    /// The snapshot; `None` if it says what no release writes.
+    fn snapshot(
+        &mut self,
+        header: SnapshotHeader,
+        extents_max: u32,
+        catalog_bytes_max: u64,
+    ) -> Result<Option<Snapshot>, DiskError> {
+        let (extents, catalog) = (Extents::new(extents_max), Catalog::new(catalog_bytes_max));
+        let mut segments = VecDeque::new();
+        if u64::from(header.segments) * SEGMENT_WORDS > header.words {
+            return Ok(None);
+        }
+        for _ in 0..header.segments {
+            let (number, place, sizes) = (self.word()?, self.word()?, self.word()?);
+            let extent = place as u32;
+            let Some(number) = SegmentNumber::from_stored(number) else { return Ok(None) };
+            let is_later = segments.back().is_none_or(|(_, last)| *last < number);
+            if !is_later || extent >= extents_max || extents.is_used(extent) {
+                return Ok(None);
+            }
+            let counts = [(place >> 32) as u32, sizes as u32, (sizes >> 32) as u32];
+            extents.restore(extent, number, counts);
+            segments.push_back((extent, number));
+        }
+        for partition in 0..catalog.partitions() {
+            (self.progress)(partition, catalog.partitions());
+            let entries = self.word()?;
+            if entries > self.body.words {
+                return Ok(None);
+            }
+            for _ in 0..entries {
+                let word = self.word()?;
+                if !catalog.restore(partition, word, |extent| extents.is_used(extent)) {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(Snapshot { header, catalog, extents, segments }))
+    }
+
+    /// The next word; 0 behind the last one.
+    fn word(&mut self) -> Result<u64, DiskError> {
+        if self.body.words == 0 {
+            return Ok(0);
+        }
+        if self.at == self.pages.as_bytes().len() {
+            let left = self.body.words * WORD_BYTES as u64;
+            let pages = left.div_ceil(PAGE_BYTES as u64).min(PAGES as u64) as usize;
+            self.pages = zeroed_pages(pages);
+            self.file.read_pages(self.first, &mut self.pages)?;
+            let filled = (pages * PAGE_BYTES).min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.body.checksum.update(&self.pages.as_bytes()[..filled]);
+            self.first += pages as u64;
+            self.at = 0;
+        }
+        let mut word = [0; WORD_BYTES];
+        word.copy_from_slice(&self.pages.as_bytes()[self.at..self.at + WORD_BYTES]);
+        self.at += WORD_BYTES;
+        self.body.words -= 1;
+        Ok(u64::from_le_bytes(word))
+    }
+}
