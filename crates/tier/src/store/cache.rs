@@ -15,6 +15,7 @@ use super::catalog::Filed;
 use super::error::Refusal;
 use super::head::Share;
 use super::shared::Shared;
+use super::space;
 use super::{Change, Known, Store};
 use crate::disk::Directory;
 use crate::format::{Item, Record};
@@ -56,7 +57,8 @@ impl<D: Directory + 'static> Store<D> {
         let mut candidates = Vec::new();
         shared.catalog.candidates(filed, &mut candidates);
         // Every change of the key has removed them: they have this very item, or another key's.
-        let is_old = |number| head.is_reclaimed_soon(number, shared.extents.count());
+        let (wanted, soon) = (space::wanted(shared), shared.extents.count() as usize / 4);
+        let is_old = |number| head.is_reclaimed_soon(number, wanted, soon);
         let number = |location| shared.extents.address(location).map(|at| at.number());
         if candidates.iter().filter_map(|location| number(*location)).any(|number| !is_old(number))
         {
@@ -70,7 +72,8 @@ impl<D: Directory + 'static> Store<D> {
             shared.space.notify_one();
             return Kept::Dropped;
         }
-        match shared.append(&mut head, &Record::Item(*item), Share::Item) {
+        // Nothing else needs extents.
+        match shared.append(&mut head, &Record::Item(*item), Share::Copy) {
             Ok(place) => {
                 forget_all(shared, filed);
                 shared.file(filed, None, place, Record::item_bytes(item.key.len(), item.value.len()));

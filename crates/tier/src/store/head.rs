@@ -273,10 +273,16 @@ impl Head {
         &self.segments
     }
 
-    /// True if a segment is among the next quarter of the extents that are used again.
-    pub(super) fn is_reclaimed_soon(&self, number: SegmentNumber, extents: u32) -> bool {
+    /// True if a segment is reclaimed before as many others as `segments` are begun: reclaim keeps
+    /// `wanted` extents free.
+    pub(super) fn is_reclaimed_soon(
+        &self,
+        number: SegmentNumber,
+        wanted: usize,
+        segments: usize,
+    ) -> bool {
         let before = self.segments.partition_point(|(_, other)| *other < number);
-        self.free_soon() + before < extents as usize / 4
+        self.free_soon() + before <= wanted + segments
     }
 
     /// The last address that a record has.

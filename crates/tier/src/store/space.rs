@@ -34,8 +34,12 @@ pub(super) fn run<F: File>(shared: &Shared<F>) {
     }
 }
 
-/// Extents to have ready: items begin another one if more than three are.
+/// Extents to have ready: items of a store begin another one if more than three are, those of a
+/// cache if one is.
 pub(super) fn wanted<F>(shared: &Shared<F>) -> usize {
+    if shared.is_cache {
+        return (shared.extents.count() as usize / 16).clamp(2, READY);
+    }
     (shared.extents.count() as usize / 8).clamp(4, READY)
 }
 
