@@ -59,6 +59,9 @@ impl Engine {
 
     /// Lets a journal record all changes from now on.
     pub fn set_journal(&mut self, journal: Arc<dyn Journal>) {
+        if !journal.records_stores() {
+            self.reclaimer.set_keeper(Arc::clone(&journal));
+        }
         self.journal = Some(journal);
     }
 

@@ -82,6 +82,21 @@ pub enum Refusal {
 ///
 /// A journal must not use the engine. Only one process may write a cache that has a journal.
 pub trait Journal: fmt::Debug + Send + Sync {
+    /// True if the journal gets each item when it is stored or changed. Otherwise it gets a
+    /// [`Journal::removal`] then, for what it has of the key is out of date, and the item itself
+    /// when eviction takes it.
+    fn records_stores(&self) -> bool {
+        true
+    }
+
+    /// Eviction takes a live item. `was_read` says whether it was read since it was stored, or has
+    /// survived an eviction. Returns false if there is no room for it at the moment. Called only if
+    /// [`Journal::records_stores`] is false.
+    fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, was_read: bool) -> bool {
+        let _ = (entry, change, was_read);
+        true
+    }
+
     /// The key has this item from now on.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use larder_item::{Deadline, Second, check_key};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::index::cursor::Cursor;
 use crate::index::find::Found;
 use crate::journal::{Change, Entry, Journal};
 use crate::ops::condition::{Condition, Restored};
@@ -14,7 +15,6 @@ use crate::ops::publish::Unpublished;
 use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
-use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 
 /// What a change of its metadata gives a found item.
 #[derive(Clone, Copy)]
@@ -45,12 +45,15 @@ impl Engine {
             }
             Condition::Requested(_) | Condition::Replace(_) | Condition::Loaded(_) => {}
         }
+        if !journal.records_stores() {
+            return journal.removal(key, &change).map_err(|why| StoreError::from(why).into());
+        }
         let value = self.value_under_lock(new).ok_or(Unpublished::PieceLost)?;
         // The pieces of an upload are not linked yet: an evictor may have emptied them meanwhile.
         if !pieces.iter().all(|piece| self.is_kept(piece)) {
             return Err(Unpublished::PieceLost);
         }
-        let entry = self.entry(key, new, &value);
+        let entry = self.index().entry(key, new, &value);
         journal.item(&entry, &change).map_err(|why| StoreError::from(why).into())
     }
 
@@ -67,11 +70,15 @@ impl Engine {
         if altered.deadline.is_none() && !altered.stale {
             return Ok(true);
         }
+        if !journal.records_stores() {
+            self.record_removal(op.now, key, found)?;
+            return Ok(true);
+        }
         let Some(value) = self.value_under_lock(found) else {
             self.index().unlink(op.thread, found);
             return Ok(false);
         };
-        let present = self.entry(key, found, &value);
+        let present = self.index().entry(key, found, &value);
         let entry = Entry {
             deadline: altered.deadline.unwrap_or(present.deadline),
             version: altered.version.unwrap_or(present.version),
@@ -108,38 +115,28 @@ impl Engine {
         record(journal, &change).map_err(StoreError::from)
     }
 
-    fn entry<'a>(&self, key: &'a [u8], found: &Found, value: &'a [u8]) -> Entry<'a> {
-        Entry {
-            key,
-            value,
-            flags: found.header.flags(self.region().memory(), found.record_at),
-            deadline: self.index().deadline(found),
-            version: self.index().version(found),
-            stale: found.header.is_stale(),
-            token_sent: found.header.is_token_sent(),
-            number: found.header.is_number(),
+    /// Returns the value of a record whose group is locked; `None` if another thread is emptying
+    /// the segment of a piece: those of an upload are not linked yet.
+    fn value_under_lock(&self, found: &Found) -> Option<Vec<u8>> {
+        if !found.header.is_large() {
+            return Some(self.index().linked_value(found));
         }
+        let pieces: Vec<Piece> = (self.index().table(found))
+            .map(|at| self.index().slot(at))
+            .map(|slot| Piece { slot, sequence: self.segments().sequence(slot.segment()).load(Acquire) })
+            .collect();
+        let value = self.index().linked_value(found);
+        pieces.iter().all(|piece| self.is_kept(piece)).then_some(value)
     }
 
-    /// Returns the value of a record whose group is locked; `None` if another thread is emptying
-    /// the segment of a piece.
-    fn value_under_lock(&self, found: &Found) -> Option<Vec<u8>> {
-        let mut value = Vec::new();
-        if !found.header.is_large() {
-            self.index().read_value(found, &mut value);
-            return Some(value);
-        }
-        for at in self.index().table(found) {
-            let slot = self.index().slot(at);
-            let sequence = self.segments().sequence(slot.segment()).load(Acquire);
-            let record_at = self.segments().record_at(slot);
-            let bytes = Header::load(self.region().memory(), record_at).value_bytes();
-            self.region().memory().read(record_at + PIECE_HEAD_BYTES, bytes, &mut value);
-            if !self.is_kept(&Piece { slot, sequence }) {
-                return None;
-            }
-        }
-        Some(value)
+    /// Offers the live items of one group of the index to a journal that keeps what memory evicts,
+    /// and advances the cursor unless it refused one. Returns false at the end, and without such a
+    /// journal. The items stay.
+    ///
+    /// Cost: holds the lock of the group while its items are copied.
+    pub fn offer_group(&self, thread: &ThreadSlot, cursor: &mut Cursor, now: Second) -> bool {
+        self.segments().flush_if_due(now);
+        self.reclaimer().offer_group(&self.op(thread, now), cursor)
     }
 
     /// Stores an item that was found outside memory, under the version of the request and without a

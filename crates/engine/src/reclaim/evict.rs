@@ -386,6 +386,7 @@ impl Reclaimer {
         pass: &mut EvictionPass<'_>,
     ) {
         self.index().report_removal(found, Reason::Evicted);
+        self.offer(found, found.is_fetched() || pass.from == Pool::Main);
         if found.header.is_large() {
             self.index().unlink(thread, found);
         } else {

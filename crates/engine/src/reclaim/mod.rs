@@ -1,12 +1,14 @@
 //! Reclaiming memory: the choice of a segment, eviction, compaction, the expiry sweep, the memory
 //! limit, and what dead processes left.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use larder_item::Second;
 
 use crate::error::{StoreError, Stuck};
 use crate::index::Index;
+use crate::journal::Journal;
 use crate::process::Peers;
 use crate::process::op::{Above, Op};
 use crate::process::thread_slot::ThreadSlot;
@@ -18,6 +20,7 @@ pub(crate) mod empty;
 pub(crate) mod evict;
 pub(crate) mod limit;
 pub(crate) mod maintain;
+pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod relocate;
 pub(crate) mod repair;
@@ -30,11 +33,13 @@ pub(crate) struct Reclaimer {
     index: Index,
     /// The next segment whose memory is returned to the system after the limit was lowered.
     release_next: AtomicU64,
+    /// What keeps the items that eviction takes.
+    keeper: Option<Arc<dyn Journal>>,
 }
 
 impl Reclaimer {
     pub(crate) fn new(index: Index) -> Self {
-        Self { index, release_next: AtomicU64::new(u64::MAX) }
+        Self { index, release_next: AtomicU64::new(u64::MAX), keeper: None }
     }
 
     #[inline]

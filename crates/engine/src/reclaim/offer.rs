@@ -1,0 +1,62 @@
+//! Offering items to the journal that keeps what memory evicts.
+
+use std::sync::Arc;
+
+use larder_item::Second;
+
+use crate::index::cursor::Cursor;
+use crate::index::find::Found;
+use crate::journal::{Change, Journal};
+use crate::process::op::Op;
+use crate::reclaim::Reclaimer;
+
+impl Reclaimer {
+    /// Lets a journal keep what eviction takes from now on.
+    pub(crate) fn set_keeper(&mut self, keeper: Arc<dyn Journal>) {
+        self.keeper = Some(keeper);
+    }
+
+    /// Offers a live item that is about to be evicted. The caller holds the lock of its group.
+    #[inline]
+    pub(crate) fn offer(&self, found: &Found, was_read: bool) {
+        if let Some(keeper) = &self.keeper
+            && self.index().reserved_until(found).is_none()
+        {
+            self.offer_to(keeper.as_ref(), found, was_read, self.region().now());
+        }
+    }
+
+    fn offer_to(&self, keeper: &dyn Journal, found: &Found, was_read: bool, now: Second) -> bool {
+        let (key, value) = (self.index().key(found), self.index().linked_value(found));
+        let is_flushed = || self.segments().is_flushed(found.sequence);
+        let change = Change { now, is_resident: true, is_flushed: &is_flushed };
+        keeper.eviction(&self.index().entry(&key, found, &value), &change, was_read)
+    }
+
+    /// Offers the live items of one group of the index, which stay in memory, and advances the
+    /// cursor unless one was refused. Returns false at the end.
+    pub(crate) fn offer_group(&self, op: &Op<'_>, cursor: &mut Cursor) -> bool {
+        let Some(keeper) = &self.keeper else { return false };
+        if cursor.group >= self.index().groups() {
+            return false;
+        }
+        let Ok(_locked) = self.index().lock_group(op, cursor.group) else {
+            // A stopped process holds it.
+            cursor.group += 1;
+            return true;
+        };
+        let is_offered = |found: &Found| {
+            self.index().death(found, op.now).is_none()
+                && self.index().reserved_until(found).is_none()
+        };
+        let mut offered = self.index().linked(cursor.group).filter(is_offered);
+        if offered.all(|found| self.offer_to(keeper.as_ref(), &found, true, op.now)) {
+            cursor.group += 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests;

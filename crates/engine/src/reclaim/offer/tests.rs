@@ -1,0 +1,140 @@
+//! What eviction takes is kept: memory and the keeper together have every item, and the keeper
+//! never has an old one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use fastrand::Rng;
+use larder_item::{Deadline, Second, StoreMode};
+
+use crate::engine::Engine;
+use crate::fixtures::SMALL;
+use crate::index::cursor::Cursor;
+use crate::journal::{Change, Entry, Journal, Refusal};
+use crate::open::Config;
+use crate::ops::request::StoreRequest;
+use crate::ops::update_meta::{Deletion, MetaUpdate};
+
+const NOW: Second = 10;
+
+/// Keeps values in memory.
+#[derive(Debug, Default)]
+struct Keeper {
+    items: Mutex<BTreeMap<Vec<u8>, (Vec<u8>, Deadline)>>,
+    /// Items that the keeper still takes.
+    room: Mutex<Option<u32>>,
+}
+
+impl Keeper {
+    fn has(&self, key: &[u8]) -> Option<(Vec<u8>, Deadline)> {
+        self.items.lock().unwrap().get(key).cloned()
+    }
+}
+
+impl Journal for Keeper {
+    fn records_stores(&self) -> bool {
+        false
+    }
+
+    fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, _: bool) -> bool {
+        assert!(change.is_resident && !(change.is_flushed)(), "a live item is offered");
+        if let Some(room) = &mut *self.room.lock().unwrap() {
+            if *room == 0 {
+                return false;
+            }
+            *room -= 1;
+        }
+        let kept = (entry.value.to_vec(), entry.deadline);
+        self.items.lock().unwrap().insert(entry.key.to_vec(), kept);
+        true
+    }
+
+    fn item(&self, entry: &Entry<'_>, _: &Change<'_>) -> Result<(), Refusal> {
+        panic!("stores are not recorded: {entry:?}");
+    }
+
+    fn removal(&self, key: &[u8], _: &Change<'_>) -> Result<(), Refusal> {
+        self.items.lock().unwrap().remove(key);
+        Ok(())
+    }
+
+    fn absence(&self, _: &[u8], _: &Change<'_>) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+fn with_keeper(config: &Config) -> (Engine, Arc<Keeper>) {
+    let (mut engine, keeper) = (Engine::create(config).unwrap(), Arc::new(Keeper::default()));
+    engine.set_journal(Arc::clone(&keeper) as Arc<dyn Journal>);
+    (engine, keeper)
+}
+
+fn random_value(rng: &mut Rng) -> Vec<u8> {
+    let bytes = if rng.u8(..16) == 0 { rng.usize(17_000..60_000) } else { rng.usize(..2000) };
+    vec![rng.u8(b'a'..=b'z'); bytes]
+}
+
+#[test]
+fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
+    let (engine, keeper) = with_keeper(&SMALL);
+    let thread = engine.register().unwrap();
+    let (mut rng, mut model) = (Rng::with_seed(7), BTreeMap::new());
+    for _ in 0..30_000 {
+        let key = rng.u32(..4000).to_string().into_bytes();
+        let deadline = if rng.bool() { Deadline::NEVER } else { Deadline(rng.u32(11..99)) };
+        match rng.u8(..8) {
+            0 => {
+                // An absent key leaves what the keeper has: the caller asks it first.
+                if engine.delete(&thread, &key, None, NOW).unwrap() != Deletion::NotFound {
+                    model.remove(&key);
+                }
+            }
+            1 => {
+                let update = MetaUpdate { deadline: Some(deadline), ..MetaUpdate::default() };
+                engine.update_meta(&thread, &key, &update, NOW).unwrap();
+                if let Some((value, _)) = engine.peek_value(&key, NOW) {
+                    model.insert(key, (value, deadline));
+                }
+            }
+            _ => {
+                let value = random_value(&mut rng);
+                let request = StoreRequest { deadline, ..StoreRequest::new(&key, StoreMode::Set) };
+                engine.store(&thread, &request, &value, NOW).unwrap();
+                model.insert(key, (value, deadline));
+            }
+        }
+    }
+    let mut evicted = 0;
+    for (key, item) in &model {
+        let in_memory =
+            engine.peek_value(key, NOW).map(|(value, meta)| (value, meta.deadline));
+        evicted += u32::from(in_memory.is_none());
+        let has = in_memory.or_else(|| keeper.has(key));
+        let name = String::from_utf8_lossy(key);
+        assert!(has.as_ref() == Some(item), "key {name} is lost, or an old item of it is kept");
+    }
+    assert!(evicted > 500, "only {evicted} of {} items were evicted", model.len());
+}
+
+#[test]
+fn a_walk_offers_every_item_and_goes_on_where_the_keeper_had_no_room() {
+    let (engine, keeper) = with_keeper(&SMALL);
+    let thread = engine.register().unwrap();
+    for n in 0..500_u32 {
+        let key = n.to_string();
+        let request = StoreRequest::new(key.as_bytes(), StoreMode::Set);
+        engine.store(&thread, &request, b"v", NOW).unwrap();
+    }
+    *keeper.room.lock().unwrap() = Some(100);
+    let mut cursor = Cursor::default();
+    for _ in 0..10_000 {
+        if !engine.offer_group(&thread, &mut cursor, NOW) {
+            break;
+        }
+    }
+    assert_eq!(keeper.items.lock().unwrap().len(), 100, "the walk waits for room");
+    *keeper.room.lock().unwrap() = None;
+    while engine.offer_group(&thread, &mut cursor, NOW) {}
+    assert_eq!(keeper.items.lock().unwrap().len(), 500);
+    assert_eq!(engine.peek_value(b"7", NOW).unwrap().0, b"v", "an offered item stays in memory");
+}
