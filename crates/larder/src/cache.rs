@@ -33,7 +33,9 @@ impl Cache {
         file: Option<File>,
         (opening, tier): (Opening, Option<Tier>),
     ) -> Self {
-        Self { shared: Arc::new(Shared { file, opening, tier, ..Shared::new(engine, time) }) }
+        let mut shared = Shared::new(engine, time);
+        (shared.file, shared.opening, shared.tier) = (file, opening, tier);
+        Self { shared: Arc::new(shared) }
     }
 
     /// Returns the shared state as this process sees it.

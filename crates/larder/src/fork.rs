@@ -50,7 +50,9 @@ impl Shared {
                 let engine = Engine::create(&config)
                     .expect("cannot allocate the 1 MiB cache of a forked process");
                 engine.tick(self.engine.now());
-                Self { lost: Some(error), ..Self::new(engine, self.time) }
+                let mut shared = Self::new(engine, self.time);
+                shared.lost = Some(error);
+                shared
             }
         }
     }

@@ -111,5 +111,5 @@ pub use set::{CountError, Swap, SwapError};
 pub use shared::Opening;
 pub use stats::{Memory, Stat};
 pub use tier::awaited::{Awaited, Durability as Awaiting, TierStatus};
-pub use tier::{DiskTier, Durability, TierError, TierStarted, TierStatistics};
+pub use tier::{Admission, DiskTier, Durability, TierError, TierMode, TierStarted, TierStatistics};
 pub use walk::{Item, Items, Keys};

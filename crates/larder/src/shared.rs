@@ -78,6 +78,20 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    /// A clean stop: the disk of a cache gets what memory has.
+    fn drop(&mut self) {
+        if let Some(tier) = &self.tier
+            && self.is_of_this_process()
+        {
+            let now = self.now();
+            self.thread_slots.borrow(&self.engine, |engine, thread| {
+                tier.keep_memory(engine, thread, now);
+            });
+        }
+    }
+}
+
 /// How the file was opened when a cache in a file was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {

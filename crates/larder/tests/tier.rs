@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use larder::{
-    Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, DiskTier, Durability,
-    MetaOutcome, Read, Refusal, StoreError, StoreMode, StoreRequest, Stored,
+    Admission, Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, DiskTier,
+    Durability, MetaOutcome, Read, Refusal, StoreError, StoreMode, StoreRequest, Stored, TierMode,
 };
 use larder_item::Direction;
 
@@ -29,13 +29,18 @@ impl Random {
     }
 }
 
-fn open_as(path: &Path, durability: Durability, clock: Clock) -> Cache {
-    let disk = DiskTier::new(path, 128 << 20).durability(durability);
+const MODES: [TierMode; 2] = [TierMode::Store, TierMode::Cache];
+
+fn open_as(path: &Path, mode: TierMode, durability: Durability, clock: Clock) -> Cache {
+    // In mode cache nothing is dropped either: all is admitted, and the log and its memory have
+    // room for it.
+    let disk = DiskTier::new(path, 256 << 20).mode(mode).durability(durability);
+    let disk = disk.admission(Admission::All).dirty_bytes(64 << 20);
     Cache::builder().memory_bytes(2 << 20).cas(true).clock(clock).tier(disk).open().unwrap()
 }
 
-fn open(path: &Path) -> Cache {
-    open_as(path, Durability::Async, Clock::System)
+fn open(path: &Path, mode: TierMode) -> Cache {
+    open_as(path, mode, Durability::Async, Clock::System)
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -187,13 +192,12 @@ fn check_all(cache: &Cache, model: &HashMap<Vec<u8>, Item>) {
     }
 }
 
-#[test]
-fn every_operation_finds_what_memory_lacks_and_a_restart_finds_all() {
+fn change_at_random_and_restart(mode: TierMode) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let (mut model, mut random) = (HashMap::new(), Random(7));
     for life in 0..3 {
-        let cache = open(&path);
+        let cache = open(&path, mode);
         assert_eq!(cache.tier().unwrap().started.items, model.len() as u64, "life {life}");
         check_all(&cache, &model);
         for _ in 0..12_000 {
@@ -208,10 +212,19 @@ fn every_operation_finds_what_memory_lacks_and_a_restart_finds_all() {
 }
 
 #[test]
-fn a_clear_and_a_delayed_clear_hold_after_a_restart() {
+fn every_operation_finds_what_memory_lacks_and_a_restart_finds_all() {
+    change_at_random_and_restart(TierMode::Store);
+}
+
+#[test]
+fn every_operation_finds_what_memory_evicted_and_a_restart_finds_all() {
+    change_at_random_and_restart(TierMode::Cache);
+}
+
+fn clear_and_restart(mode: TierMode) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let ticked = || open_as(&path, Durability::Async, Clock::Ticked);
+    let ticked = || open_as(&path, mode, Durability::Async, Clock::Ticked);
     let cache = ticked();
     cache.set("cleared", "v", None).unwrap();
     cache.clear();
@@ -229,10 +242,14 @@ fn a_clear_and_a_delayed_clear_hold_after_a_restart() {
 }
 
 #[test]
-fn deadlines_flags_and_tokens_survive_and_later_tokens_are_higher() {
+fn a_clear_and_a_delayed_clear_hold_after_a_restart() {
+    MODES.into_iter().for_each(clear_and_restart);
+}
+
+fn store_and_restart(mode: TierMode) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let ticked = || open_as(&path, Durability::Sync, Clock::Ticked);
+    let ticked = || open_as(&path, mode, Durability::Sync, Clock::Ticked);
     let cache = ticked();
     let deadline = Deadline::after(cache.now(), 50);
     let request = StoreRequest { flags: 77, deadline, ..StoreRequest::new(b"k", StoreMode::Set) };
@@ -255,6 +272,11 @@ fn deadlines_flags_and_tokens_survive_and_later_tokens_are_higher() {
     cache.tick(cache.now() + 51);
     assert_eq!(cache.get("k"), None);
     assert!(cache.add("k", "again", None).unwrap());
+}
+
+#[test]
+fn deadlines_flags_and_tokens_survive_and_later_tokens_are_higher() {
+    MODES.into_iter().for_each(store_and_restart);
 }
 
 #[test]
@@ -281,11 +303,10 @@ fn a_full_disk_refuses_stores_keeps_the_old_value_and_deletes() {
     assert!(soon, "no room after half of the items were deleted: {:?}", cache.tier());
 }
 
-#[test]
-fn threads_count_exactly_on_counters_that_memory_loses() {
+fn count_in_threads(mode: TierMode) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let cache = open(&path);
+    let cache = open(&path, mode);
     let added = AtomicU64::new(0);
     for n in 0..20 {
         cache.set(format!("counter {n}"), "0", None).unwrap();
@@ -316,5 +337,10 @@ fn threads_count_exactly_on_counters_that_memory_loses() {
     };
     assert_eq!(sum(&cache), added.load(Ordering::Relaxed));
     drop(cache);
-    assert_eq!(sum(&open(&path)), added.load(Ordering::Relaxed));
+    assert_eq!(sum(&open(&path, mode)), added.load(Ordering::Relaxed));
+}
+
+#[test]
+fn threads_count_exactly_on_counters_that_memory_loses() {
+    MODES.into_iter().for_each(count_in_threads);
 }

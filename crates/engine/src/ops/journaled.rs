@@ -123,7 +123,10 @@ impl Engine {
         }
         let pieces: Vec<Piece> = (self.index().table(found))
             .map(|at| self.index().slot(at))
-            .map(|slot| Piece { slot, sequence: self.segments().sequence(slot.segment()).load(Acquire) })
+            .map(|slot| Piece {
+                slot,
+                sequence: self.segments().sequence(slot.segment()).load(Acquire),
+            })
             .collect();
         let value = self.index().linked_value(found);
         pieces.iter().all(|piece| self.is_kept(piece)).then_some(value)

@@ -142,7 +142,7 @@ impl Builder {
             return Err(TierError::Shared);
         }
         let max = larder_tier::format::VALUE_BYTES_MAX as u64;
-        if self.item_bytes_max > max {
+        if self.item_bytes_max > max && !disk.is_cache() {
             return Err(TierError::ItemTooLarge { asked: self.item_bytes_max, max });
         }
         Tier::open(disk, self.memory_bytes, Time::starting_now(self.clock))

@@ -100,7 +100,7 @@ impl ThreadSlots {
 
     /// Runs `f` with a thread slot that no other thread uses meanwhile.
     #[inline(never)]
-    pub(super) fn borrow<T>(
+    pub(crate) fn borrow<T>(
         &self,
         engine: &Engine,
         f: impl FnOnce(&Engine, &ThreadSlot) -> T,

@@ -6,7 +6,6 @@ use larder_engine::{Engine, Refusal, StoreError, ThreadSlot};
 use larder_tier::format::Address;
 use larder_tier::store::{Durable, Started, Statistics};
 
-use super::Tier;
 use super::operate::Use;
 use crate::cache::Cache;
 
@@ -119,7 +118,10 @@ impl Cache {
     ///
     /// Cost: waits for the disk, up to [`DiskTier::stop`](crate::DiskTier::stop).
     pub fn stop_tier(&self) -> u64 {
-        self.shared().tier.as_ref().map_or(0, Tier::stop)
+        let Some(tier) = &self.shared().tier else { return 0 };
+        let now = self.now();
+        self.with_thread_slot(|engine, thread| tier.keep_memory(engine, thread, now));
+        tier.stop()
     }
 
     /// Makes all changes so far durable. Does nothing without a disk tier.

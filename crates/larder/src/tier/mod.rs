@@ -4,10 +4,13 @@
 //! change ─▶ engine ─▶ journal ─▶ log on disk        miss in memory ─▶ log on disk ─▶ back into memory
 //! ```
 //!
+//! In a directory of mode [`TierMode::Cache`] it has those that memory evicts instead (`demoter.rs`).
+//!
 //! Memory keeps the items that are in use. Every change is recorded before it can be seen, and an
 //! operation on an item that memory does not have brings it back first.
 
 pub(crate) mod awaited;
+mod demoter;
 mod gauges;
 mod operate;
 mod recorder;
@@ -15,24 +18,25 @@ mod settings;
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use larder_engine::{Engine, Journal, Refusal, StoreError, ThreadSlot};
+use larder_engine::{Cursor, Engine, Journal, Refusal, StoreError, ThreadSlot};
 use larder_item::{Deadline, Epoch, Second};
 use larder_region::forks;
 use larder_tier::disk::real::RealDirectory;
-use larder_tier::format::{Mode, Uuid};
+use larder_tier::format::Uuid;
 use larder_tier::store::{FindError, Known, Settings, Started, Statistics, Store};
 use larder_tier::{Entropy, Tier as Directory, Wanted};
 
 use crate::clock::{Clock, Time};
 use crate::open::share::random;
+use demoter::Demoter;
 pub(crate) use operate::{Brought, Use};
 use recorder::Recorder;
-pub use settings::{DiskTier, Durability, TierError};
+pub use settings::{Admission, DiskTier, Durability, TierError, TierMode};
 
 pub use larder_tier::store::{Started as TierStarted, Statistics as TierStatistics};
 
@@ -44,6 +48,8 @@ thread_local! {
 /// The disk tier of a cache in one process.
 pub(crate) struct Tier {
     store: Arc<Store<RealDirectory>>,
+    mode: TierMode,
+    admission: Admission,
     epoch: Epoch,
     wait: Duration,
     stop: Duration,
@@ -53,6 +59,8 @@ pub(crate) struct Tier {
     /// The memory of engine and catalog together, in bytes.
     memory_bytes: AtomicU64,
     forks: u32,
+    /// The disk of a cache has got what memory has.
+    is_memory_kept: AtomicBool,
     /// Items that the disk did not return.
     unreadable: AtomicU64,
     /// Why the last one was not returned.
@@ -85,13 +93,19 @@ impl Tier {
     ) -> Result<(Self, Time), TierError> {
         let directory = RealDirectory::open(&disk.path).map_err(larder_tier::OpenError::from)?;
         let system_unix_secs = u64::try_from(time.started_unix_secs()).unwrap_or(0);
-        let wanted = Wanted { mode: Mode::Store, bytes: disk.bytes };
+        let wanted = Wanted { mode: disk.mode.of_store(), bytes: disk.bytes };
         let tier = Directory::open(directory, wanted, entropy(), system_unix_secs)?;
         let now_unix_secs = Arc::new(AtomicU64::new(system_unix_secs));
         let settings = Settings {
-            durability: disk.durability.of_store(),
+            durability: match disk.mode {
+                TierMode::Store => disk.durability.of_store(),
+                TierMode::Cache => larder_tier::store::Durability::Async,
+            },
             dirty_bytes_max: disk.dirty_bytes.unwrap_or(memory_bytes / 8).min(DIRTY_BYTES_MAX),
-            catalog_bytes_max: memory_bytes / 4 * CATALOG_QUARTERS_MAX,
+            catalog_bytes_max: match disk.mode {
+                TierMode::Store => memory_bytes / 4 * CATALOG_QUARTERS_MAX,
+                TierMode::Cache => memory_bytes / 2,
+            },
             clock: clock(time, &now_unix_secs),
         };
         let mut progress = disk.progress.clone();
@@ -105,6 +119,8 @@ impl Tier {
         let time = time.not_before(started.stamp_unix_secs);
         let tier = Self {
             store: Arc::new(store),
+            mode: disk.mode,
+            admission: disk.admission,
             epoch: Epoch::starting_at(time.started_unix_secs()),
             wait: disk.wait,
             stop: disk.stop,
@@ -112,6 +128,7 @@ impl Tier {
             started,
             memory_bytes: AtomicU64::new(memory_bytes),
             forks: forks(),
+            is_memory_kept: AtomicBool::new(false),
             unreadable: AtomicU64::new(0),
             last_unreadable: Mutex::default(),
         };
@@ -121,7 +138,11 @@ impl Tier {
 
     /// The journal that the engine gets.
     pub(crate) fn journal(&self) -> Arc<dyn Journal> {
-        Arc::new(Recorder::new(Arc::clone(&self.store), self.epoch))
+        let store = Arc::clone(&self.store);
+        match self.mode {
+            TierMode::Store => Arc::new(Recorder::new(store, self.epoch)),
+            TierMode::Cache => Arc::new(Demoter::new(store, self.epoch, self.admission)),
+        }
     }
 
     /// The version that all later ones are above: clients may have chosen the highest one.
@@ -223,6 +244,29 @@ impl Tier {
 
     pub(crate) fn store(&self) -> &Store<RealDirectory> {
         &self.store
+    }
+
+    /// True if the disk has what memory evicts.
+    pub(crate) fn is_cache(&self) -> bool {
+        self.mode == TierMode::Cache
+    }
+
+    /// Gives the disk of a cache what memory has, so that the next start finds it. The changes of
+    /// other threads meanwhile are not in it.
+    pub(crate) fn keep_memory(&self, engine: &Engine, thread: &ThreadSlot, now: Second) {
+        if !self.is_cache() || self.is_memory_kept.swap(true, Relaxed) {
+            return;
+        }
+        let (deadline, mut cursor) = (Instant::now() + self.stop, Cursor::default());
+        let mut offered = cursor;
+        while engine.offer_group(thread, &mut cursor, now) {
+            // What has no room waits for the disk.
+            let is_over = cursor == offered && self.store.wait_for_room(deadline).is_err();
+            if is_over || Instant::now() >= deadline {
+                return;
+            }
+            offered = cursor;
+        }
     }
 
     /// Stops the store. Returns the bytes that are not durable.

@@ -6,7 +6,7 @@ use larder_engine::{Engine, Refusal, Stale, StoreError, StoreRequest, Stored, Th
 use larder_item::{Meta, Second, StoreMode};
 use larder_tier::store::{FindError, Known, StoredItem};
 
-use super::{KNOWN, Tier, recorder};
+use super::{KNOWN, Tier, demoter, recorder};
 
 /// How often an item is brought back that eviction takes away again.
 const RETURNS_MAX: u32 = 16;
@@ -53,8 +53,12 @@ impl Tier {
     ) -> Result<T, StoreError> {
         let deadline = Instant::now() + self.wait;
         self.clear_if_due(engine, now);
-        self.store.wait_for_room(deadline).map_err(recorder::refusal)?;
-        let outcome = self.settle(engine, thread, (key, uses, now), (deadline, change), is_absent);
+        if !self.is_cache() {
+            self.store.wait_for_room(deadline).map_err(recorder::refusal)?;
+        }
+        let outcome = demoter::using(uses, || {
+            self.settle(engine, thread, (key, uses, now), (deadline, change), is_absent)
+        });
         // What is known of one key is not known of another.
         KNOWN.set(Known::default());
         outcome
@@ -126,7 +130,15 @@ impl Tier {
             if !self.store.may_have(key) {
                 return Ok(Brought::Nothing(Known::default()));
             }
-            let found = self.store.find(key).map_err(|error| self.failed(&error))?;
+            let found = match self.store.find(key) {
+                Ok(found) => found,
+                Err(error) if self.is_cache() => {
+                    self.note_unreadable(&error);
+                    self.store.give_up(key);
+                    return Ok(Brought::Nothing(Known::default()));
+                }
+                Err(error) => return Err(self.failed(&error)),
+            };
             let (known, Some(item)) = found else { return Ok(Brought::Nothing(found.0)) };
             let Some(at) = known.own else { return Ok(Brought::Nothing(known)) };
             let now_unix_secs = self.unix_of(now);

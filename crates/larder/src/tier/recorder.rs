@@ -27,48 +27,54 @@ impl Recorder {
     pub(super) fn new(store: Arc<Store<RealDirectory>>, epoch: Epoch) -> Self {
         Self { store, epoch }
     }
+}
 
-    fn unix_of(&self, second: u32) -> u64 {
-        u64::try_from(self.epoch.unix_of(second)).unwrap_or(0)
+fn unix_of(epoch: Epoch, second: u32) -> u64 {
+    u64::try_from(epoch.unix_of(second)).unwrap_or(0)
+}
+
+/// The circumstances of a change, as the store has them.
+pub(super) fn change_of<'a>(change: &Change<'a>, epoch: Epoch) -> store::Change<'a> {
+    store::Change {
+        now_unix_secs: unix_of(epoch, change.now),
+        is_resident: change.is_resident,
+        is_flushed: change.is_flushed,
     }
+}
 
-    fn change<'a>(&self, change: &Change<'a>) -> store::Change<'a> {
-        store::Change {
-            now_unix_secs: self.unix_of(change.now),
-            is_resident: change.is_resident,
-            is_flushed: change.is_flushed,
-        }
+/// An item, as the store has it.
+pub(super) fn item_of<'a>(entry: &Entry<'a>, epoch: Epoch) -> Item<'a> {
+    let deadline_unix_secs = match entry.deadline {
+        Deadline::NEVER => None,
+        // 0 means never in the log.
+        Deadline(second) => Some(unix_of(epoch, second).max(1)),
+    };
+    Item {
+        key: entry.key,
+        value: entry.value,
+        flags: entry.flags,
+        version: entry.version,
+        deadline_unix_secs,
+        stale: entry.stale,
+        token_sent: entry.token_sent,
+        number: entry.number,
     }
 }
 
 impl Journal for Recorder {
     fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal> {
-        let deadline_unix_secs = match entry.deadline {
-            Deadline::NEVER => None,
-            // 0 means never in the log.
-            Deadline(second) => Some(self.unix_of(second).max(1)),
-        };
-        let item = Item {
-            key: entry.key,
-            value: entry.value,
-            flags: entry.flags,
-            version: entry.version,
-            deadline_unix_secs,
-            stale: entry.stale,
-            token_sent: entry.token_sent,
-            number: entry.number,
-        };
-        let change = self.change(change);
+        let item = item_of(entry, self.epoch);
+        let change = change_of(change, self.epoch);
         KNOWN.with_borrow(|known| self.store.put(&item, &change, known)).map_err(refusal)
     }
 
     fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
-        let change = self.change(change);
+        let change = change_of(change, self.epoch);
         KNOWN.with_borrow(|known| self.store.remove(key, &change, known)).map_err(refusal)
     }
 
     fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
-        let change = self.change(change);
+        let change = change_of(change, self.epoch);
         KNOWN.with_borrow(|known| self.store.check_absence(key, &change, known)).map_err(refusal)
     }
 }

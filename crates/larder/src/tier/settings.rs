@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder_tier::format::Mode;
 use larder_tier::store::StartError;
 
 /// When a change is durable: when it survives a power loss.
@@ -28,14 +29,44 @@ impl Durability {
     }
 }
 
+/// What the directory of a disk tier promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierMode {
+    /// All items are on the disk: a durable store.
+    Store,
+    /// The disk has what memory evicts: a larger cache. After a crash it is empty, after a clean
+    /// stop it has everything.
+    Cache,
+}
+
+impl TierMode {
+    pub(super) fn of_store(self) -> Mode {
+        match self {
+            Self::Store => Mode::Store,
+            Self::Cache => Mode::Cache,
+        }
+    }
+}
+
+/// Which evicted items the disk of a cache gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// All.
+    All,
+    /// Those that were read since they were stored, and those stored again soon after an eviction.
+    Reused,
+}
+
 /// What is called while a log is read, with the segments that are read and their number.
 type Progress = Arc<dyn Fn(usize, usize) + Send + Sync>;
 
-/// A directory on disk that holds all items of a cache.
+/// A directory on disk that holds all items of a cache, or those that memory evicts.
 #[derive(Clone)]
 pub struct DiskTier {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
+    pub(super) mode: TierMode,
+    pub(super) admission: Admission,
     pub(super) durability: Durability,
     pub(super) wait: Duration,
     pub(super) stop: Duration,
@@ -45,10 +76,11 @@ pub struct DiskTier {
 
 impl fmt::Debug for DiskTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, bytes, durability, .. } = self;
+        let Self { path, bytes, mode, durability, .. } = self;
         f.debug_struct("DiskTier")
             .field("path", path)
             .field("bytes", bytes)
+            .field("mode", mode)
             .field("durability", durability)
             .finish_non_exhaustive()
     }
@@ -61,6 +93,8 @@ impl DiskTier {
         Self {
             path: path.into(),
             bytes,
+            mode: TierMode::Store,
+            admission: Admission::Reused,
             durability: Durability::Interval(Duration::from_millis(100)),
             wait: Duration::from_secs(1),
             stop: Duration::from_secs(60),
@@ -69,7 +103,26 @@ impl DiskTier {
         }
     }
 
-    /// Sets when changes are durable: by default within 200 ms.
+    pub(crate) fn is_cache(&self) -> bool {
+        self.mode == TierMode::Cache
+    }
+
+    /// Sets what the directory promises: a store by default. A directory keeps its mode.
+    #[must_use]
+    pub fn mode(mut self, mode: TierMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets which evicted items the disk gets, with [`TierMode::Cache`]: the reused ones by
+    /// default.
+    #[must_use]
+    pub fn admission(mut self, admission: Admission) -> Self {
+        self.admission = admission;
+        self
+    }
+
+    /// Sets when changes are durable, with [`TierMode::Store`]: by default within 200 ms.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;

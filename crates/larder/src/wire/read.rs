@@ -96,6 +96,9 @@ impl Cache {
                 }
             }
             // Eviction is faster than this reader, again and again.
+            if tier.is_cache() {
+                return Read::Miss(Miss::Absent);
+            }
             Read::Failed(StoreError::NoMemory)
         });
         match self.note_awaited(key) {

@@ -65,7 +65,9 @@ impl SnapshotHeader {
         let mut bytes = *page.bytes();
         let checksum = u32_at(&bytes, CHECKSUM_AT);
         put_u32(&mut bytes, CHECKSUM_AT, 0);
-        if bytes[..8] != MAGIC || u32_at(&bytes, 8) != VERSION || crc32fast::hash(&bytes) != checksum
+        if bytes[..8] != MAGIC
+            || u32_at(&bytes, 8) != VERSION
+            || crc32fast::hash(&bytes) != checksum
         {
             return None;
         }

@@ -76,7 +76,12 @@ impl<D: Directory + 'static> Store<D> {
         match shared.append(&mut head, &Record::Item(*item), Share::Copy) {
             Ok(place) => {
                 forget_all(shared, filed);
-                shared.file(filed, None, place, Record::item_bytes(item.key.len(), item.value.len()));
+                shared.file(
+                    filed,
+                    None,
+                    place,
+                    Record::item_bytes(item.key.len(), item.value.len()),
+                );
                 shared.version_max.fetch_max(item.version, Relaxed);
                 Kept::Written
             }

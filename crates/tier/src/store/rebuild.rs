@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::catalog::{Catalog, Draft, Filed, Location};
 use super::Started;
+use super::catalog::{Catalog, Draft, Filed, Location};
 use super::extents::Extents;
 use super::snapshot::Snapshot;
 use crate::disk::Directory;

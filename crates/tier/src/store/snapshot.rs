@@ -38,7 +38,8 @@ pub(super) fn write<D: Directory>(
     // Who changes the catalog holds the lock of the head, and looks there whether the store closes.
     let segments = shared.head().segments().clone();
     let file = tier.directory().create(NEW_NAME)?;
-    let mut writer = Writer { file, pages: zeroed_pages(PAGES), at: 0, first: 1, body: Body::new() };
+    let mut writer =
+        Writer { file, pages: zeroed_pages(PAGES), at: 0, first: 1, body: Body::new() };
     for (extent, number) in &segments {
         let [items, bytes, live] = shared.extents.counts(*extent).map(u64::from);
         writer.push(number.stored())?;

@@ -106,8 +106,7 @@ fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
     }
     let mut evicted = 0;
     for (key, item) in &model {
-        let in_memory =
-            engine.peek_value(key, NOW).map(|(value, meta)| (value, meta.deadline));
+        let in_memory = engine.peek_value(key, NOW).map(|(value, meta)| (value, meta.deadline));
         evicted += u32::from(in_memory.is_none());
         let has = in_memory.or_else(|| keeper.has(key));
         let name = String::from_utf8_lossy(key);
