@@ -40,6 +40,8 @@ const OF_SERVER: &[&str] = &[
     "tier_items_copied",
     "tier_segments_damaged",
     "tier_items_unreadable",
+    "tier_items_evicted",
+    "tier_items_dropped",
     "tier_failed",
 ];
 

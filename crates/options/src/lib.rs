@@ -31,7 +31,7 @@ pub use show::settings::settings;
 pub use source::invocation::{Invocation, Sources};
 pub use source::process::from_process;
 pub use typed::admin::{AdminAddress, AdminListen, Role};
-pub use typed::disk_tier::{DiskTier, Durability};
+pub use typed::disk_tier::{DiskTier, Durability, TierAdmission, TierMode};
 pub use typed::listen::{Listen, Security};
 pub use typed::options::{Accepted, AnswersAs, Io, ListenAt, Options, Protocol};
 pub use typed::readers::LocalReaders;

@@ -6,6 +6,7 @@ use larder_engine::{Engine, Refusal, StoreError, ThreadSlot};
 use larder_tier::format::Address;
 use larder_tier::store::{Durable, Started, Statistics};
 
+use super::TierMode;
 use super::operate::Use;
 use crate::cache::Cache;
 
@@ -34,6 +35,8 @@ pub enum Durability {
 /// How a disk tier does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierStatus {
+    /// What the directory promises.
+    pub mode: TierMode,
     /// What the start has found.
     pub started: Started,
     /// Its statistics.
@@ -99,6 +102,7 @@ impl Cache {
     pub fn tier(&self) -> Option<TierStatus> {
         let tier = self.shared().tier.as_ref()?;
         Some(TierStatus {
+            mode: tier.mode(),
             started: *tier.started(),
             statistics: tier.statistics(),
             unreadable: tier.unreadable(),
@@ -106,7 +110,8 @@ impl Cache {
         })
     }
 
-    /// True if a write or a sync of the disk tier's log has failed: it takes no changes.
+    /// True if a write or a sync of the disk tier's log has failed: a store takes no changes, and
+    /// the disk of a cache takes no items.
     ///
     /// Cost: a load.
     pub fn has_tier_failed(&self) -> bool {

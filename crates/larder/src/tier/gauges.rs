@@ -24,6 +24,8 @@ impl TierStatus {
             Gauge::TierItemsCopied => tier.statistics.copied_items,
             Gauge::TierSegmentsDamaged => tier.statistics.damaged_segments,
             Gauge::TierItemsUnreadable => tier.unreadable,
+            Gauge::TierItemsEvicted => tier.statistics.kept_items,
+            Gauge::TierItemsDropped => tier.statistics.dropped_items,
             Gauge::TierFailed => u64::from(tier.statistics.has_failed),
             _ => return None,
         })

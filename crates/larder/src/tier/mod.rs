@@ -246,6 +246,10 @@ impl Tier {
         &self.store
     }
 
+    pub(crate) fn mode(&self) -> TierMode {
+        self.mode
+    }
+
     /// True if the disk has what memory evicts.
     pub(crate) fn is_cache(&self) -> bool {
         self.mode == TierMode::Cache

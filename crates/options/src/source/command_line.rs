@@ -142,8 +142,8 @@ mod tests {
                 "option -o hash_algorithm: \"md5\" is not one of jenkins, murmur3, xxh3",
             ),
             (
-                "ext_path=/f:1g",
-                "option -o ext_path: refused: a later version will have a disk tier",
+                "ext_path=/f:1g,ext_path=/g:1g",
+                "option -o ext_path: \"/g:1g\" is the second one: give one, with all the size",
             ),
         ] {
             assert_eq!(values(&["-o", list]).unwrap_err().message, message, "{list}");

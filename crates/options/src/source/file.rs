@@ -109,8 +109,9 @@ mod tests {
             ("\nport = 70000", "larder.toml:2: port: \"70000\" is not a number from -1 to 65535"),
             ("unix_socket = [1]", "larder.toml:1: unix_socket: array is not a path"),
             (
-                "port = 1\next_path = \"x\"",
-                "larder.toml:2: ext_path: refused: a later version will have a disk tier",
+                "port = 1\nproxy_config = \"x\"",
+                "larder.toml:2: proxy_config: refused: Larder has no proxy; memcached's can run in \
+                 front of it",
             ),
         ] {
             assert_eq!(read(text).unwrap_err(), message, "{text}");

@@ -4,7 +4,7 @@ use std::{fmt, path::Path, sync::Arc};
 
 use crate::error::OptionError;
 use crate::table::Id;
-use crate::table::kind::Value;
+use crate::table::kind::{Kind, Value};
 use crate::table::row::{Group, Row};
 use crate::typed::admin::AdminListen;
 use crate::typed::listen::Listen;
@@ -100,6 +100,12 @@ impl Values {
             }
         }
         let given = &mut self.0[id as usize];
+        if given.is_some() && row.kind == Kind::FileSize {
+            let spelling = origin.spelling(row);
+            let what =
+                format!("{spelling}: {text:?} is the second one: give one, with all the size");
+            return Err(OptionError::new(row.exit_code, what));
+        }
         let value = match given.take() {
             Some(earlier) => row.kind.repeated(earlier.value, value),
             None => value,

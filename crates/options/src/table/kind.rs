@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::typed::admin::{self, AdminListen};
-use crate::typed::disk_tier::Durability;
+use crate::typed::disk_tier::{self, Durability};
 use crate::typed::listen::{self, Listen};
 use crate::typed::readers::LocalReaders;
 
@@ -41,6 +41,8 @@ pub(crate) enum Kind {
     Readers,
     /// When a change survives a power loss: see [`crate::Durability`].
     Durability,
+    /// The path of a file and its size, with a colon between.
+    FileSize,
 }
 
 /// A value that its kind has accepted.
@@ -82,6 +84,9 @@ impl Kind {
             Self::Text | Self::Path => {
                 (!trimmed.is_empty()).then(|| Value::Text(trimmed.to_owned()))
             }
+            Self::FileSize => {
+                disk_tier::file_size(trimmed).map(|_| Value::Text(trimmed.to_owned()))
+            }
             Self::Durability => Durability::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Readers => LocalReaders::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Listen => return listen::parse(trimmed).map(Value::Listen),
@@ -118,6 +123,7 @@ impl Kind {
             Self::AdminListen => admin::EXPECTED.to_owned(),
             Self::Readers => LocalReaders::EXPECTED.to_owned(),
             Self::Durability => Durability::EXPECTED.to_owned(),
+            Self::FileSize => disk_tier::FILE_SIZE_EXPECTED.to_owned(),
         }
     }
 
@@ -134,6 +140,7 @@ impl Kind {
             Self::Path => "<file>",
             Self::Listen | Self::AdminListen => "<addr>",
             Self::Readers | Self::Durability => "<mode>",
+            Self::FileSize => "<file:size>",
         }
     }
 

@@ -206,8 +206,9 @@ AnswersAs = Row::word("answers_as", Choice(&["1.6.45", "1.6.18"])).default("1.6.
 Debugtime = Row::word("debugtime", Switch).group(Suite)
     .doc("let clients move the clock with `debugtime`; for test suites that cannot wait");
 
-ExtPath = Row::word("ext_path", Text).exit(EXIT_USAGE)
-    .group(Refused(NO_TIER)).doc("file and size of the flash tier");
+ExtPath = Row::word("ext_path", Kind::FileSize).exit(EXIT_USAGE).group(Mapped)
+    .doc("file and size of extstore; means --tier-mode cache --tier-path FILE.tier --tier-size \
+          SIZE, and the file itself is left alone");
 ExtPageSize = Row::word("ext_page_size", number(1, INT_MAX))
     .group(Warned(NO_TIER)).doc("page size of the flash tier, in MiB");
 ExtWbufSize = Row::word("ext_wbuf_size", number(1, INT_MAX)).default("4")
@@ -285,20 +286,23 @@ LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("of
           all; the server then allocates all memory at the start, and its limit cannot be raised; \
           no effect with -e");
 TierPath = Row::new(Place::Long, "tier_path", Path).exit(EXIT_USAGE)
-    .doc("directory that keeps all items on disk: what it holds is there after a restart, and may \
-          be larger than memory, which keeps the items in use; made if it is missing; needs \
-          --tier-size and --tier-mode");
+    .doc("directory that keeps items on disk, more than memory holds: all of them, or those that \
+          memory evicts; made if it is missing; needs --tier-size and --tier-mode");
 TierSize = Row::new(Place::Long, "tier_size", bytes(1, KIBIBYTE, 64 * TEBIBYTE))
     .exit(EXIT_USAGE)
     .doc("size of the log in the directory of --tier-path, in bytes or with k, m or g after the \
-          number: 32 MiB at least; four fifths of it can be live items; it may be raised later, \
-          not lowered");
+          number: 32 MiB at least; of a store, four fifths of it can be live items; it may be \
+          raised later, not lowered");
 TierMode = Row::new(Place::Long, "tier_mode", Choice(&["store", "cache"])).exit(EXIT_USAGE)
     .doc("what the directory of --tier-path promises: store, a durable key-value store; cache, \
-          more room for items that memory would evict, is not in this release");
+          more room for items that memory evicts, which a clean stop keeps and a crash does not");
+TierAdmit = Row::new(Place::Long, "tier_admit", Choice(&["reused", "all"])).default("reused")
+    .exit(EXIT_USAGE)
+    .doc("with --tier-mode cache, the evicted items that the disk gets: reused, those that were \
+          read since they were stored, and those stored again soon after an eviction; all");
 Durability = Row::new(Place::Long, "durability", Kind::Durability).default("interval=100")
     .exit(EXIT_USAGE)
-    .doc("when a change survives a power loss: sync, before it is answered; interval=MS, at most \
+    .doc("when a change of a store survives a power loss: sync, before it is answered; interval=MS, at most \
           twice as many milliseconds later; async, usually within 100 ms");
 TierWaitSecs = Row::new(Place::Long, "tier_wait_secs", number(0, 3600)).default("1")
     .exit(EXIT_USAGE)
@@ -352,7 +356,7 @@ const INT_MAX: i64 = i32::MAX as i64;
 const U32_MAX: i64 = u32::MAX as i64;
 const ANY_SIZE: &str = "Larder stores items of any size in any memory";
 const S3_FIFO: &str = "Larder evicts by S3-FIFO, which sizes its queues itself";
-const NO_TIER: &str = "a later version will have a disk tier";
+const NO_TIER: &str = "Larder's disk tier is one log and has no such setting";
 const NO_PROXY: &str = "Larder has no proxy; memcached's can run in front of it";
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::MEBIBYTE;
 use crate::table::row::Group;
-use crate::typed::disk_tier;
+use crate::typed::disk_tier::{self, Asked, TierMode};
 use crate::typed::slabs::Slabs;
 use crate::typed::tls;
 
@@ -26,6 +26,7 @@ pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
         admin_tls,
         tier_alone,
         tier_whole,
+        tier_beside,
         tier_bounds,
     ] {
         if let Some((id, what)) = rule(values) {
@@ -121,20 +122,23 @@ fn admin_tls(values: &Values) -> Contradiction {
 
 /// Options of the disk tier need its directory.
 fn tier_alone(values: &Values) -> Contradiction {
-    if values.given(Id::TierPath).is_some() {
-        return None;
-    }
     let is_chosen = |id: &Id| !is_default(values, *id);
-    let of_tier = [
-        Id::TierSize,
-        Id::TierMode,
-        Id::Durability,
-        Id::TierWaitSecs,
-        Id::TierStopSecs,
-        Id::TierDirtyBytes,
-    ];
-    let what = "it needs the directory of a disk tier: name it with --tier-path, or leave this out";
-    of_tier.into_iter().find(is_chosen).map(|id| (id, what.to_owned()))
+    let of_path = [Id::TierSize, Id::TierMode];
+    let of_tier =
+        [Id::Durability, Id::TierAdmit, Id::TierWaitSecs, Id::TierStopSecs, Id::TierDirtyBytes];
+    let asked = Asked::of(values).map(|asked| asked.id);
+    let (superfluous, what) = match asked {
+        Some(Id::TierPath) => {
+            let what = "--tier-path names another directory: leave out one of them";
+            return values.given(Id::ExtPath).map(|_| (Id::ExtPath, what.to_owned()));
+        }
+        Some(_) => (&of_path[..], "it is a part of -o ext_path: leave it out"),
+        None => (
+            &[of_path.as_slice(), &of_tier].concat()[..],
+            "it needs the directory of a disk tier: name it with --tier-path, or leave this out",
+        ),
+    };
+    superfluous.iter().copied().find(is_chosen).map(|id| (id, what.to_owned()))
 }
 
 /// True if an option has the value that it has if it is not given.
@@ -146,27 +150,32 @@ fn is_default(values: &Values, id: Id) -> bool {
 
 /// What a directory promises and how large it gets is the operator's choice.
 fn tier_whole(values: &Values) -> Contradiction {
-    values.given(Id::TierPath)?;
+    let asked = Asked::of(values)?;
     let wrong = |id, what: &str| Some((id, what.to_owned()));
-    if values.given(Id::TierMode).is_none() {
+    if asked.mode.is_none() {
         return wrong(
-            Id::TierPath,
-            "say what the directory promises: --tier-mode store, a durable key-value store",
+            asked.id,
+            "say what the directory promises: --tier-mode store, a durable key-value store, or \
+             --tier-mode cache, more room for what memory evicts",
         );
     }
-    if values.text(Id::TierMode) == Some("cache") {
-        return wrong(Id::TierMode, "cache is not in this release: use store");
-    }
-    if values.given(Id::TierSize).is_none() {
+    if asked.bytes.is_none() {
         return wrong(
-            Id::TierPath,
+            asked.id,
             "say how large the log of the directory may get: --tier-size 10g, for example",
         );
     }
+    None
+}
+
+/// Some options contradict a disk tier.
+fn tier_beside(values: &Values) -> Contradiction {
+    let asked = Asked::of(values)?;
+    let wrong = |id, what: &str| Some((id, what.to_owned()));
     if values.given(Id::MemoryFile).is_some() {
         return wrong(
             Id::MemoryFile,
-            "the directory of --tier-path keeps all items: leave out one of them",
+            "a directory on disk keeps the items over a restart: leave out one of them",
         );
     }
     if has_readers(values) {
@@ -179,26 +188,44 @@ fn tier_whole(values: &Values) -> Contradiction {
     if values.switch(Id::DropPrivileges) {
         return wrong(
             Id::DropPrivileges,
-            "the system call filter does not let the server write to --tier-path: leave out one \
-             of them",
+            "the system call filter does not let the server write to the directory on disk: leave \
+             out one of them",
         );
     }
-    None
+    match asked.mode? {
+        TierMode::Cache if !is_default(values, Id::Durability) => wrong(
+            Id::Durability,
+            "a crash empties a cache: leave it out, or choose --tier-mode store",
+        ),
+        TierMode::Cache if values.switch(Id::DisableEvictions) => wrong(
+            Id::DisableEvictions,
+            "the disk gets what memory evicts: leave it out, or choose --tier-mode store",
+        ),
+        TierMode::Store if !is_default(values, Id::TierAdmit) => {
+            wrong(Id::TierAdmit, "a store has all items: leave it out, or choose --tier-mode cache")
+        }
+        TierMode::Cache | TierMode::Store => None,
+    }
 }
 
 fn tier_bounds(values: &Values) -> Contradiction {
-    values.given(Id::TierPath)?;
+    let asked = Asked::of(values)?;
     let (item, memory) = (values.bytes(Id::MaxItemSize), values.bytes(Id::MemoryLimit));
-    if item > disk_tier::ITEM_BYTES_MAX {
+    if item > disk_tier::ITEM_BYTES_MAX && asked.mode == Some(TierMode::Store) {
         let max = disk_tier::ITEM_BYTES_MAX;
         let what = format!("{item} bytes are more than the {max} that --tier-path can keep");
         return Some((Id::MaxItemSize, what));
     }
-    let size = values.bytes(Id::TierSize);
+    let size = asked.bytes?;
+    let of_size = if asked.id == Id::TierPath { Id::TierSize } else { asked.id };
     if size < disk_tier::SIZE_MIN {
         let min = disk_tier::SIZE_MIN;
-        let what = format!("{size} bytes are less than the {min} that a store needs");
-        return Some((Id::TierSize, what));
+        let what = format!("{size} bytes are less than the {min} that a log needs");
+        return Some((of_size, what));
+    }
+    if size > disk_tier::SIZE_MAX {
+        let what = format!("{size} bytes are more than the 64 TiB that a log may have");
+        return Some((of_size, what));
     }
     let dirty = values.bytes(Id::TierDirtyBytes);
     let dirty_max = (memory / disk_tier::DIRTY_PART).max(disk_tier::DIRTY_MIN);

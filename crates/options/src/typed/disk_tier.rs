@@ -12,16 +12,41 @@ use crate::table::kind::MEBIBYTE;
 /// `larder_tier::format::VALUE_BYTES_MAX`; a test of larderd compares them.
 pub(crate) const ITEM_BYTES_MAX: u64 = (4 << 20) - 4096 - 48 - 32 - 250 - 7;
 
-/// The smallest log of a store, in bytes: eight segments.
+/// The smallest log, in bytes: eight segments.
 pub(crate) const SIZE_MIN: u64 = 8 * (4 << 20);
 
-/// The directory that keeps all items.
+/// The largest log, in bytes.
+pub(crate) const SIZE_MAX: u64 = 64 << 40;
+
+/// What the directory of a disk tier promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierMode {
+    /// It has all items, durably.
+    Store,
+    /// It has those that memory evicts.
+    Cache,
+}
+
+/// Which evicted items the disk gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierAdmission {
+    /// Those that were read since they were stored, and those stored again soon after an eviction.
+    Reused,
+    /// All.
+    All,
+}
+
+/// The directory that keeps items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTier {
     /// `--tier-path`: the directory.
     pub path: PathBuf,
     /// `--tier-size`: the size of its log, in bytes.
     pub bytes: u64,
+    /// `--tier-mode`: what it promises.
+    pub mode: TierMode,
+    /// `--tier-admit`: which evicted items it gets.
+    pub admission: TierAdmission,
     /// `--durability`: when a change survives a power loss.
     pub durability: Durability,
     /// `--tier-wait-secs`: how long a change waits for the disk before it fails.
@@ -34,15 +59,19 @@ pub struct DiskTier {
 
 impl DiskTier {
     pub(crate) fn new(values: &Values) -> Option<Self> {
-        let path = values.text(Id::TierPath).map(PathBuf::from)?;
-        // `check` has refused a path without them.
-        let (_size, _mode) = (values.given(Id::TierSize)?, values.text(Id::TierMode)?);
+        let asked = Asked::of(values)?;
         let secs = |id: Id| Duration::from_secs(values.unsigned(id));
         let dirty = values.bytes(Id::TierDirtyBytes);
         let largest = values.bytes(Id::MemoryLimit) / DIRTY_PART;
         Some(Self {
-            path,
-            bytes: values.bytes(Id::TierSize),
+            path: asked.path,
+            // `check` has refused a directory without a size and a mode.
+            bytes: asked.bytes?,
+            mode: asked.mode?,
+            admission: match values.text(Id::TierAdmit) {
+                Some("all") => TierAdmission::All,
+                _ => TierAdmission::Reused,
+            },
             durability: values.text(Id::Durability).and_then(Durability::parse).unwrap_or_default(),
             wait: secs(Id::TierWaitSecs),
             stop: secs(Id::TierStopSecs),
@@ -50,6 +79,49 @@ impl DiskTier {
             dirty_bytes: dirty.min(largest.max(DIRTY_MIN)),
         })
     }
+}
+
+/// The directory that the options ask for.
+pub(crate) struct Asked {
+    /// The option that names it.
+    pub(crate) id: Id,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) mode: Option<TierMode>,
+}
+
+impl Asked {
+    /// `--tier-path`, or memcached's `-o ext_path`; `None` without a disk tier.
+    pub(crate) fn of(values: &Values) -> Option<Self> {
+        if let Some(path) = values.text(Id::TierPath) {
+            let size = values.given(Id::TierSize).map(|_| values.bytes(Id::TierSize));
+            let mode = values.text(Id::TierMode).map(|mode| match mode {
+                "cache" => TierMode::Cache,
+                _ => TierMode::Store,
+            });
+            return Some(Self { id: Id::TierPath, path: path.into(), bytes: size, mode });
+        }
+        let (file, bytes) = values.text(Id::ExtPath).and_then(file_size)?;
+        let path = format!("{file}.tier").into();
+        Some(Self { id: Id::ExtPath, path, bytes: Some(bytes), mode: Some(TierMode::Cache) })
+    }
+}
+
+pub(crate) const FILE_SIZE_EXPECTED: &str =
+    "a file and a size, with k, m, g or t after the number: FILE:10g";
+
+/// Parses the path and the size of `-o ext_path`; `None` if it has another form.
+pub(crate) fn file_size(text: &str) -> Option<(&str, u64)> {
+    let (file, size) = text.rsplit_once(':').filter(|(file, _)| !file.is_empty())?;
+    let unit = match size.bytes().last()?.to_ascii_lowercase() {
+        b'k' => 10,
+        b'm' => 20,
+        b'g' => 30,
+        b't' => 40,
+        _ => return None,
+    };
+    let number: u64 = size[..size.len() - 1].parse().ok()?;
+    Some((file, number.checked_mul(1 << unit)?))
 }
 
 /// The memory for changes that are not on the disk is at most this part of `-m` …
@@ -104,6 +176,25 @@ impl fmt::Display for Durability {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_and_its_size_are_parted_by_the_last_colon() {
+        for (text, parsed) in [
+            ("/f:10g", Some(("/f", 10 << 30))),
+            ("/f:512M", Some(("/f", 512 << 20))),
+            ("/a:b:1t", Some(("/a:b", 1 << 40))),
+            ("/f:1", None),
+            ("/f:g", None),
+            ("/f:-1g", None),
+            ("/f:99999999999999999t", None),
+            ("/f", None),
+            (":1g", None),
+            ("/f:1\u{e9}", None),
+            ("", None),
+        ] {
+            assert_eq!(file_size(text), parsed, "{text}");
+        }
+    }
 
     #[test]
     fn a_durability_is_one_of_three_words() {

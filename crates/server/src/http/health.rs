@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use axum::http::StatusCode;
 use larder::Builder;
+use larder::TierMode;
 use serde_json::{Value, json};
 
 use super::Serving;
@@ -57,11 +58,17 @@ pub(super) fn reason_not_ready(server: &Server) -> Option<&'static str> {
         Some("draining")
     } else if !server.accepting.load(Relaxed) {
         Some("as many connections as -c allows")
-    } else if server.cache.has_tier_failed() {
+    } else if has_store_failed(server) {
         Some("the disk has failed")
     } else {
         None
     }
+}
+
+/// True if the server takes no changes. A cache goes on in memory.
+fn has_store_failed(server: &Server) -> bool {
+    let is_store = || server.cache.tier().is_some_and(|tier| tier.mode == TierMode::Store);
+    server.cache.has_tier_failed() && is_store()
 }
 
 fn not_ready(reason: &str) -> (StatusCode, Value) {

@@ -142,7 +142,7 @@ fn serve(
         0 => Ok(()),
         left => Err(Failure::new(
             EXIT_FAILURE,
-            format_args!("{left} bytes of changes may be lost: they are not on the disk"),
+            format_args!("the disk does not have everything: {left} bytes were left"),
         )),
     }
 }

@@ -1,10 +1,10 @@
-//! The directory of `--tier-path`, which keeps all items.
+//! The directory of `--tier-path`, which keeps items on disk.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use larder::{Builder, Cache, OpenError};
+use larder::{Builder, Cache, OpenError, TierMode};
 use larder_options::{self as options, Options};
 
 use crate::clock::Stopwatch;
@@ -26,6 +26,14 @@ pub(crate) fn open(
 ) -> Result<Cache, DiskTierError> {
     let stopwatch = Stopwatch::start();
     let disk = larder::DiskTier::new(&tier.path, tier.bytes)
+        .mode(match tier.mode {
+            options::TierMode::Store => TierMode::Store,
+            options::TierMode::Cache => TierMode::Cache,
+        })
+        .admission(match tier.admission {
+            options::TierAdmission::Reused => larder::Admission::Reused,
+            options::TierAdmission::All => larder::Admission::All,
+        })
         .durability(match tier.durability {
             options::Durability::Sync => larder::Durability::Sync,
             options::Durability::Interval(interval) => larder::Durability::Interval(interval),
@@ -74,9 +82,13 @@ pub(crate) fn report_failure(cache: &Cache, has_reported: &mut bool) {
     if !*has_reported && cache.has_tier_failed() {
         *has_reported = true;
         let why = cache.tier().and_then(|status| status.trouble).unwrap_or_default();
+        let effect = match is_cache(cache) {
+            false => "the server takes no more changes; gets go on",
+            true => "it takes no more items; the cache goes on in memory",
+        };
         log::say(format_args!(
-            "larderd: the disk has failed, and the server takes no more changes: {why}; gets go \
-             on; repair the disk and start the server again",
+            "larderd: the disk has failed: {why}; {effect}; repair the disk and start the server \
+             again",
         ));
     }
 }
@@ -87,9 +99,20 @@ pub(crate) fn stop(cache: &Cache) -> u64 {
     if left > 0 {
         let why = cache.tier().and_then(|status| status.trouble);
         let why = why.unwrap_or_else(|| "the disk did not answer in time".to_owned());
-        log::say(format_args!("larderd: {left} bytes of changes are not on the disk: {why}"));
+        match is_cache(cache) {
+            false => log::say(format_args!(
+                "larderd: {left} bytes of changes are not on the disk: {why}"
+            )),
+            true => log::say(format_args!(
+                "larderd: the index of the disk is not written, and the next start is empty: {why}"
+            )),
+        }
     }
     left
+}
+
+fn is_cache(cache: &Cache) -> bool {
+    cache.tier().is_some_and(|status| status.mode == TierMode::Cache)
 }
 
 const PROGRESS_PERIOD: Duration = Duration::from_secs(2);

@@ -114,6 +114,8 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         | Gauge::TierItemsCopied
         | Gauge::TierSegmentsDamaged
         | Gauge::TierItemsUnreadable
+        | Gauge::TierItemsEvicted
+        | Gauge::TierItemsDropped
         | Gauge::TierFailed => server.cache.tier().and_then(|tier| tier.gauge(gauge)).unwrap_or(0),
         // Only `slabs` shows it, after taking a census.
         Gauge::ActiveClasses => {

@@ -308,7 +308,9 @@ Larder {
     "tier_items_copied" gauge TierItemsCopied if Tier "Live items that reclaim has copied since the start.";
     "tier_segments_damaged" gauge TierSegmentsDamaged if Tier "Segments that reclaim has found damaged since the start, and left where they are.";
     "tier_items_unreadable" gauge TierItemsUnreadable if Tier "Items that the disk did not return since the start, or whose records are damaged.";
-    "tier_failed" gauge TierFailed if Tier "1 if a write or a sync of the log has failed: the server takes no changes until it is started again.";
+    "tier_items_evicted" gauge TierItemsEvicted if Tier "Items that memory evicted and the disk of a cache took since the start.";
+    "tier_items_dropped" gauge TierItemsDropped if Tier "Items that memory evicted and for which the disk of a cache had no room at the moment, since the start.";
+    "tier_failed" gauge TierFailed if Tier "1 if a write or a sync of the log has failed: until the server is started again, a store takes no changes, and the disk of a cache takes no items.";
 }
 }
 

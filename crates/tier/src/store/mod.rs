@@ -453,13 +453,20 @@ impl<D: Directory + 'static> Store<D> {
         let deadline = Instant::now() + at_most;
         while !self.threads().iter().all(JoinHandle::is_finished) {
             if Instant::now() >= deadline {
-                // A cache has at least its index to write.
-                return self.shared.head().dirty_bytes().max(u64::from(self.shared.is_cache));
+                return self.left();
             }
             thread::sleep(Duration::from_millis(1));
         }
         self.join();
-        self.shared.head().dirty_bytes()
+        match self.has_failed() {
+            true => self.left(),
+            false => self.shared.head().dirty_bytes(),
+        }
+    }
+
+    /// What a stop that is not clean has left. A cache has at least its index to write.
+    fn left(&self) -> u64 {
+        self.shared.head().dirty_bytes().max(u64::from(self.shared.is_cache))
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {

@@ -60,6 +60,7 @@ fn samples(row: &Row) -> Option<[String; 2]> {
         Kind::Listen => ["[::1]:3,*", "localhost"],
         Kind::AdminListen => ["[::1]:3,role=read;*:0", "/s,mode=660"],
         Kind::Readers => ["same-uid", "group:www"],
+        Kind::FileSize => ["/f:1g", "a b:40M"],
         Kind::Durability => ["sync", "interval=7"],
     };
     // The largest item may not exceed half of the memory.
@@ -492,7 +493,8 @@ fn options_without_effect_are_warned_about_once() {
         [
             "\"stray\" is not an option and has no effect",
             "option -N: it has no effect: Larder does not place connections by network queue",
-            "option -o ext_threads: it has no effect: a later version will have a disk tier",
+            "option -o ext_threads: it has no effect: Larder's disk tier is one log and has no such \
+             setting",
             "option -t: 65 workers: more than 64 are not recommended",
         ]
     );
