@@ -94,7 +94,7 @@ impl DiskTier {
             path: path.into(),
             bytes,
             mode: TierMode::Store,
-            admission: Admission::Reused,
+            admission: Admission::All,
             durability: Durability::Interval(Duration::from_millis(100)),
             wait: Duration::from_secs(1),
             stop: Duration::from_secs(60),
@@ -114,8 +114,7 @@ impl DiskTier {
         self
     }
 
-    /// Sets which evicted items the disk gets, with [`TierMode::Cache`]: the reused ones by
-    /// default.
+    /// Sets which evicted items the disk gets, with [`TierMode::Cache`]: all by default.
     #[must_use]
     pub fn admission(mut self, admission: Admission) -> Self {
         self.admission = admission;

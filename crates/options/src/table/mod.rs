@@ -296,10 +296,11 @@ TierSize = Row::new(Place::Long, "tier_size", bytes(1, KIBIBYTE, 64 * TEBIBYTE))
 TierMode = Row::new(Place::Long, "tier_mode", Choice(&["store", "cache"])).exit(EXIT_USAGE)
     .doc("what the directory of --tier-path promises: store, a durable key-value store; cache, \
           more room for items that memory evicts, which a clean stop keeps and a crash does not");
-TierAdmit = Row::new(Place::Long, "tier_admit", Choice(&["reused", "all"])).default("reused")
+TierAdmit = Row::new(Place::Long, "tier_admit", Choice(&["all", "reused"])).default("all")
     .exit(EXIT_USAGE)
-    .doc("with --tier-mode cache, the evicted items that the disk gets: reused, those that were \
-          read since they were stored, and those stored again soon after an eviction; all");
+    .doc("with --tier-mode cache, the evicted items that the disk gets: all; reused, those that \
+          were read since they were stored, and those stored again soon after an eviction, which \
+          spares the disk writes and costs hits");
 Durability = Row::new(Place::Long, "durability", Kind::Durability).default("interval=100")
     .exit(EXIT_USAGE)
     .doc("when a change of a store survives a power loss: sync, before it is answered; interval=MS, at most \

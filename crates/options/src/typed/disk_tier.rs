@@ -69,8 +69,8 @@ impl DiskTier {
             bytes: asked.bytes?,
             mode: asked.mode?,
             admission: match values.text(Id::TierAdmit) {
-                Some("all") => TierAdmission::All,
-                _ => TierAdmission::Reused,
+                Some("reused") => TierAdmission::Reused,
+                _ => TierAdmission::All,
             },
             durability: values.text(Id::Durability).and_then(Durability::parse).unwrap_or_default(),
             wait: secs(Id::TierWaitSecs),
