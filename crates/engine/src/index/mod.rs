@@ -12,7 +12,6 @@ use crate::segment::Segments;
 
 pub(crate) mod chain;
 pub(crate) mod cursor;
-mod entry;
 pub(crate) mod find;
 pub(crate) mod ghost;
 pub(crate) mod group;

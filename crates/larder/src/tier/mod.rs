@@ -4,7 +4,8 @@
 //! change ─▶ engine ─▶ journal ─▶ log on disk        miss in memory ─▶ log on disk ─▶ back into memory
 //! ```
 //!
-//! In a directory of mode [`TierMode::Cache`] it has those that memory evicts instead (`demoter.rs`).
+//! In a directory of mode [`TierMode::Cache`] it has those that memory evicts instead
+//! (`demoter.rs`).
 //!
 //! Memory keeps the items that are in use. Every change is recorded before it can be seen, and an
 //! operation on an item that memory does not have brings it back first.

@@ -44,8 +44,9 @@ const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         memcached: "`extstore` and `watch`'s `type=extwrite` exist.",
-        larder: "`extstore` gets `ERROR`, as from a memcached without a flash tier.",
-        reason: "Larder has no flash tier.",
+        larder: "`extstore` gets `ERROR`, as from a memcached without a flash tier, and there are \
+            no rows `extstore_…`: `stats larder` has rows `tier_…`.",
+        reason: "`ext_path` means Larder's own disk tier, which has none of extstore's settings.",
     },
     Difference {
         memcached: "`-e` accepts any file, and starts empty unless the last server stopped \

@@ -9,7 +9,7 @@
 //! ([`super::snapshot`]). So a key's record on the disk is out of date or forgotten, never both
 //! current and unknown. Keys that share a tag are forgotten together.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::catalog::Filed;
 use super::error::Refusal;
@@ -75,6 +75,11 @@ impl<D: Directory + 'static> Store<D> {
         // Nothing else needs extents.
         match shared.append(&mut head, &Record::Item(*item), Share::Copy) {
             Ok(place) => {
+                // Early enough that the next evictions find room.
+                if head.dirty_bytes() * 4 >= shared.settings.dirty_bytes_max {
+                    shared.is_urgent.store(true, Release);
+                    shared.work.notify_one();
+                }
                 forget_all(shared, filed);
                 shared.file(
                     filed,
