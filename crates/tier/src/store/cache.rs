@@ -18,7 +18,7 @@ use super::shared::Shared;
 use super::space;
 use super::{Change, Known, Store};
 use crate::disk::Directory;
-use crate::format::{Item, Record};
+use crate::format::{Address, Item, Record};
 
 /// What has become of an evicted item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl<D: Directory + 'static> Store<D> {
         // Every change of the key has removed them: they have this very item, or another key's.
         let (wanted, soon) = (space::wanted(shared), shared.extents.count() as usize / 4);
         let is_old = |number| head.is_reclaimed_soon(number, wanted, soon);
-        let number = |location| shared.extents.address(location).map(|at| at.number());
+        let number = |location| shared.extents.address(location).map(Address::number);
         if candidates.iter().filter_map(|location| number(*location)).any(|number| !is_old(number))
         {
             return Kept::Present;

@@ -17,16 +17,19 @@ use crate::ops::update_meta::{Deletion, MetaUpdate};
 
 const NOW: Second = 10;
 
+/// A value and its deadline.
+type Item = (Vec<u8>, Deadline);
+
 /// Keeps values in memory.
 #[derive(Debug, Default)]
 struct Keeper {
-    items: Mutex<BTreeMap<Vec<u8>, (Vec<u8>, Deadline)>>,
+    items: Mutex<BTreeMap<Vec<u8>, Item>>,
     /// Items that the keeper still takes.
     room: Mutex<Option<u32>>,
 }
 
 impl Keeper {
-    fn has(&self, key: &[u8]) -> Option<(Vec<u8>, Deadline)> {
+    fn has(&self, key: &[u8]) -> Option<Item> {
         self.items.lock().unwrap().get(key).cloned()
     }
 }
