@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use larder::{
     Admission, Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, DiskTier,
-    Durability, MetaOutcome, Read, Refusal, StoreError, StoreMode, StoreRequest, Stored, TierMode,
+    Durability, LoadOptions, MetaOutcome, Read, Refusal, StoreError, StoreMode, StoreRequest,
+    Stored, TierMode,
 };
 use larder_item::Direction;
 
@@ -343,4 +344,22 @@ fn count_in_threads(mode: TierMode) {
 #[test]
 fn threads_count_exactly_on_counters_that_memory_loses() {
     MODES.into_iter().for_each(count_in_threads);
+}
+
+/// Fills memory, so that it loses what it had before.
+fn push_out(cache: &Cache) {
+    (0..1000).for_each(|n| cache.set(format!("filler {n}"), vec![0; 4000], None).unwrap());
+}
+
+#[test]
+fn a_load_is_not_run_for_an_item_that_only_the_disk_has() {
+    for mode in MODES {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = open(&folder.path().join("store"), mode);
+        cache.set("k", "stored", None).unwrap();
+        push_out(&cache);
+        let load = || -> Result<Vec<u8>, String> { Err("loaded".into()) };
+        let found = cache.get_or_load("k", &LoadOptions::default(), load);
+        assert_eq!(found.unwrap(), b"stored", "{mode:?}");
+    }
 }
