@@ -357,9 +357,13 @@ fn a_load_is_not_run_for_an_item_that_only_the_disk_has() {
         let folder = tempfile::tempdir().unwrap();
         let cache = open(&folder.path().join("store"), mode);
         cache.set("k", "stored", None).unwrap();
+        cache.set("other", "stored", None).unwrap();
         push_out(&cache);
         let load = || -> Result<Vec<u8>, String> { Err("loaded".into()) };
         let found = cache.get_or_load("k", &LoadOptions::default(), load);
         assert_eq!(found.unwrap(), b"stored", "{mode:?}");
+        let basis = cache.begin_load(b"other", Duration::from_secs(9)).unwrap();
+        cache.cancel_load(b"other", basis).unwrap();
+        assert_eq!(cache.get("other").as_deref(), Some(&b"stored"[..]), "{mode:?}");
     }
 }
