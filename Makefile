@@ -98,10 +98,17 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
 
+# Tests of the wire whose options do not contradict a disk tier: they run with one, too.
+WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics
+
 SEEDS ?= 100000
 tier: ## Runs the disk tier's log on SEEDS (100000) simulated disks that lose power, half an hour
 	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test crashes --locked
 	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test store --locked
+	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test cache --locked
+	set -e; for mode in store cache; do \
+	  LARDER_TIER=$$mode cargo test --release -p larder-server --locked $(WIRE_TESTS:%=--test %); \
+	done
 
 deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh

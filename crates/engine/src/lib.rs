@@ -63,7 +63,7 @@ pub use open::{Config, CreateError};
 pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};
 pub use ops::basis::Basis;
 pub use ops::large::pinned::{DirectBuffer, Pinned};
-pub use ops::large::upload::Upload;
+pub use ops::large::upload::{Upload, UploadLost};
 pub use ops::large::value::{Evicted, LargeValue};
 pub use ops::look::Looked;
 pub use ops::read::{Read, ReadOptions};

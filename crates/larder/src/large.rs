@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use larder_engine::{
     DirectBuffer as Room, Engine, Evicted, LargeValue as Pieces, Miss, Pinned, StoreError,
-    StoreRequest, Stored, ThreadSlot, Upload as Arriving,
+    StoreRequest, Stored, ThreadSlot, Upload as Arriving, UploadLost,
 };
-use larder_item::Meta;
+use larder_item::{Meta, StoreMode};
 
 use crate::cache::Cache;
 use crate::shared::Shared;
 use crate::thread::registered::with_thread_slot;
+use crate::tier::Use;
 
 /// Largest part of a value, in bytes, that is copied for a slow reader at a time.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -272,11 +273,32 @@ impl Upload {
         request: &StoreRequest<'_>,
     ) -> Result<Stored, StoreError> {
         let now = self.shared.now();
+        let value_bytes = arriving.value_bytes();
         let value = with_thread_slot(&self.shared, |engine, thread| {
             engine.take_upload(thread, arriving, now)
         });
         let cache = Cache { shared: Arc::clone(&self.shared) };
-        cache.store(request, &value.ok_or(StoreError::NoMemory)?)
+        match value {
+            Ok(value) => cache.store(request, &value),
+            Err(UploadLost::Flushed) => {
+                let stored = flushed(request, value_bytes).ok_or(StoreError::NoMemory)?;
+                cache.note_awaited(request.key)?;
+                Ok(stored)
+            }
+            Err(UploadLost::Evicted) => Err(StoreError::NoMemory),
+        }
+    }
+}
+
+/// What a store has done whose value a flush has removed while it arrived: a plain one came before
+/// the flush, and one that needs an item came right after it. `None` for one that needs that there
+/// is none: it could be neither.
+fn flushed(request: &StoreRequest<'_>, value_bytes: usize) -> Option<Stored> {
+    match request.mode {
+        _ if Use::of(request) == Use::Replaces => Some(Stored::Stored { cas: 0, value_bytes }),
+        StoreMode::Add => None,
+        StoreMode::Set => Some(Stored::NotFound),
+        StoreMode::Replace | StoreMode::Append | StoreMode::Prepend => Some(Stored::NotStored),
     }
 }
 

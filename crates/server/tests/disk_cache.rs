@@ -207,6 +207,24 @@ fn a_killed_server_starts_empty() -> Result<()> {
 }
 
 #[test]
+fn a_refused_set_removes_the_old_item_from_the_disk_too() -> Result<()> {
+    let place = Place::new()?;
+    let server = place.start(&[])?;
+    let mut stream = server.connect()?;
+    set(&mut stream, "k", 1)?;
+    set(&mut stream, "other", 1)?;
+    (0..10_000).try_for_each(|number| set(&mut stream, &format!("filler{number}"), number))?;
+    let reads = stat(&mut stream, "tier_reads")?;
+    ensure!(get(&mut stream, "other")? == Some(1));
+    ensure!(stat(&mut stream, "tier_reads")? > reads, "these items are on the disk only");
+    let head = b"set k 0 0 2000000\r\n";
+    let refused = stream.ask(&[&head[..], &[b'v'; 2_000_000], b"\r\n"].concat(), b"\r\n")?;
+    ensure!(refused.starts_with(b"SERVER_ERROR"), "{}", refused.escape_ascii());
+    ensure!(get(&mut stream, "k")?.is_none(), "clients must not read what was to be replaced");
+    Ok(())
+}
+
+#[test]
 fn memcacheds_option_for_extstore_means_such_a_disk_beside_the_file() -> Result<()> {
     let place = Place::new()?;
     let file = place.0.path().join("ext");

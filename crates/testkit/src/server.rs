@@ -1,5 +1,7 @@
 //! A server that a test starts, talks to and stops.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -110,6 +112,7 @@ impl ServerUnderTest {
         environment: &[(&str, &str)],
     ) -> Result<Self> {
         let child = command(binary)
+            .envs(disk_tier(&folder, args))
             .envs(environment.iter().copied())
             .args(listen_args(&address))
             .args(args)
@@ -277,6 +280,22 @@ fn operations_of(fdinfo: &Path) -> Result<usize> {
     bail!("{} does not list operations", fdinfo.display())
 }
 
+/// The variables that give a server a directory on disk, of the mode that `LARDER_TIER` names:
+/// all tests then run with a disk tier, but for those whose options contradict one.
+fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
+    const CONTRADICT: [&str; 6] =
+        ["-e", "--memory-file", "--local-readers", "--tier-path", "ext_path", "drop_privileges"];
+    let contradicts = |arg: &&str| CONTRADICT.iter().any(|word| arg.starts_with(word));
+    match env::var_os("LARDER_TIER") {
+        Some(mode) if !args.iter().any(contradicts) => vec![
+            ("LARDER_TIER_MODE", mode),
+            ("LARDER_TIER_PATH", folder.path().join("tier").into()),
+            ("LARDER_TIER_SIZE", "256m".into()),
+        ],
+        _ => Vec::new(),
+    }
+}
+
 /// Runs a command that ends by itself.
 ///
 /// # Errors
@@ -305,7 +324,7 @@ fn end_of(child: &mut Child) -> io::Result<Option<ExitStatus>> {
 /// Returns the larderd to test: the environment variable `LARDERD`, or the binary that cargo built
 /// for the test (`env!("CARGO_BIN_EXE_larderd")`).
 pub fn larderd(built_by_cargo: &str) -> PathBuf {
-    std::env::var_os("LARDERD").map_or_else(|| built_by_cargo.into(), PathBuf::from)
+    env::var_os("LARDERD").map_or_else(|| built_by_cargo.into(), PathBuf::from)
 }
 
 /// Returns Debian's memcached, the reference for correct behaviour.
@@ -326,7 +345,7 @@ pub fn memcached() -> Result<PathBuf> {
 pub fn command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    for (name, _) in std::env::vars_os() {
+    for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("LARDER_") && name != "LARDER_IO" {
             command.env_remove(name);
         }

@@ -6,6 +6,7 @@ use larder_stats::Counter;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::index::find::Found;
+use crate::journal::{Change, Journal};
 use crate::ops::condition::{Condition, Replace};
 use crate::ops::publish::{Publication, Unpublished};
 use crate::ops::request::{StoreRequest, Stored};
@@ -53,12 +54,27 @@ impl Engine {
         stored
     }
 
-    /// Removes the item that a failed [`StoreMode::Set`] was to replace. With a journal it stays.
+    /// Removes the item that a failed [`StoreMode::Set`] was to replace. With a journal that records
+    /// stores it stays.
     pub fn give_up(&self, thread: &ThreadSlot, request: &StoreRequest<'_>, now: Second) {
         let is_plain = request.mode == StoreMode::Set && request.cas.is_none();
-        if is_plain && self.journal().is_none() {
+        if is_plain && !self.journal().is_some_and(Journal::records_stores) {
             // An item that a stopped process holds stays; the error says so.
             let _ = self.delete(thread, request.key, None, now);
+            self.forget_evicted(thread, request.key, now);
+        }
+    }
+
+    /// Lets a journal of evictions forget the item of a key, if memory has none.
+    fn forget_evicted(&self, thread: &ThreadSlot, key: &[u8], now: Second) {
+        let Some(journal) = self.journal() else { return };
+        let (op, hash) = (&self.op(thread, now), self.index().hash(key));
+        if let Ok(locked) = self.index().lock(op, hash)
+            && self.index().find_locked(&locked, hash, key).is_none()
+        {
+            // As a resident one: nothing is to be found out of it.
+            let change = Change { now, is_resident: true, is_flushed: &|| false };
+            let _ = journal.removal(key, &change);
         }
     }
 

@@ -44,6 +44,15 @@ pub(crate) fn table_of(value_bytes: usize, pieces: impl Iterator<Item = Slot>) -
     words.flat_map(u64::to_le_bytes).collect()
 }
 
+/// Why the bytes of an upload are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadLost {
+    /// A flush has hidden a piece, and its memory was used again.
+    Flushed,
+    /// A piece was evicted.
+    Evicted,
+}
+
 impl Engine {
     /// Starts a store of `value_bytes` that arrive in parts.
     ///
@@ -203,11 +212,25 @@ impl Engine {
         Ok(stored?)
     }
 
-    /// Ends an upload without a store and returns its bytes; `None` if some were evicted.
+    /// Ends an upload without a store and returns its bytes.
     ///
     /// Cost: a copy of the value.
-    pub fn take_upload(&self, thread: &ThreadSlot, upload: Upload, now: Second) -> Option<Vec<u8>> {
-        self.take_back(&self.op(thread, now), upload)
+    ///
+    /// # Errors
+    /// [`UploadLost`].
+    pub fn take_upload(
+        &self,
+        thread: &ThreadSlot,
+        upload: Upload,
+        now: Second,
+    ) -> Result<Vec<u8>, UploadLost> {
+        self.segments().flush_if_due(now);
+        let is_flushed = |piece: &Piece| self.segments().is_flushed(piece.sequence);
+        let lost = match upload.pieces.iter().any(is_flushed) {
+            true => UploadLost::Flushed,
+            false => UploadLost::Evicted,
+        };
+        self.take_back(&self.op(thread, now), upload).ok_or(lost)
     }
 
     /// Returns the bytes of an upload that becomes a part of another value or is short enough for
@@ -305,7 +328,7 @@ impl Upload {
     }
 
     /// Returns the length of the whole value in bytes.
-    pub(crate) fn value_bytes(&self) -> usize {
+    pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
