@@ -54,8 +54,8 @@ impl Engine {
         stored
     }
 
-    /// Removes the item that a failed [`StoreMode::Set`] was to replace. With a journal that records
-    /// stores it stays.
+    /// Removes the item that a failed [`StoreMode::Set`] was to replace. With a journal that
+    /// records stores it stays.
     pub fn give_up(&self, thread: &ThreadSlot, request: &StoreRequest<'_>, now: Second) {
         let is_plain = request.mode == StoreMode::Set && request.cas.is_none();
         if is_plain && !self.journal().is_some_and(Journal::records_stores) {
