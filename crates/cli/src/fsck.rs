@@ -7,17 +7,21 @@ use std::time::Instant;
 use anyhow::Result;
 use larder::{Cache, Inspection};
 
+use crate::disk_tier;
 use crate::outcome::Outcome;
 
-/// Check a cache in a file, in use or not
+/// Check a cache in a file, in use or not, or the directory of a disk tier
 ///
 /// Opens the cache like any other process, which first repairs the state that killed processes left
 /// in it. Then checks every invariant of the cache. While other processes use the cache, their work
 /// continues; the index is then checked part by part.
+///
+/// The directory of a disk tier (--tier-path) must not be in use. Its log is read to the end, and
+/// nothing is changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The file of the cache
+    /// The file of the cache, or the directory
     path: PathBuf,
     /// Change nothing: killed processes' unfinished work is not repaired, and is reported as damage
     #[arg(long)]
@@ -28,11 +32,15 @@ const AFTER_HELP: &str = "\
 Examples:
   larder fsck /dev/shm/larder
   larder fsck /dev/shm/larder --read-only
+  larder fsck /var/lib/larder/store
 
 Exit code: 0 no damage found; 1 the cache is damaged; 2 the file cannot be used.";
 
 /// Runs `larder fsck`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    if arguments.path.is_dir() {
+        return disk_tier::fsck(&arguments.path);
+    }
     let mut out = std::io::stdout().lock();
     let started = Instant::now();
     let inspection = Inspection::open(&arguments.path)?;

@@ -7,15 +7,17 @@ use std::path::PathBuf;
 use anyhow::Result;
 use larder::{Dumped, Inspection, SegmentReport};
 
+use crate::disk_tier;
 use crate::outcome::Outcome;
 
-/// Describe a cache in a file, in use or not
+/// Describe a cache in a file, in use or not, or the directory of a disk tier
 ///
 /// Changes nothing, and does not disturb the processes that use the cache.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The file of the cache: the --memory-file of larderd, or the path that a program gave
+    /// The file of the cache: the --memory-file of larderd, or the path that a program gave; or the
+    /// directory of --tier-path, while no server uses it
     path: PathBuf,
     /// List keys with this prefix; an empty prefix lists all
     #[arg(long, value_name = "PREFIX")]
@@ -35,10 +37,14 @@ const AFTER_HELP: &str = "\
 Examples:
   larder inspect /dev/shm/larder
   larder inspect /dev/shm/larder --segments
+  larder inspect /var/lib/larder/store
   larder inspect /dev/shm/larder --keys user: --limit 20";
 
 /// Runs `larder inspect`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    if arguments.path.is_dir() {
+        return disk_tier::inspect(&arguments.path);
+    }
     let inspection = Inspection::open(&arguments.path)?;
     let mut out = io::stdout().lock();
     describe(&inspection, &mut out)?;

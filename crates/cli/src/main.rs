@@ -11,6 +11,7 @@
 mod admin;
 mod connection;
 mod delete;
+mod disk_tier;
 mod doctor;
 mod exptime;
 mod fsck;

@@ -1,4 +1,5 @@
-//! Where items or facts come from: a server, or the memory file of a cache.
+//! Where items or facts come from: a server, the memory file of a cache, or the directory of a disk
+//! tier.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -6,24 +7,27 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use larder::Inspection;
+use larder::{Inspection, TierInspection};
 use larder_load::address::Address;
 use larder_load::connect::dialer::{AccessArguments, Dialer};
 
-/// A server or a memory file.
+/// A server, a memory file or a directory.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// A server that speaks memcached's protocol.
     Server(Dialer),
     /// A cache in a file, mapped for reading only.
     MemoryFile(Box<Inspection>),
+    /// The directory of a disk tier that no server uses.
+    Directory(Box<TierInspection>),
 }
 
 impl Source {
-    /// Decides by the file system: a regular file is a memory file, all else is an address.
+    /// Decides by the file system: a regular file is a memory file, a directory that of a disk tier,
+    /// all else is an address.
     ///
     /// # Errors
-    /// It is neither, the file holds no cache that this build can read, or the options of TLS and
+    /// It is none of them, the file holds no cache that this build can read, or the options of TLS and
     /// the login do not fit.
     pub(crate) fn open(source: &Path, access: &AccessArguments) -> Result<Self> {
         let found = fs::metadata(source).ok().map(|found| found.file_type());
@@ -33,6 +37,10 @@ impl Source {
                 "a regular file has to be the file of a cache, as -e of larderd makes it",
             )?;
             return Ok(Self::MemoryFile(Box::new(inspection)));
+        }
+        if found.is_some_and(|found| found.is_dir()) {
+            access.refuse("a directory is read without a server")?;
+            return Ok(Self::Directory(Box::new(TierInspection::open(source)?)));
         }
         if found.is_some_and(|found| found.is_socket()) {
             return Ok(Self::Server(access.dialer(&Address::Unix(source.to_owned()))?));

@@ -99,6 +99,7 @@ pub use larder_item::{
 pub use larder_region::layout::FORMAT as REGION_FORMAT;
 pub use larder_region::{Lent, Sink, peer_groups};
 pub use larder_stats::Counter;
+pub use larder_tier::store::Findings as TierFindings;
 pub use large::{DirectBuffer, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
 pub use open::anonymous::Inheritance;
@@ -111,5 +112,6 @@ pub use set::{CountError, Swap, SwapError};
 pub use shared::Opening;
 pub use stats::{Memory, Stat};
 pub use tier::awaited::{Awaited, Durability as Awaiting, TierStatus};
+pub use tier::inspection::{TierInspection, TierItem};
 pub use tier::{Admission, DiskTier, Durability, TierError, TierMode, TierStarted, TierStatistics};
 pub use walk::{Item, Items, Keys};

@@ -43,6 +43,12 @@ pub enum OpenError {
         /// What was asked for.
         asked: Mode,
     },
+    /// The directory is none that larderd has made.
+    #[error("{path} has no MANIFEST: it is not a directory of --tier-path")]
+    NoTier {
+        /// The directory.
+        path: String,
+    },
     /// The directory has a log and no manifest.
     #[error("{path} holds a log without a MANIFEST: restore the file, or name an empty directory")]
     NoManifest {
@@ -176,6 +182,23 @@ impl<D: Directory> Tier<D> {
                 (Self::grown(&directory, &file, manifest, wanted, extents)?, file)
             }
             None => Self::made(&directory, wanted.mode, extents, entropy, now_unix_secs)?,
+        };
+        let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), manifest.extents));
+        Ok(Self { directory, manifest, log, _lock: lock })
+    }
+
+    /// Locks a directory that is a tier, to read it. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub fn open_existing(directory: D) -> Result<Self, OpenError> {
+        let lock = directory.lock()?;
+        let Some(manifest) = Self::read_manifest(&directory)? else {
+            return Err(OpenError::NoTier { path: path(&directory) });
+        };
+        let Some(file) = directory.open(log::FILE_NAME)? else {
+            return Err(OpenError::NoLog { path: path(&directory) });
         };
         let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), manifest.extents));
         Ok(Self { directory, manifest, log, _lock: lock })

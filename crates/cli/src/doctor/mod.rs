@@ -105,6 +105,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     }
     let found = match Source::open(&arguments.subject, &arguments.access)? {
         Source::MemoryFile(inspection) => memory_file::examine(&inspection),
+        Source::Directory(found) => {
+            bail!("{} is a directory: check it with larder fsck", found.path().display())
+        }
         Source::Server(dialer) => {
             let facts = Facts::ask(&dialer)?;
             RULES.iter().flat_map(|rules| rules.iter()).filter_map(|rule| rule(&facts)).collect()

@@ -14,20 +14,21 @@ use larder_load::connect::dialer::AccessArguments;
 use larder_protocol::StatsSection;
 
 use super::fetch::{self, Counts, as_message, now_unix_secs};
-use super::memory_file;
 use super::progress::{Pace, Progress};
+use super::{directory, memory_file};
 use crate::connection::Connection;
 use crate::outcome::Outcome;
 use crate::source::Source;
 use crate::stats;
 
-/// Write the items of a server or of a memory file to a dump
+/// Write the items of a server, a memory file or a disk tier to a dump
 ///
 /// Values, flags and times to live are kept; cas tokens are not. Counts no use of the items.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// A server (host:port, [IPv6]:port, path of a Unix socket), or the file of a cache (-e)
+    /// A server (host:port, [IPv6]:port, path of a Unix socket), the file of a cache (-e), or the
+    /// directory of a disk tier (--tier-path) that no server uses
     source: PathBuf,
     /// The file to write; - is stdout
     #[arg(value_name = "FILE")]
@@ -58,6 +59,7 @@ Examples:
   larder export /run/larder.sock - | zstd > items.dump.zst
   larder export neighbour:11211 - --rate 50000 | larder import - localhost:11211
   larder export /dev/shm/larder users.dump --prefix user:
+  larder export /var/lib/larder/store items.dump
   larder export cache7:11211 items.dump --tls --tls-ca authority.pem --user ops
 
 Exit code: 0 done; 1 items are missing in the dump, because their values could not be read to the
@@ -76,6 +78,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             .with_context(|| format!("export from {}", dialer.address())),
         Source::MemoryFile(inspection) => {
             memory_file::export(inspection, prefix, pace, &mut writer, &mut progress)
+        }
+        Source::Directory(found) => {
+            directory::export(found, prefix, pace, &mut writer, &mut progress)
+                .with_context(|| format!("export from {}", found.path().display()))
         }
     };
     let items = writer.items();
@@ -101,6 +107,7 @@ fn rest(counts: &Counts) -> String {
 fn items_of(source: &Source) -> Option<u64> {
     match source {
         Source::MemoryFile(inspection) => Some(inspection.report().items),
+        Source::Directory(_) => None,
         Source::Server(dialer) => {
             // Without statistics there is no bar; the export itself reports the problem.
             let mut connection = Connection::open(dialer).ok()?;

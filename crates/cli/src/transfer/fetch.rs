@@ -217,7 +217,7 @@ fn push_request(out: &mut Vec<u8>, key: &[u8]) {
 }
 
 /// Returns the current Unix time in seconds.
-pub(super) fn now_unix_secs() -> u64 {
+pub(crate) fn now_unix_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 

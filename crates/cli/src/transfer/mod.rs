@@ -8,11 +8,13 @@
 //! | `keys.rs` | lists the keys of a server |
 //! | `fetch.rs` | gets the items of these keys, many at a time |
 //! | `memory_file.rs` | the items of a cache in a file |
+//! | `directory.rs` | the items of the directory of a disk tier |
 //! | `import.rs` | the subcommand; which items are sent |
 //! | `store.rs` | sends items to a server and reads its answers |
 //! | `wire.rs` | a connection whose values are read in pieces; keys on the wire |
 //! | `progress.rs` | what the user sees meanwhile; the rate limit |
 
+mod directory;
 pub(crate) mod export;
 mod fetch;
 pub(crate) mod import;
@@ -22,4 +24,6 @@ mod progress;
 mod store;
 mod wire;
 
+pub(crate) use fetch::now_unix_secs;
+pub(crate) use progress::Progress;
 pub(crate) use wire::escaped;

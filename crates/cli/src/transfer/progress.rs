@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Reports the progress on stderr: a bar on a terminal, otherwise a line each second.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     verb: &'static str,
     started: Instant,
     shown: Instant,
@@ -18,7 +18,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Begins. `total` is the expected end of the numbers given to [`Progress::show`], if known.
-    pub(super) fn begin(verb: &'static str, total: Option<u64>, is_quiet: bool) -> Self {
+    pub(crate) fn begin(verb: &'static str, total: Option<u64>, is_quiet: bool) -> Self {
         let is_shown = !is_quiet && stderr().is_terminal();
         let bar = is_shown.then(|| {
             let (bar, template) = match total {
@@ -35,7 +35,7 @@ impl Progress {
     }
 
     /// Shows the progress if it is due. `at` is compared with the total.
-    pub(super) fn show(&mut self, at: u64, items: u64, bytes: u64) {
+    pub(crate) fn show(&mut self, at: u64, items: u64, bytes: u64) {
         let period = Duration::from_millis(if self.bar.is_some() { 200 } else { 1000 });
         if self.is_quiet || self.shown.elapsed() < period {
             return;
@@ -51,8 +51,15 @@ impl Progress {
         }
     }
 
+    /// Removes the bar.
+    pub(crate) fn clear(self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
     /// Removes the bar and prints the last line.
-    pub(super) fn end(self, items: u64, bytes: u64, rest: &str) {
+    pub(crate) fn end(self, items: u64, bytes: u64, rest: &str) {
         let text = self.text(items, bytes);
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -10,6 +10,7 @@ mod bench_login;
 mod bench_lost;
 mod commands;
 mod compare;
+mod directories;
 mod doctor;
 mod doctor_kernel;
 mod hostile;

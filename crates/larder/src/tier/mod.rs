@@ -13,6 +13,7 @@
 pub(crate) mod awaited;
 mod demoter;
 mod gauges;
+pub(crate) mod inspection;
 mod operate;
 mod recorder;
 mod settings;

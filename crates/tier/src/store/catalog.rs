@@ -266,6 +266,12 @@ impl Draft {
         }
     }
 
+    /// True if the key's newest record is at this location.
+    pub(super) fn has(&self, filed: Filed, location: Location) -> bool {
+        let found = Self::find(&self.partitions[filed.partition], filed);
+        found.is_some_and(|found| found.place.location() == location)
+    }
+
     /// Removes a key. Returns where its record lies.
     pub(super) fn take(&mut self, filed: Filed) -> Option<Location> {
         let table = &mut self.partitions[filed.partition];

@@ -61,7 +61,7 @@ pub(super) fn rebuild<D: Directory>(
     (now_unix_secs, progress): (u64, &mut dyn FnMut(usize, usize)),
 ) -> Result<Rebuilt, RecoveryError> {
     let extents = Extents::new(tier.log().extents());
-    let mut reader = Reader { draft: Draft::new(), extents, last: None, hasher, progress };
+    let mut reader = Reader::new(extents, hasher, progress);
     let found = recover(tier, now_unix_secs, &mut reader)?;
     let Reader { draft, extents, .. } = reader;
     let segments: VecDeque<_> = found.segments.iter().copied().collect();
@@ -85,12 +85,28 @@ pub(super) fn rebuild<D: Directory>(
     Ok(Rebuilt { catalog, extents, segments, free, found: started, delay, due_unix_secs: 0 })
 }
 
-struct Reader<'a> {
+/// Files the records of a log.
+pub(super) struct Reader<'a> {
     draft: Draft,
     extents: Extents,
     last: Option<SegmentNumber>,
     hasher: &'a KeyHasher,
     progress: &'a mut dyn FnMut(usize, usize),
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        extents: Extents,
+        hasher: &'a KeyHasher,
+        progress: &'a mut dyn FnMut(usize, usize),
+    ) -> Self {
+        Self { draft: Draft::new(), extents, last: None, hasher, progress }
+    }
+
+    /// What was filed.
+    pub(super) fn into_draft(self) -> Draft {
+        self.draft
+    }
 }
 
 impl Visitor for Reader<'_> {

@@ -1,0 +1,92 @@
+//! `larder fsck` and `larder inspect` for the directory of a disk tier.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use larder::{TierError, TierFindings, TierInspection, TierMode};
+
+use crate::outcome::Outcome;
+use crate::transfer::{Progress, now_unix_secs};
+
+/// Reads the directory's log to its end.
+pub(crate) fn fsck(path: &Path) -> Result<Outcome> {
+    let mut out = std::io::stdout().lock();
+    let started = Instant::now();
+    let directory = TierInspection::open(path)?;
+    let findings = match read(&directory) {
+        Ok(findings) => findings,
+        Err(error @ TierError::Start(_)) => {
+            eprintln!("larder: damaged: {error}");
+            eprintln!("larder: restore the directory from a backup; a server does not start on it");
+            return Ok(Outcome::Missed);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let TierFindings { items, segments, .. } = findings;
+    let took = started.elapsed();
+    writeln!(out, "checked {items} items in {segments} segments in {took:.1?}: no damage found")?;
+    describe_end(&directory, &findings, &mut out)?;
+    Ok(Outcome::Done)
+}
+
+/// Describes the directory.
+pub(crate) fn inspect(path: &Path) -> Result<Outcome> {
+    let directory = TierInspection::open(path)?;
+    let findings = read(&directory)?;
+    let mut out = std::io::stdout().lock();
+    let mut line = |name: &str, value: String| writeln!(out, "{name:12}{value}");
+    line("path", directory.path().display().to_string())?;
+    line("identity", format!("{:032x}", directory.identity()))?;
+    line("made", format!("at Unix time {}", directory.made_unix_secs()))?;
+    let mode = match directory.mode() {
+        TierMode::Store => "store: all items, durably",
+        TierMode::Cache => "cache: what memory evicted",
+    };
+    line("mode", mode.to_owned())?;
+    let size = directory.size_bytes();
+    line("size", format!("{size} bytes, {} segments in use", findings.segments))?;
+    line("items", format!("{}, {} bytes with their heads", findings.items, findings.bytes))?;
+    line("dead", format!("{} records that reclaim will drop", findings.dead))?;
+    describe_end(&directory, &findings, &mut out)?;
+    Ok(Outcome::Done)
+}
+
+fn describe_end(
+    directory: &TierInspection,
+    findings: &TierFindings,
+    out: &mut impl Write,
+) -> Result<()> {
+    match (directory.mode(), directory.is_clean()) {
+        (_, true) => writeln!(out, "the last stop was clean")?,
+        (TierMode::Cache, false) => {
+            writeln!(out, "the last stop was not clean: the next start is empty")?;
+        }
+        (TierMode::Store, false) => {
+            let end = findings.cut.map(|cut| format!(": the log ends at {cut}"));
+            writeln!(out, "the last stop was not clean{}", end.unwrap_or_default())?;
+        }
+    }
+    if let Some(due) = findings.due_unix_secs {
+        writeln!(out, "a flush is due at Unix time {due}")?;
+    }
+    Ok(())
+}
+
+fn read(directory: &TierInspection) -> Result<TierFindings, TierError> {
+    let mut progress = Progress::begin("read", None, false);
+    let (mut items, mut bytes) = (0, 0);
+    let findings = directory.read(
+        now_unix_secs(),
+        |_, _| (),
+        |item| {
+            items += 1;
+            bytes += (item.key.len() + item.value.len()) as u64;
+            progress.show(0, items, bytes);
+            true
+        },
+    );
+    progress.clear();
+    findings
+}

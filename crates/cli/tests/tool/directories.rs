@@ -1,0 +1,112 @@
+//! `larder fsck`, `inspect` and `export` on the directory of a disk tier.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use larder::{Cache, DiskTier, Durability, TierMode};
+use tempfile::TempDir;
+
+use super::larder;
+
+fn open(path: &Path, mode: TierMode) -> Cache {
+    let disk = DiskTier::new(path, 64 << 20).mode(mode);
+    let disk = match mode {
+        TierMode::Store => disk.durability(Durability::Sync),
+        TierMode::Cache => disk,
+    };
+    Cache::builder().memory_bytes(2 << 20).tier(disk).open().unwrap()
+}
+
+/// Makes a directory with more items than memory holds. Some were replaced, some deleted.
+fn made(folder: &TempDir, mode: TierMode) -> (String, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let path = folder.path().join("tier");
+    let cache = open(&path, mode);
+    let mut items = BTreeMap::new();
+    for number in 0..2000_u32 {
+        let (key, value) = (format!("user:{}", number % 1500), vec![number as u8; 3000]);
+        cache.set(&key, &value, None).unwrap();
+        items.insert(key.into_bytes(), value);
+    }
+    for number in 0..100 {
+        assert!(cache.delete(format!("user:{number}")).unwrap());
+        items.remove(format!("user:{number}").as_bytes());
+    }
+    cache.set("other", "v", Some(Duration::from_secs(1000))).unwrap();
+    items.insert(b"other".to_vec(), b"v".to_vec());
+    drop(cache);
+    (path.display().to_string(), items)
+}
+
+fn printed(args: &[&str]) -> String {
+    String::from_utf8(larder(b"", args).printed()).unwrap()
+}
+
+fn exported(args: &[&str], dump: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    printed(&[args, &["--quiet", dump.to_str().unwrap()]].concat());
+    let file = std::io::BufReader::new(std::fs::File::open(dump).unwrap());
+    let mut reader = larder_dump::Reader::new(file).unwrap();
+    let mut items = BTreeMap::new();
+    while let Some(entry) = reader.next_entry().unwrap() {
+        let mut value = Vec::new();
+        while let larder_dump::Piece::Bytes(bytes) = reader.next_piece().unwrap() {
+            value.extend_from_slice(bytes);
+        }
+        assert!(items.insert(entry.key().to_vec(), value).is_none(), "an item comes once");
+    }
+    items
+}
+
+#[test]
+fn a_directory_is_checked_described_and_exported_without_a_change() {
+    for mode in [TierMode::Store, TierMode::Cache] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, items) = made(&folder, mode);
+        let said = printed(&["fsck", &path]);
+        let expected = format!("checked {} items in ", items.len());
+        assert!(said.contains(&expected) && said.contains("no damage found"), "{mode:?}: {said}");
+        assert!(said.contains("the last stop was clean"), "{mode:?}: {said}");
+        let shown = printed(&["inspect", &path]);
+        let words = if mode == TierMode::Store { "mode        store" } else { "mode        cache" };
+        for part in [words, &format!("items       {}, ", items.len()), "size        67108864 bytes"]
+        {
+            assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
+        }
+        let dump = folder.path().join("items.dump");
+        let found = exported(&["export", &path], &dump);
+        assert!(found == items, "{mode:?}: {} of {} items", found.len(), items.len());
+        let found = exported(&["export", "--prefix", "oth", &path], &dump);
+        assert_eq!(found.len(), 1, "{mode:?}");
+        let cache = open(path.as_ref(), mode);
+        assert_eq!(cache.tier().unwrap().started.items, items.len() as u64, "{mode:?}");
+        larder(b"", &["fsck", &path]).failed(2, "another process uses this directory");
+    }
+}
+
+#[test]
+fn damage_is_found_and_ends_an_export() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = made(&folder, TierMode::Store);
+    let log = folder.path().join("tier/log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[1_000_000] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    larder(b"", &["fsck", &path]).failed(1, "damaged");
+    let dump = folder.path().join("items.dump");
+    larder(b"", &["export", &path, dump.to_str().unwrap()]).failed(2, "damaged");
+    assert!(!dump.exists(), "no dump is taken for a whole one");
+}
+
+#[test]
+fn a_directory_of_something_else_is_refused_by_name() {
+    let folder = tempfile::Builder::new().permissions(private()).tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for subcommand in ["fsck", "inspect"] {
+        larder(b"", &[subcommand, path]).failed(2, "is not a directory of --tier-path");
+    }
+    larder(b"", &["doctor", path]).failed(2, "is not a directory of --tier-path");
+}
+
+fn private() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o700)
+}

@@ -1,0 +1,178 @@
+//! The items of a directory that no process uses, read without changing it.
+
+use zerocopy::IntoBytes;
+
+use super::catalog::{Catalog, Draft, Filed, Location};
+use super::extents::Extents;
+use super::rebuild::Reader;
+use super::snapshot::{self, Snapshot};
+use crate::disk::{Directory, Page, zeroed_pages};
+use crate::format::{Address, Item, KeyHasher, Mode, Record, SEGMENT_PAGES, SegmentNumber, Unit};
+use crate::log::Extent;
+use crate::recovery::{Place, Recovered, RecoveryError, Visitor, examine};
+use crate::tier::Tier;
+
+/// What a directory holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Items, expired ones included.
+    pub items: u64,
+    /// Length of their records, in bytes.
+    pub bytes: u64,
+    /// Segments of the log.
+    pub segments: usize,
+    /// Records of a store that later ones have replaced or removed, and marks of removals.
+    pub dead: u64,
+    /// Where the log of a store ends, if the last stop was not clean.
+    pub cut: Option<Address>,
+    /// When a delayed flush is due, as a Unix time.
+    pub due_unix_secs: Option<u64>,
+}
+
+/// Reads a directory, and shows its items to `show` until that returns false. An item that is
+/// expired at `now_unix_secs`, or flushed by then, is not shown. Reports the segments that are
+/// read, and their number, to `progress`: a store is read twice.
+///
+/// # Errors
+///
+/// [`RecoveryError`]: what was shown until then is whole.
+pub fn inspect<D: Directory>(
+    tier: &Tier<D>,
+    now_unix_secs: u64,
+    progress: &mut dyn FnMut(usize, usize),
+    show: &mut dyn FnMut(&Item<'_>) -> bool,
+) -> Result<Findings, RecoveryError> {
+    match tier.manifest().mode {
+        Mode::Store => inspect_store(tier, now_unix_secs, progress, show),
+        Mode::Cache => inspect_cache(tier, now_unix_secs, progress, show),
+    }
+}
+
+fn inspect_store<D: Directory>(
+    tier: &Tier<D>,
+    now_unix_secs: u64,
+    progress: &mut dyn FnMut(usize, usize),
+    show: &mut dyn FnMut(&Item<'_>) -> bool,
+) -> Result<Findings, RecoveryError> {
+    let hasher = KeyHasher::new(&tier.manifest().hash_key);
+    let extents = Extents::new(tier.log().extents());
+    let mut reader = Reader::new(extents, &hasher, progress);
+    let Recovered { segments, cut, delay, .. } = examine(tier, &mut reader)?;
+    let due_unix_secs = delay.map(|delay| delay.due_unix_secs);
+    let is_flushed = due_unix_secs.is_some_and(|due| due <= now_unix_secs);
+    let draft = if is_flushed { Draft::new() } else { reader.into_draft() };
+    let findings = Findings { segments: segments.len(), cut, due_unix_secs, ..Findings::default() };
+    let mut shower = Shower {
+        is_current: |filed, location| draft.has(filed, location),
+        hasher: &hasher,
+        now_unix_secs,
+        findings,
+        show,
+        progress,
+        is_over: false,
+    };
+    examine(tier, &mut shower)?;
+    Ok(shower.findings)
+}
+
+fn inspect_cache<D: Directory>(
+    tier: &Tier<D>,
+    now_unix_secs: u64,
+    progress: &mut dyn FnMut(usize, usize),
+    show: &mut dyn FnMut(&Item<'_>) -> bool,
+) -> Result<Findings, RecoveryError> {
+    let hasher = KeyHasher::new(&tier.manifest().hash_key);
+    let Some(snapshot) = snapshot::read(tier, u64::MAX, &mut |_, _| ())? else {
+        return Ok(Findings::default());
+    };
+    let Snapshot { header, catalog, segments, .. } = snapshot;
+    let due_unix_secs = Some(header.due_unix_secs).filter(|due| *due != 0);
+    if due_unix_secs.is_some_and(|due| due <= now_unix_secs) {
+        return Ok(Findings { due_unix_secs, ..Findings::default() });
+    }
+    let findings = Findings { segments: segments.len(), due_unix_secs, ..Findings::default() };
+    let is_current = |filed, location| Catalog::has(&catalog, filed, location);
+    let mut shower = Shower {
+        is_current,
+        hasher: &hasher,
+        now_unix_secs,
+        findings,
+        show,
+        progress,
+        is_over: false,
+    };
+    let mut pages = zeroed_pages(SEGMENT_PAGES);
+    let total = segments.len();
+    for (done, (extent, number)) in segments.into_iter().enumerate() {
+        shower.progress(done, total);
+        tier.log().segment(extent, &mut pages)?;
+        shower.segment(tier, (extent, number), &pages)?;
+    }
+    shower.progress(total, total);
+    Ok(shower.findings)
+}
+
+/// Shows the current items of a log.
+struct Shower<'a, C> {
+    is_current: C,
+    hasher: &'a KeyHasher,
+    now_unix_secs: u64,
+    findings: Findings,
+    show: &'a mut dyn FnMut(&Item<'_>) -> bool,
+    progress: &'a mut dyn FnMut(usize, usize),
+    /// `show` has had enough.
+    is_over: bool,
+}
+
+impl<C: Fn(Filed, Location) -> bool> Shower<'_, C> {
+    /// Shows what a segment of a cache holds, up to its open end.
+    fn segment<D: Directory>(
+        &mut self,
+        tier: &Tier<D>,
+        (extent, number): (Extent, SegmentNumber),
+        pages: &[Page],
+    ) -> Result<(), RecoveryError> {
+        let mut page = 1;
+        while page < SEGMENT_PAGES {
+            let unit = Unit::read(tier.log().seal(), number, page, pages.as_bytes());
+            let Ok(unit) = unit else {
+                let at = Address::new(number, page * crate::disk::PAGE_BYTES);
+                return Err(RecoveryError::Lost { at, through: at });
+            };
+            if unit.is_void {
+                break;
+            }
+            for record in unit.records() {
+                let (at, record) = record
+                    .map_err(|damage| RecoveryError::Record { unit: unit.address, damage })?;
+                self.record(Place { extent, at }, &record);
+            }
+            page += unit.pages;
+        }
+        Ok(())
+    }
+}
+
+impl<C: Fn(Filed, Location) -> bool> Visitor for Shower<'_, C> {
+    fn record(&mut self, place: Place, record: &Record<'_>) {
+        let Record::Item(item) = record else {
+            self.findings.dead += 1;
+            return;
+        };
+        let filed = Filed::of(self.hasher.identity(item.key));
+        if !(self.is_current)(filed, Location::new(place.extent, place.at.offset())) {
+            self.findings.dead += 1;
+            return;
+        }
+        self.findings.items += 1;
+        self.findings.bytes += record.bytes() as u64;
+        let is_expired = item.deadline_unix_secs.is_some_and(|at| at <= self.now_unix_secs);
+        if !self.is_over && !is_expired {
+            self.is_over = !(self.show)(item);
+        }
+    }
+
+    fn progress(&mut self, done: usize, total: usize) {
+        (self.progress)(done, total);
+    }
+}
