@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use super::larder;
 
 fn open(path: &Path, mode: TierMode) -> Cache {
-    let disk = DiskTier::new(path, 64 << 20).mode(mode);
+    // Room for all that is evicted meanwhile: nothing is dropped.
+    let disk = DiskTier::new(path, 64 << 20).mode(mode).dirty_bytes(64 << 20);
     let disk = match mode {
         TierMode::Store => disk.durability(Durability::Sync),
         TierMode::Cache => disk,
