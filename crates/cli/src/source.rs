@@ -23,12 +23,12 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Decides by the file system: a regular file is a memory file, a directory that of a disk tier,
-    /// all else is an address.
+    /// Decides by the file system: a regular file is a memory file, a directory that of a disk
+    /// tier, all else is an address.
     ///
     /// # Errors
-    /// It is none of them, the file holds no cache that this build can read, or the options of TLS and
-    /// the login do not fit.
+    /// It is none of them, the file holds no cache that this build can read, or the options of TLS
+    /// and the login do not fit.
     pub(crate) fn open(source: &Path, access: &AccessArguments) -> Result<Self> {
         let found = fs::metadata(source).ok().map(|found| found.file_type());
         if found.is_some_and(|found| found.is_file()) {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
 
+use super::cache::snapshot;
 use super::head::Job;
 use super::settings::Durability;
 use super::shared::Shared;
-use super::snapshot;
 use crate::disk::{Directory, PAGE_BYTES};
 use crate::flusher::{FlushError, Flusher};
 use crate::log::Extent;

@@ -2,10 +2,10 @@
 
 use zerocopy::IntoBytes;
 
+use super::cache::snapshot::{self, Snapshot};
 use super::catalog::{Catalog, Draft, Filed, Location};
 use super::extents::Extents;
 use super::rebuild::Reader;
-use super::snapshot::{self, Snapshot};
 use crate::disk::{Directory, Page, zeroed_pages};
 use crate::format::{Address, Item, KeyHasher, Mode, Record, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;

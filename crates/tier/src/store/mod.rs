@@ -8,7 +8,7 @@
 //! miss   ─▶ catalog ─▶ record that is not durable yet, or one read of the disk
 //! ```
 //!
-//! In a directory of mode [`Mode::Cache`] the store has what memory evicts (`cache.rs`).
+//! In a directory of mode [`Mode::Cache`] the store has what memory evicts (`cache/`).
 //!
 //! The lock of the head orders all changes, so that the order of the log is the order in which they
 //! happened. One thread writes and syncs. Another one allocates extents and copies what lives in
@@ -25,7 +25,6 @@ mod inspect;
 mod rebuild;
 mod settings;
 mod shared;
-mod snapshot;
 mod space;
 mod statistics;
 mod table;
@@ -41,6 +40,7 @@ use crate::flusher::Flusher;
 use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record};
 use crate::tier::Tier;
 pub use cache::Kept;
+use cache::snapshot;
 use catalog::{EXTENTS_MAX, Filed, Location};
 pub use error::{FindError, Refusal, StartError};
 pub use find::{Known, StoredItem};

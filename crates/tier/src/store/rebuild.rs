@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use super::Started;
+use super::cache::snapshot::Snapshot;
 use super::catalog::{Catalog, Draft, Filed, Location};
 use super::extents::Extents;
-use super::snapshot::Snapshot;
 use crate::disk::Directory;
 use crate::format::{Delay, KeyHasher, Record, SegmentNumber};
 use crate::log::Extent;

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 
 use zerocopy::IntoBytes;
 
-use super::catalog::Catalog;
-use super::extents::Extents;
-use super::shared::Shared;
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{Mode, SegmentNumber, SnapshotHeader};
 use crate::log::Extent;
+use crate::store::catalog::Catalog;
+use crate::store::extents::Extents;
+use crate::store::shared::Shared;
 use crate::tier::Tier;
 
 /// Name of the file in the directory.
@@ -23,15 +23,15 @@ const WORD_BYTES: usize = 8;
 const SEGMENT_WORDS: u64 = 3;
 
 /// What a snapshot holds.
-pub(super) struct Snapshot {
-    pub(super) header: SnapshotHeader,
-    pub(super) catalog: Catalog,
-    pub(super) extents: Extents,
-    pub(super) segments: VecDeque<(Extent, SegmentNumber)>,
+pub(in crate::store) struct Snapshot {
+    pub(in crate::store) header: SnapshotHeader,
+    pub(in crate::store) catalog: Catalog,
+    pub(in crate::store) extents: Extents,
+    pub(in crate::store) segments: VecDeque<(Extent, SegmentNumber)>,
 }
 
 /// Writes the snapshot of a store that is closed, durably.
-pub(super) fn write<D: Directory>(
+pub(in crate::store) fn write<D: Directory>(
     shared: &Shared<D::File>,
     tier: &Tier<D>,
 ) -> Result<(), DiskError> {
@@ -68,7 +68,7 @@ pub(super) fn write<D: Directory>(
 }
 
 /// Reads the snapshot of the last stop; `None` if that was not clean, or the file does not fit.
-pub(super) fn read<D: Directory>(
+pub(in crate::store) fn read<D: Directory>(
     tier: &Tier<D>,
     catalog_bytes_max: u64,
     progress: &mut dyn FnMut(usize, usize),

@@ -6,19 +6,21 @@
 //! ```
 //!
 //! A change needs no record: after a crash the cache is empty, and a clean stop writes the catalog
-//! ([`super::snapshot`]). So a key's record on the disk is out of date or forgotten, never both
+//! ([`snapshot`]). So a key's record on the disk is out of date or forgotten, never both
 //! current and unknown. Keys that share a tag are forgotten together.
+
+pub(in crate::store) mod snapshot;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::catalog::Filed;
-use super::error::Refusal;
-use super::head::Share;
-use super::shared::Shared;
-use super::space;
-use super::{Change, Known, Store};
 use crate::disk::Directory;
 use crate::format::{Address, Item, Record};
+use crate::store::catalog::Filed;
+use crate::store::error::Refusal;
+use crate::store::head::Share;
+use crate::store::shared::Shared;
+use crate::store::space;
+use crate::store::{Change, Known, Store};
 
 /// What has become of an evicted item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +140,7 @@ impl<D: Directory + 'static> Store<D> {
 
     /// Hides everything in the caller's memory, and forgets all items. A delayed flush that was
     /// pending is cancelled.
-    pub(super) fn forget_everything(&self, hide: impl FnOnce()) -> Result<(), Refusal> {
+    pub(in crate::store) fn forget_everything(&self, hide: impl FnOnce()) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let _head = shared.head();
         if shared.is_closing.load(Acquire) {
@@ -152,7 +154,7 @@ impl<D: Directory + 'static> Store<D> {
     }
 
     /// Forgets all items at a later second.
-    pub(super) fn forget_everything_at(&self, due_unix_secs: u64) -> Result<(), Refusal> {
+    pub(in crate::store) fn forget_everything_at(&self, due_unix_secs: u64) -> Result<(), Refusal> {
         let _head = self.shared.head();
         if self.shared.is_closing.load(Acquire) {
             return Err(Refusal::Failed);
