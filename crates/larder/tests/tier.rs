@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder::{
     Admission, Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, DiskTier,
@@ -366,4 +366,24 @@ fn a_load_is_not_run_for_an_item_that_only_the_disk_has() {
         cache.cancel_load(b"other", basis).unwrap();
         assert_eq!(cache.get("other").as_deref(), Some(&b"stored"[..]), "{mode:?}");
     }
+}
+
+#[test]
+fn a_stop_keeps_the_rest_of_memory_beside_an_item_that_no_segment_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let disk = DiskTier::new(folder.path().join("tier"), 64 << 20).mode(TierMode::Cache);
+        let disk = disk.stop(Duration::from_secs(5));
+        let builder = Cache::builder().memory_bytes(64 << 20).item_bytes_max(8 << 20);
+        builder.tier(disk).open().unwrap()
+    };
+    let cache = open();
+    cache.set("long", vec![1; 6 << 20], None).unwrap();
+    (0..1000).for_each(|n| cache.set(format!("k{n}"), "v", None).unwrap());
+    let begun = Instant::now();
+    drop(cache);
+    assert!(begun.elapsed() < Duration::from_secs(4), "the stop took {:?}", begun.elapsed());
+    let cache = open();
+    let found = (0..1000).filter(|n| cache.get(format!("k{n}")).is_some()).count();
+    assert_eq!((found, cache.get("long")), (1000, None));
 }

@@ -74,6 +74,7 @@ impl Engine {
         {
             // As a resident one: nothing is to be found out of it.
             let change = Change { now, is_resident: true, is_flushed: &|| false };
+            // It refuses only while the cache stops; the error of the set is what counts.
             let _ = journal.removal(key, &change);
         }
     }

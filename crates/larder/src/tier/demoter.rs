@@ -67,7 +67,7 @@ impl Journal for Demoter {
         let change = change_of(change, self.epoch);
         let item = item_of(entry, self.epoch);
         let is_expired = item.deadline_unix_secs.is_some_and(|at| at <= change.now_unix_secs);
-        is_expired || self.store.keep(&item, &change) != Kept::Dropped
+        is_expired || self.store.keep(&item, &change) != Kept::Busy
     }
 
     fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal> {

@@ -267,7 +267,7 @@ impl Tier {
         let mut offered = cursor;
         while engine.offer_group(thread, &mut cursor, now) {
             // What has no room waits for the disk.
-            let is_over = cursor == offered && self.store.wait_for_room(deadline).is_err();
+            let is_over = cursor == offered && self.store.wait_for_progress(deadline).is_err();
             if is_over || Instant::now() >= deadline {
                 return;
             }

@@ -39,7 +39,8 @@ impl Model {
     fn evict(&mut self, store: &TestStore, key: u32) {
         let Some(value) = self.resident.remove(&key) else { return };
         let change = Change { is_resident: true, ..ABSENT };
-        if store.keep(&item(&key.to_le_bytes(), &value), &change) != Kept::Dropped {
+        let kept = store.keep(&item(&key.to_le_bytes(), &value), &change);
+        if matches!(kept, Kept::Written | Kept::Present) {
             self.evicted.insert(key, value);
         }
     }

@@ -12,7 +12,7 @@ use crate::fixtures::SMALL;
 use crate::index::cursor::Cursor;
 use crate::journal::{Change, Entry, Journal, Refusal};
 use crate::open::Config;
-use crate::ops::request::StoreRequest;
+use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_meta::{Deletion, MetaUpdate};
 
 const NOW: Second = 10;
@@ -97,7 +97,8 @@ fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
                 if let Some((value, deadline)) = keeper.has(&key) {
                     let request =
                         StoreRequest { deadline, ..StoreRequest::new(&key, StoreMode::Set) };
-                    let _ = engine.restore(&thread, &request, &value, &|| true, NOW);
+                    let restored = engine.restore(&thread, &request, &value, &|| true, NOW);
+                    assert!(matches!(restored, Ok(Stored::Stored { .. })), "{restored:?}");
                 }
             }
             1 | 2 => {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A change needs no record: after a crash the cache is empty, and a clean stop writes the catalog
-//! ([`snapshot`]). So a key's record on the disk is out of date or forgotten, never both
-//! current and unknown. Keys that share a tag are forgotten together.
+//! ([`snapshot`]). So a record of the key that the catalog names is current. Keys that share a tag
+//! are forgotten together.
 
 pub(in crate::store) mod snapshot;
 
@@ -29,7 +29,9 @@ pub enum Kept {
     Written,
     /// The disk has it already.
     Present,
-    /// The disk has no room for it at the moment, or takes nothing more.
+    /// The disk has no room for it at the moment.
+    Busy,
+    /// The disk does not take it: it is too long or flushed, or the disk takes nothing more.
     Dropped,
 }
 
@@ -43,7 +45,7 @@ impl<D: Directory + 'static> Store<D> {
         match kept {
             Kept::Written => &counts.kept_items,
             Kept::Present => return kept,
-            Kept::Dropped => &counts.dropped_items,
+            Kept::Busy | Kept::Dropped => &counts.dropped_items,
         }
         .fetch_add(1, Relaxed);
         kept
@@ -67,12 +69,12 @@ impl<D: Directory + 'static> Store<D> {
             return Kept::Present;
         }
         if !shared.has_room(&head) {
-            return Kept::Dropped;
+            return Kept::Busy;
         }
         if candidates.is_empty() && !shared.catalog.has_room(filed) {
             shared.is_catalog_full.store(true, Relaxed);
             shared.space.notify_one();
-            return Kept::Dropped;
+            return Kept::Busy;
         }
         // Nothing else needs extents.
         match shared.append(&mut head, &Record::Item(*item), Share::Copy) {
@@ -92,8 +94,9 @@ impl<D: Directory + 'static> Store<D> {
                 shared.version_max.fetch_max(item.version, Relaxed);
                 Kept::Written
             }
-            Err(_) if candidates.is_empty() => Kept::Dropped,
-            Err(_) => Kept::Present,
+            Err(_) if !candidates.is_empty() => Kept::Present,
+            Err(Refusal::Busy | Refusal::Full) => Kept::Busy,
+            Err(_) => Kept::Dropped,
         }
     }
 
