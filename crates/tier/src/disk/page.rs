@@ -51,3 +51,8 @@ pub fn zeroed_pages(count: usize) -> Vec<Page> {
     let pages = Page::new_vec_zeroed(count);
     pages.unwrap_or_else(|_| panic!("cannot allocate {count} pages"))
 }
+
+/// Returns the bytes of pages, to be changed.
+pub fn page_bytes_mut(pages: &mut [Page]) -> &mut [u8] {
+    pages.as_mut_bytes()
+}

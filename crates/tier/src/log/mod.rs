@@ -3,14 +3,16 @@
 //! The caller decides what lies where; the log writes it down and reads it again. One thread
 //! writes. Any number of threads read.
 
+mod fetch;
+
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-use crate::disk::{DiskError, File, PAGE_BYTES, Page, zeroed_pages};
+use crate::disk::{DiskError, File, PAGE_BYTES, Page};
 use crate::format::{
-    Address, Damaged, HeaderFault, RECORD_HEADER_BYTES, Record, SEGMENT_PAGES, Seal, SegmentHeader,
-    SegmentNumber, Unit,
+    Address, Damaged, HeaderFault, Record, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit,
 };
+pub(crate) use fetch::Fetch;
 
 /// Where a segment lies in the file: the extent `n` begins at n × 4 MiB.
 pub type Extent = u32;
@@ -82,6 +84,11 @@ impl<F: File> Log<F> {
     /// The seal of the directory, for what is written here.
     pub fn seal(&self) -> &Seal {
         &self.seal
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &F {
+        &self.file
     }
 
     /// Extents that the file may have.
@@ -191,6 +198,37 @@ impl<F: File> Log<F> {
         self.file.read_pages(Self::first_page(extent) + page as u64, into)
     }
 
+    /// Reads pages of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub(crate) fn read_pages(
+        &self,
+        first: u64,
+        mut pages: Vec<Page>,
+    ) -> Result<Vec<Page>, DiskError> {
+        self.file.read_pages(first, &mut pages)?;
+        Ok(pages)
+    }
+
+    /// Returns the record in the pages that a fetch has read.
+    ///
+    /// Cost: one pass over it.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Damaged`].
+    pub(crate) fn record<'p>(
+        &self,
+        fetch: &Fetch,
+        pages: &'p [Page],
+    ) -> Result<Record<'p>, ReadError> {
+        let at = fetch.at;
+        Record::read(&self.seal, at, &pages.as_bytes()[at.offset() % PAGE_BYTES..])
+            .map_err(|damage| ReadError::Damaged { at, damage })
+    }
+
     /// Reads a record whose key and value have together `content_bytes`, as far as the caller
     /// knows.
     ///
@@ -210,18 +248,12 @@ impl<F: File> Log<F> {
         content_bytes: usize,
         pages: &'p mut Vec<Page>,
     ) -> Result<Record<'p>, ReadError> {
-        let within = at.offset() % PAGE_BYTES;
-        let pages_max = SEGMENT_PAGES - at.page();
-        let pages_for = |bytes: usize| (within + bytes).div_ceil(PAGE_BYTES).min(pages_max);
-        let guessed = pages_for(RECORD_HEADER_BYTES + content_bytes);
-        *pages = zeroed_pages(guessed);
-        self.read(extent, at.page(), pages)?;
-        let needed = Record::claimed_bytes(&pages.as_bytes()[within..]).map_or(0, pages_for);
-        if needed > guessed {
-            *pages = zeroed_pages(needed);
-            self.read(extent, at.page(), pages)?;
+        let mut fetch = Fetch::new(extent, at, content_bytes);
+        *pages = self.read_pages(fetch.first_page(), fetch.pages())?;
+        if let Some(longer) = fetch.longer(pages) {
+            fetch = longer;
+            *pages = self.read_pages(fetch.first_page(), fetch.pages())?;
         }
-        Record::read(&self.seal, at, &pages.as_bytes()[within..])
-            .map_err(|damage| ReadError::Damaged { at, damage })
+        self.record(&fetch, pages)
     }
 }

@@ -18,10 +18,10 @@ mod cache;
 mod catalog;
 mod error;
 mod extents;
-mod find;
 mod flushing;
 mod head;
 mod inspect;
+mod lookup;
 mod rebuild;
 mod settings;
 mod shared;
@@ -35,7 +35,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::OpenError;
-use crate::disk::Directory;
+use crate::disk::{Directory, DiskError, Page};
 use crate::flusher::Flusher;
 use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record};
 use crate::tier::Tier;
@@ -43,9 +43,9 @@ pub use cache::Kept;
 use cache::snapshot;
 use catalog::{EXTENTS_MAX, Filed, Location};
 pub use error::{FindError, Refusal, StartError};
-pub use find::{Known, StoredItem};
 use head::{Head, Share};
 pub use inspect::{Findings, inspect};
+pub use lookup::{Known, Lookup, StoredItem, Wanted};
 use rebuild::{Rebuilt, rebuild};
 pub use settings::{Durability, Settings};
 use shared::Shared;
@@ -318,7 +318,65 @@ impl<D: Directory + 'static> Store<D> {
     ///
     /// [`FindError`].
     pub fn find(&self, key: &[u8]) -> Result<(Known, Option<StoredItem>), FindError> {
-        find::find(&self.shared, self.shared.filed(key), key)
+        lookup::find(&self.shared, key)
+    }
+
+    /// Begins a search for the item of a key, as [`Store::find`] without waiting for the disk. Go
+    /// on with [`Store::advance`].
+    ///
+    /// Cost: a hash of the key, and one or two cache misses.
+    pub fn look_up(&self, key: &[u8]) -> Lookup {
+        Lookup::begin(&self.shared, key)
+    }
+
+    /// Goes on with a search, with the pages that it wanted. Returns the next pages that it needs;
+    /// `None` at its end.
+    ///
+    /// # Errors
+    ///
+    /// [`FindError`].
+    pub fn advance(
+        &self,
+        lookup: &mut Lookup,
+        read: Option<Result<Vec<Page>, DiskError>>,
+    ) -> Result<Option<Wanted>, FindError> {
+        lookup.advance(&self.shared, read)
+    }
+
+    /// Reads the pages that a search needs. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub fn read(&self, wanted: Wanted) -> Result<Vec<Page>, DiskError> {
+        self.shared.log.read_pages(wanted.first, wanted.pages)
+    }
+
+    /// The file of the log.
+    pub fn file(&self) -> &D::File {
+        self.shared.log.file()
+    }
+
+    /// True if what was found about a key is all that the disk has of it.
+    pub fn is_as_found(&self, key: &[u8], known: &Known) -> bool {
+        let mut candidates = Vec::new();
+        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
+        let is_known = |location: &Location| {
+            let at = self.shared.extents.address(*location);
+            at.is_some_and(|at| known.own == Some(at) || known.others.contains(&at))
+        };
+        candidates.len() == known.others.len() + usize::from(known.own.is_some())
+            && candidates.iter().all(is_known)
+    }
+
+    /// True if a change of the key, or a read of it, asks the disk. `is_resident`: the caller's
+    /// memory has a live item of the key.
+    ///
+    /// Cost: that of [`Store::may_have`].
+    pub fn may_ask(&self, key: &[u8], is_resident: bool) -> bool {
+        let mut candidates = Vec::new();
+        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
+        candidates.len() > usize::from(is_resident)
     }
 
     /// True if the key's newest record is still the one at this address. False also if reclaim has
@@ -389,15 +447,25 @@ impl<D: Directory + 'static> Store<D> {
         self.shared.add_wake(Box::new(wake));
     }
 
+    /// True if [`Store::wait_for_room`] would wait, as of the last change or sync.
+    ///
+    /// Cost: a load.
+    pub fn is_crowded(&self) -> bool {
+        self.shared.is_crowded()
+    }
+
     /// Waits until the records that are not durable leave memory for more, at most until
     /// `deadline`. Call it before a change, with no lock held.
     ///
-    /// Cost: one lock if there is room.
+    /// Cost: a load if there is room.
     ///
     /// # Errors
     ///
     /// [`Refusal::Busy`] at the deadline, [`Refusal::Failed`] after a failure.
     pub fn wait_for_room(&self, deadline: Instant) -> Result<(), Refusal> {
+        if !self.is_crowded() {
+            return Ok(());
+        }
         let mut head = self.shared.head();
         while !self.shared.has_room(&head) {
             head = self.wait_in(head, deadline)?;

@@ -41,6 +41,8 @@ pub(super) struct Shared<F> {
     /// Set to make the flusher write and sync at once.
     pub(super) is_urgent: AtomicBool,
     pub(super) is_closing: AtomicBool,
+    /// What is not durable leaves no memory for more.
+    is_crowded: AtomicBool,
     pub(super) has_failed: AtomicBool,
     /// The last record per group of keys; only with [`Durability::Sync`].
     seen: Box<[AtomicU64]>,
@@ -105,6 +107,7 @@ impl<F> Shared<F> {
             synced: AtomicU64::new(0),
             is_urgent: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            is_crowded: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             seen: (0..words).map(|_| AtomicU64::new(0)).collect(),
             flush: AtomicU64::new(0),
@@ -165,6 +168,9 @@ impl<F> Shared<F> {
     ) -> Result<(Extent, Address), Refusal> {
         let had_jobs = head.has_jobs();
         let (extent, at, begins) = head.append(record, share, self.synced(), self.now())?;
+        if !self.has_room(head) {
+            self.is_crowded.store(true, Relaxed);
+        }
         if begins {
             self.extents.begin(extent, at.number());
             self.space.notify_one();
@@ -260,12 +266,19 @@ impl<F> Shared<F> {
         head.dirty_bytes() < self.settings.dirty_bytes_max
     }
 
+    /// True if a change has to wait for room, as of the last change or sync.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Relaxed)
+    }
+
     pub(super) fn add_wake(&self, wake: Wake) {
         self.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
     }
 
     /// Tells all who wait that something is durable, or that nothing more will be.
     pub(super) fn report_progress(&self) {
+        let is_crowded = !self.is_over() && !self.has_room(&self.head());
+        self.is_crowded.store(is_crowded, Relaxed);
         self.progress.notify_all();
         self.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
     }

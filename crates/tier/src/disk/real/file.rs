@@ -1,12 +1,12 @@
 //! A file of the operating system.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{
-    Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, fdatasync, fstat,
-    ftruncate,
+    Advice, FallocateFlags, FsWord, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl,
+    fdatasync, fstat, fstatfs, ftruncate,
 };
 use rustix::io::{Errno, pread, pwrite};
 use zerocopy::IntoBytes;
@@ -18,6 +18,9 @@ use crate::disk::{Call, DiskError, File, Page, zeroed_pages};
 /// The pages of one write while a range is zero-filled: 1 MiB.
 const ZERO_FILL_PAGES: u64 = 256;
 
+/// File systems that begin a read without waiting for it: ext4, XFS, btrfs.
+const PROMPT: [FsWord; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
+
 /// An open file.
 #[derive(Debug)]
 pub struct RealFile {
@@ -25,11 +28,20 @@ pub struct RealFile {
     descriptor: OwnedFd,
     /// True while I/O bypasses the page cache.
     is_direct: AtomicBool,
+    is_prompt: bool,
 }
 
 impl RealFile {
     pub(super) fn new(path: PathBuf, descriptor: OwnedFd, is_direct: bool) -> Self {
-        Self { path, descriptor, is_direct: AtomicBool::new(is_direct) }
+        let is_prompt = fstatfs(&descriptor).is_ok_and(|system| PROMPT.contains(&system.f_type));
+        Self { path, descriptor, is_direct: AtomicBool::new(is_direct), is_prompt }
+    }
+
+    /// True if the file system begins a read without waiting for it. Others, like FUSE, say that
+    /// they do not wait, and do.
+    #[must_use]
+    pub fn is_prompt(&self) -> bool {
+        self.is_prompt
     }
 
     /// True if I/O bypasses the page cache. Some file systems refuse that at the first transfer
@@ -37,6 +49,12 @@ impl RealFile {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.is_direct.load(Relaxed)
+    }
+
+    /// The descriptor, to read pages around this file's functions.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 
     pub(super) fn into_descriptor(self) -> OwnedFd {

@@ -1,0 +1,55 @@
+//! Which pages a record lies in.
+
+use zerocopy::IntoBytes;
+
+use super::Extent;
+use crate::disk::{PAGE_BYTES, Page, zeroed_pages};
+use crate::format::{Address, RECORD_HEADER_BYTES, Record, SEGMENT_PAGES};
+
+/// A read of a record whose length is a guess until the first pages are there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetch {
+    extent: Extent,
+    pub(super) at: Address,
+    pages: usize,
+}
+
+impl Fetch {
+    /// Fetches the record at an address, whose key and value have together `content_bytes`, as far
+    /// as the caller knows.
+    pub(crate) fn new(extent: Extent, at: Address, content_bytes: usize) -> Self {
+        Self { extent, at, pages: pages_of(at, RECORD_HEADER_BYTES + content_bytes) }
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    pub(crate) fn at(&self) -> Address {
+        self.at
+    }
+
+    /// Its first page, counted from the begin of the file.
+    pub(crate) fn first_page(&self) -> u64 {
+        u64::from(self.extent) * SEGMENT_PAGES as u64 + self.at.page() as u64
+    }
+
+    /// Memory for its pages.
+    pub(crate) fn pages(&self) -> Vec<Page> {
+        zeroed_pages(self.pages)
+    }
+
+    /// The fetch that reads the whole record, if this one has read too little of it.
+    pub(crate) fn longer(&self, pages: &[Page]) -> Option<Self> {
+        let within = self.at.offset() % PAGE_BYTES;
+        let claimed = Record::claimed_bytes(&pages.as_bytes()[within..])?;
+        let pages = pages_of(self.at, claimed);
+        (pages > self.pages).then_some(Self { pages, ..*self })
+    }
+}
+
+/// The pages that this many bytes from an address on lie in, at most to the end of the segment.
+fn pages_of(at: Address, bytes: usize) -> usize {
+    let within = at.offset() % PAGE_BYTES;
+    (within + bytes).div_ceil(PAGE_BYTES).min(SEGMENT_PAGES - at.page())
+}

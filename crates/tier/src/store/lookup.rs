@@ -1,0 +1,222 @@
+//! Finding the item of a key on the disk.
+//!
+//! A lookup says which pages it needs, and goes on with them: the caller that reads them may wait
+//! for the disk, or do something else meanwhile.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use super::catalog::{Filed, Location};
+use super::error::FindError;
+use super::shared::Shared;
+use crate::disk::{DiskError, File, Page};
+use crate::format::{Address, Item, RECORD_HEADER_BYTES, Record};
+use crate::log::{Fetch, ReadError};
+
+/// An item that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredItem {
+    /// Its value.
+    pub value: Vec<u8>,
+    /// Bits that the client stored with the item.
+    pub flags: u32,
+    /// The item's version.
+    pub version: u64,
+    /// The second from which it is expired, as a Unix time; `None`: never.
+    pub deadline_unix_secs: Option<u64>,
+    /// The value is out of date.
+    pub stale: bool,
+}
+
+impl StoredItem {
+    fn of(item: &Item<'_>) -> Self {
+        Self {
+            value: item.value.to_vec(),
+            flags: item.flags,
+            version: item.version,
+            deadline_unix_secs: item.deadline_unix_secs,
+            stale: item.stale,
+        }
+    }
+
+    /// True if it is expired at a Unix time.
+    pub fn is_expired(&self, now_unix_secs: u64) -> bool {
+        self.deadline_unix_secs.is_some_and(|deadline| deadline <= now_unix_secs)
+    }
+}
+
+/// What the disk was found to have of a key: for a change that was refused with
+/// [`Refusal::AskDisk`](super::Refusal::AskDisk).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The key's record.
+    pub own: Option<Address>,
+    /// Records of other keys that the catalog cannot tell from it.
+    pub others: Vec<Address>,
+}
+
+/// Pages that a lookup needs: read them from page `first` of the log's file on.
+#[derive(Debug)]
+pub struct Wanted {
+    /// The first page, counted from the begin of the file.
+    pub first: u64,
+    /// The memory for the pages.
+    pub pages: Vec<Page>,
+}
+
+/// What a look at one record shows.
+enum Seen {
+    Own(StoredItem),
+    Other,
+    /// The record was moved meanwhile.
+    Moved,
+    /// It is on the disk.
+    Unread(Wanted),
+}
+
+impl Seen {
+    fn of(record: &Record<'_>, key: &[u8]) -> Self {
+        match record {
+            Record::Item(item) if item.key == key => Self::Own(StoredItem::of(item)),
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The search for the item of a key.
+#[derive(Debug)]
+pub struct Lookup {
+    key: Box<[u8]>,
+    filed: Filed,
+    /// The records that may be the key's.
+    candidates: Vec<Location>,
+    /// The first candidate that was not looked at yet.
+    next: usize,
+    /// What is being read of it.
+    fetch: Option<Fetch>,
+    known: Known,
+    item: Option<StoredItem>,
+}
+
+impl Lookup {
+    pub(super) fn begin<F: File>(shared: &Shared<F>, key: &[u8]) -> Self {
+        let (key, filed) = (key.into(), shared.filed(key));
+        let (mut candidates, known) = (Vec::new(), Known::default());
+        shared.catalog.candidates(filed, &mut candidates);
+        Self { key, filed, candidates, next: 0, fetch: None, known, item: None }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Goes on, with the pages that were wanted. Returns the next pages that it needs; `None` at
+    /// its end.
+    pub(super) fn advance<F: File>(
+        &mut self,
+        shared: &Shared<F>,
+        read: Option<Result<Vec<Page>, DiskError>>,
+    ) -> Result<Option<Wanted>, FindError> {
+        let mut seen = match (read, self.fetch.take()) {
+            (Some(read), Some(fetch)) => Some(self.take(shared, fetch, read)?),
+            _ => None,
+        };
+        loop {
+            let settled = match seen.take() {
+                Some(seen) => seen,
+                None => match self.candidates.get(self.next) {
+                    Some(location) => self.look(shared, *location),
+                    None if self.is_settled(shared) => return Ok(None),
+                    None => Seen::Moved,
+                },
+            };
+            match settled {
+                Seen::Unread(wanted) => return Ok(Some(wanted)),
+                Seen::Moved => {
+                    thread::yield_now();
+                    *self = Self::begin(shared, &self.key);
+                }
+                settled => self.note(shared, settled),
+            }
+        }
+    }
+
+    /// What it has found, at its end.
+    pub fn found(self) -> (Known, Option<StoredItem>) {
+        (self.known, self.item)
+    }
+
+    /// True if no record can have been missed that was moved while others were looked at.
+    fn is_settled<F: File>(&self, shared: &Shared<F>) -> bool {
+        if self.item.is_some() || self.candidates.is_empty() {
+            return true;
+        }
+        let mut now = Vec::new();
+        shared.catalog.candidates(self.filed, &mut now);
+        now == self.candidates
+    }
+
+    fn note<F: File>(&mut self, shared: &Shared<F>, seen: Seen) {
+        let at = shared.extents.address(self.candidates[self.next]);
+        self.next += 1;
+        match (seen, at) {
+            (Seen::Own(item), _) => (self.known.own, self.item) = (at, Some(item)),
+            (_, at) => self.known.others.extend(at),
+        }
+    }
+
+    fn look<F: File>(&mut self, shared: &Shared<F>, location: Location) -> Seen {
+        let Some(at) = shared.extents.address(location) else { return Seen::Moved };
+        if !shared.is_synced(at)
+            && let Some(seen) = shared.head().pending(at, |record| Seen::of(record, &self.key))
+        {
+            return seen;
+        }
+        shared.counts.reads.fetch_add(1, Relaxed);
+        let extent = location.extent();
+        // Most records are about as long as the others of their segment.
+        let guess = shared.extents.mean_bytes(extent).saturating_sub(RECORD_HEADER_BYTES);
+        self.want(Fetch::new(extent, at, guess))
+    }
+
+    fn want(&mut self, fetch: Fetch) -> Seen {
+        let wanted = Wanted { first: fetch.first_page(), pages: fetch.pages() };
+        self.fetch = Some(fetch);
+        Seen::Unread(wanted)
+    }
+
+    /// Looks at the pages that were read.
+    fn take<F: File>(
+        &mut self,
+        shared: &Shared<F>,
+        fetch: Fetch,
+        read: Result<Vec<Page>, DiskError>,
+    ) -> Result<Seen, FindError> {
+        if !shared.extents.holds(fetch.extent(), fetch.at().number()) {
+            return Ok(Seen::Moved);
+        }
+        let pages = read?;
+        if let Some(longer) = fetch.longer(&pages) {
+            return Ok(self.want(longer));
+        }
+        match shared.log.record(&fetch, &pages) {
+            Ok(record) => Ok(Seen::of(&record, &self.key)),
+            Err(ReadError::Disk(error)) => Err(error.into()),
+            Err(ReadError::Damaged { at, damage }) => Err(FindError::Damaged { at, damage }),
+        }
+    }
+}
+
+/// Finds the item of a key, and which records are of other keys. Waits for the disk.
+pub(super) fn find<F: File>(
+    shared: &Shared<F>,
+    key: &[u8],
+) -> Result<(Known, Option<StoredItem>), FindError> {
+    let mut lookup = Lookup::begin(shared, key);
+    let mut read = None;
+    while let Some(wanted) = lookup.advance(shared, read)? {
+        read = Some(shared.log.read_pages(wanted.first, wanted.pages));
+    }
+    Ok(lookup.found())
+}
