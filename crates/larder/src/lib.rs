@@ -111,6 +111,7 @@ pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};
 pub use shared::Opening;
 pub use stats::{Memory, Stat};
+pub use tier::asking::{Asking, DiskLookup, DiskPages, DiskRead};
 pub use tier::awaited::{Awaited, Durability as Awaiting, TierStatus};
 pub use tier::inspection::{TierInspection, TierItem};
 pub use tier::{Admission, DiskTier, Durability, TierError, TierMode, TierStarted, TierStatistics};

@@ -10,6 +10,7 @@
 //! Memory keeps the items that are in use. Every change is recorded before it can be seen, and an
 //! operation on an item that memory does not have brings it back first.
 
+pub(crate) mod asking;
 pub(crate) mod awaited;
 mod demoter;
 mod gauges;

@@ -51,7 +51,7 @@ impl Tier {
         change: impl FnMut() -> Result<T, StoreError>,
         is_absent: impl Fn(&T) -> bool,
     ) -> Result<T, StoreError> {
-        let deadline = Instant::now() + self.wait;
+        let deadline = self.patience();
         self.clear_if_due(engine, now);
         if !self.is_cache() {
             self.store.wait_for_room(deadline).map_err(recorder::refusal)?;
@@ -76,7 +76,7 @@ impl Tier {
         loop {
             match change() {
                 Err(StoreError::Journal(Refusal::AskDisk)) if uses == Use::Replaces => {
-                    let found = self.store.find(key).map_err(|error| self.failed(&error))?;
+                    let found = self.find(key).map_err(|error| self.failed(&error))?;
                     KNOWN.set(found.0);
                 }
                 Err(StoreError::Journal(Refusal::AskDisk)) => {
@@ -130,7 +130,7 @@ impl Tier {
             if !self.store.may_have(key) {
                 return Ok(Brought::Nothing(Known::default()));
             }
-            let found = match self.store.find(key) {
+            let found = match self.find(key) {
                 Ok(found) => found,
                 Err(error) if self.is_cache() => {
                     self.note_unreadable(&error);
