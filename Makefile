@@ -109,6 +109,7 @@ tier: ## Runs the disk tier's log on SEEDS (100000) simulated disks that lose po
 	set -e; for mode in store cache; do \
 	  LARDER_TIER=$$mode cargo test --release -p larder-server --locked $(WIRE_TESTS:%=--test %); \
 	done
+	cargo test --release -p larder-server --test disk_hangs --locked -- --ignored --test-threads 1
 
 deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh

@@ -153,7 +153,8 @@ fn converse(
         let progress = session.receive(executor, &request[consumed..], allowance, out);
         consumed += progress.consumed;
         match progress.next {
-            Next::Turn | Next::GiveWay => {}
+            // A brief session never asks the disk without waiting for it.
+            Next::Turn | Next::GiveWay | Next::Disk => {}
             Next::Drain | Next::Region => return (more_turns, false),
             Next::Input | Next::Lines | Next::Close => {
                 return (more_turns, executor.is_durable() && out.len() <= bytes_max);

@@ -1,19 +1,23 @@
-//! Hands new connections from the listener to a worker.
+//! Hands new connections from the listener to a worker, and what was read of the disk for it.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use larder::DiskPages;
 use larder_options::{ClientCertificates, Protocol};
 use rustix::io;
 
+use crate::net::disk_reads::Asked;
 use crate::waker::Waker;
 
 /// Accepted sockets that the worker has not taken yet.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     accepted: Mutex<Vec<Accepted>>,
+    /// What the disk's readers have read.
+    reads: Mutex<Vec<Asked<DiskPages>>>,
     waker: Arc<Waker>,
     /// True if the worker has turns that wait for the disk.
     is_parking: AtomicBool,
@@ -41,6 +45,7 @@ impl Inbox {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             accepted: Mutex::default(),
+            reads: Mutex::default(),
             waker: Arc::new(Waker::new()?),
             is_parking: AtomicBool::new(false),
         })
@@ -56,6 +61,17 @@ impl Inbox {
     pub(crate) fn take(&self) -> Vec<Accepted> {
         self.waker.reset();
         std::mem::take(&mut self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds what was read of the disk, and wakes the worker.
+    pub(crate) fn put_read(&self, read: Asked<DiskPages>) {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner).push(read);
+        self.waker.wake();
+    }
+
+    /// Takes what was read since the last call.
+    pub(crate) fn take_reads(&self) -> Vec<Asked<DiskPages>> {
+        std::mem::take(&mut self.reads.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Lets the next sync of the disk wake the worker.

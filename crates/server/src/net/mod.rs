@@ -3,9 +3,11 @@
 pub(crate) mod connection;
 pub(crate) mod connections;
 pub(crate) mod datagrams;
+pub(crate) mod disk_reads;
 pub(crate) mod hangup;
 pub(crate) mod inbox;
 pub(crate) mod listener;
+pub(crate) mod places;
 pub(crate) mod poller;
 pub(crate) mod ring;
 pub(crate) mod scratch;

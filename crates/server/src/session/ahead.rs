@@ -1,8 +1,10 @@
 //! Looking ahead at the commands of an input that is executed later.
 
+use larder::Asking;
 use larder_protocol::{Arithmetic, Command, Delete, Fetch, Parsed};
 use larder_stats::Timing;
 
+use super::asking::asking;
 use super::{Session, State, payload_bytes};
 
 impl Session {
@@ -12,6 +14,14 @@ impl Session {
         &self,
         input: &'a [u8],
     ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.ahead(input).map(|(key, _)| key)
+    }
+
+    /// As [`Self::keys_ahead`], with how the commands depend on the items of their keys.
+    pub(super) fn ahead<'a>(
+        &self,
+        input: &'a [u8],
+    ) -> impl Iterator<Item = (&'a [u8], Asking)> + use<'a> {
         let mut parser = self.parser.clone();
         let mut rest = match self.state {
             State::Command => input,
@@ -28,15 +38,16 @@ impl Session {
                     Parsed::NeedMore | Parsed::Bad(_) => return None,
                 };
                 rest = &rest[consumed..];
+                let asking = asking(&command);
                 match command {
                     Command::Get { key, .. }
                     | Command::Delete(Delete { key, .. })
                     | Command::Arithmetic(Arithmetic { key, .. })
                     | Command::Fetch(Fetch { key, .. })
-                    | Command::Touch { key, .. } => return Some(key),
+                    | Command::Touch { key, .. } => return Some((key, asking)),
                     Command::Store(store) => {
                         rest = rest.get(payload_bytes(&store, &frame)..).unwrap_or_default();
-                        return Some(store.key);
+                        return Some((store.key, asking));
                     }
                     Command::EndOfKeys => {}
                     _ => return None,

@@ -53,6 +53,8 @@ pub enum Next {
     GiveWay,
     /// Send the output, then the cache's memory; then continue with the remaining input.
     Region,
+    /// Look the keys of the next commands up on the disk; then continue with the remaining input.
+    Disk,
     /// Wait for watch lines, regardless of input. The session continues when its worker is woken.
     Lines,
     /// Send the output, then close the connection.

@@ -28,6 +28,8 @@ pub(super) struct Batch<'a> {
     pub(super) left: usize,
     /// How many keys of lists may still be looked up.
     pub(super) keys_left: usize,
+    /// True if commands may have to wait for the disk.
+    pub(super) asks_disk: bool,
 }
 
 impl<'a> Batch<'a> {

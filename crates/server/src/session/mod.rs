@@ -2,8 +2,10 @@
 
 mod ahead;
 mod allowance;
+mod asking;
 mod batch;
 pub(crate) mod execute;
+mod long;
 pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
@@ -47,6 +49,8 @@ pub struct Session {
     is_brief: bool,
     /// True if the peer may read the cache's memory itself.
     may_read: bool,
+    /// The key that the next command needs of the disk.
+    asked: Option<Box<[u8]>>,
 }
 
 #[derive(Debug)]
@@ -87,6 +91,7 @@ impl Session {
             has_quit: false,
             is_brief: false,
             may_read: false,
+            asked: None,
         }
     }
 
@@ -120,6 +125,8 @@ impl Session {
             tight_bytes_max: if allowance.is_tight { allowance.out_bytes_max } else { usize::MAX },
             left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
             keys_left: allowance.keys_max,
+            // A brief session has nothing to wait with.
+            asks_disk: executor.has_disk() && !self.is_brief,
         };
         let mut consumed = 0;
         let next = loop {
@@ -132,18 +139,7 @@ impl Session {
                 State::Command if batch.left == 0 => break batch.end(),
                 State::Command => self.command(&mut batch, rest),
                 State::Payload(_) if rest.is_empty() => break Next::Input,
-                State::Payload(payload) => {
-                    let bytes = payload.receive(executor, rest, &mut batch.out.bytes);
-                    if payload.is_complete() {
-                        if !batch.interest.is_none()
-                            && let Some((store, response)) = payload.ended()
-                        {
-                            batch.observer(self.id).stored(&store, response);
-                        }
-                        self.state = State::Command;
-                    }
-                    Step::GoOn(bytes)
-                }
+                State::Payload(_) => self.payload(&mut batch, rest),
                 State::Dump(_) | State::Gather(..) if batch.left == 0 => break Next::GiveWay,
                 State::Gather(..) => self.gather_on(&mut batch),
                 State::Dump(dump) => {
@@ -178,6 +174,27 @@ impl Session {
         Progress { consumed, next }
     }
 
+    /// Passes input to the payload that is arriving.
+    fn payload(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
+        let State::Payload(payload) = &mut self.state else { return Step::GoOn(0) };
+        if batch.asks_disk
+            && let Some(key) = asking::asked_of(batch.executor, payload, input)
+        {
+            self.asked = Some(key);
+            return Step::Stop(0, Next::Disk);
+        }
+        let bytes = payload.receive(batch.executor, input, &mut batch.out.bytes);
+        if payload.is_complete() {
+            if !batch.interest.is_none()
+                && let Some((store, response)) = payload.ended()
+            {
+                batch.observer(self.id).stored(&store, response);
+            }
+            self.state = State::Command;
+        }
+        Step::GoOn(bytes)
+    }
+
     /// Appends the next piece of a large value, or the end of its item.
     fn large_piece(&mut self, batch: &mut Batch<'_>) -> Step {
         let State::Large(large, kept) = &mut self.state else { return Step::GoOn(0) };
@@ -198,6 +215,9 @@ impl Session {
     fn command(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         if batch.tight_bytes_max < usize::MAX && self.lacks_room(batch, input) {
             return Step::Stop(0, Next::Drain);
+        }
+        if batch.asks_disk && self.must_ask(batch, input) {
+            return Step::Stop(0, Next::Disk);
         }
         // By reference: the parser has just written the value field by field. A move would read it
         // in larger parts, which waits until all of these stores have left the store buffer.
@@ -389,54 +409,6 @@ impl Session {
             },
         }
         Step::GoOn(consumed)
-    }
-
-    #[cold]
-    fn begin_dump(&mut self, batch: &mut Batch<'_>, dump: Box<Dump>, frame: &Frame<'_>) {
-        if self.is_brief {
-            return batch.respond(&Refusal::DumpNotAllowed(dump.form()).into(), frame);
-        }
-        if batch.has_answers() {
-            return batch.respond(&Refusal::DumpPipelined(dump.form()).into(), frame);
-        }
-        if batch.executor.acknowledges_dumps() {
-            batch.respond(&Response::Ok, frame);
-        }
-        self.state = State::Dump(dump);
-    }
-
-    #[cold]
-    fn gather(&mut self, batch: &mut Batch<'_>, gathering: Box<Gathering>, frame: &Frame<'_>) {
-        (batch.left, batch.took_long) = (0, true);
-        if self.is_brief {
-            gathering.finish(frame, &mut batch.out.bytes);
-            return batch.respond(&Response::EndOfStats, frame);
-        }
-        self.state = State::Gather(gathering, Box::new(frame.keep()));
-    }
-
-    #[cold]
-    fn gather_on(&mut self, batch: &mut Batch<'_>) -> Step {
-        (batch.left, batch.took_long) = (0, true);
-        if let State::Gather(gathering, kept) = &mut self.state
-            && gathering.step(&kept.frame(), &mut batch.out.bytes)
-        {
-            batch.respond(&Response::EndOfStats, &kept.frame());
-            self.state = State::Command;
-        }
-        Step::GoOn(0)
-    }
-
-    #[cold]
-    fn begin_watch(&mut self, batch: &mut Batch<'_>, watch: Box<Watch>, frame: &Frame<'_>) {
-        if self.is_brief {
-            return batch.respond(&Refusal::CannotWatch.into(), frame);
-        }
-        if batch.has_answers() {
-            return batch.respond(&Refusal::WatchPipelined.into(), frame);
-        }
-        batch.respond(&Response::Ok, frame);
-        self.state = State::Watch(watch);
     }
 
     /// Stores the value at the beginning of `input` if it is complete, and returns how many bytes

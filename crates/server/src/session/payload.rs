@@ -163,6 +163,16 @@ impl Payload {
         self.ended.as_ref().map(|(head, response)| (head.store(), response))
     }
 
+    /// Returns the store, if the next `bytes` end its value.
+    pub(crate) fn ended_by(&self, bytes: usize) -> Option<Store<'_>> {
+        match &self.state {
+            State::Waiting(head, _) | State::Uploading(head, ..) => {
+                (bytes as u64 >= self.left_bytes).then(|| head.store())
+            }
+            State::Passing(_) => None,
+        }
+    }
+
     /// Returns the frame of its store.
     pub(crate) fn frame(&self) -> Frame<'_> {
         self.frame.frame()

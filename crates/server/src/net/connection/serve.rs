@@ -45,6 +45,16 @@ impl Connection {
         self.session.keys_ahead(bytes).take(KEYS_AHEAD_MAX)
     }
 
+    /// True if the turn goes on once [`Self::keys_to_ask`] were looked up on the disk.
+    pub(crate) fn asks_disk(&self) -> bool {
+        self.turn.next() == Next::Disk
+    }
+
+    /// Returns the keys to look up on the disk, with those of the next commands.
+    pub(crate) fn keys_to_ask(&mut self, executor: &Executor) -> Vec<Box<[u8]>> {
+        self.session.keys_to_ask(executor, self.input.waiting())
+    }
+
     /// Returns how a turn with this input is timed, `None` if it answers no request from its
     /// beginning. The input is `received`, or the backlog if that is `None`.
     #[cold]
@@ -82,7 +92,12 @@ impl Connection {
             let goes_on = match progress.next {
                 Next::Turn => !limits.contended && consumed < RECEIVED_BYTES_MAX,
                 Next::GiveWay => false,
-                Next::Input | Next::Drain | Next::Region | Next::Lines | Next::Close => break,
+                Next::Input
+                | Next::Drain
+                | Next::Region
+                | Next::Disk
+                | Next::Lines
+                | Next::Close => break,
             };
             executor.counters().bump(Counter::ConnectionYields);
             if !goes_on {
@@ -132,9 +147,13 @@ impl Connection {
             }
             Next::Input if !may_have_input => Ok(TurnOutcome::AwaitInput),
             Next::Lines if !may_have_input => Ok(TurnOutcome::AwaitLines),
-            Next::Input | Next::Lines | Next::Drain | Next::Region | Next::Turn | Next::GiveWay => {
-                Ok(TurnOutcome::Again)
-            }
+            Next::Input
+            | Next::Lines
+            | Next::Drain
+            | Next::Region
+            | Next::Disk
+            | Next::Turn
+            | Next::GiveWay => Ok(TurnOutcome::Again),
             Next::Close => Err(Broken),
         }
     }

@@ -1,11 +1,13 @@
 //! What a poller reports to its worker. epoll knows only [`Event::Ready`].
 
+use larder::DiskRead;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::buffers::Lent;
 use super::direct::DirectReceive;
 use crate::buffers::output::Output;
+use crate::net::disk_reads::Asked;
 use crate::net::token::Token;
 
 /// An event.
@@ -23,6 +25,8 @@ pub(crate) enum Event {
     Sent(Token, Output, Result<usize, Errno>),
     /// A direct receive is complete: its buffer, and how many bytes arrived.
     DirectDone(Token, Box<DirectReceive>, Result<usize, Errno>),
+    /// A read of the disk is complete: the read, and how many bytes it has read, 0 if it failed.
+    Read(Box<Asked<(DiskRead, usize)>>),
     /// The socket of a connection that is over has been closed; the number of its descriptor.
     Closed(i32),
 }

@@ -4,7 +4,9 @@
 //! Everything the kernel works on belongs to the [`Ring`] until the kernel reports completion.
 //! Receive buffers are lent out as [`Lent`] and given back. Outputs are moved into [`Ring::send`]
 //! and returned with [`Event::Sent`]. A [`DirectReceive`] is moved in with its buffer and returned
-//! with [`Event::DirectDone`]. Code that holds none of these cannot free memory the kernel uses.
+//! with [`Event::DirectDone`]. A [`DiskRead`] owns its memory and keeps its file open; it is moved
+//! into [`Ring::read`] and returned with [`Event::Read`]. Code that holds none of these cannot free
+//! memory the kernel uses.
 //!
 //! A submission queue entry names a descriptor by number until the kernel takes the entry and holds
 //! the file itself. So a socket with entries is closed only by [`Ring::hang_up`], which owns the
@@ -17,7 +19,6 @@
 mod buffers;
 mod direct;
 pub(crate) mod event;
-mod places;
 mod sending;
 
 use std::fmt;
@@ -29,18 +30,20 @@ use std::time::Duration;
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use larder::DiskRead;
 use nix::libc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::buffers::output::Output;
+use crate::net::disk_reads::Asked;
 use crate::net::hangup::HangUp;
+use crate::net::places::Places;
 use crate::net::token::Token;
 use buffers::Buffers;
 pub(crate) use buffers::{BUFFER_BYTES, BUFFERS, Lent};
 pub(crate) use direct::DirectReceive;
 use event::{Event, Reception};
-use places::Places;
 use sending::Sending;
 
 /// One thread's io_uring.
@@ -49,6 +52,7 @@ pub(crate) struct Ring {
     buffers: Buffers,
     sends: Places<Sending>,
     direct_receives: Places<(Token, Box<DirectReceive>)>,
+    reads: Places<Asked<DiskRead>>,
     /// Sockets to close once the kernel has taken all entries queued before the one with their
     /// number.
     hang_ups: Places<HangUp>,
@@ -78,8 +82,8 @@ impl Ring {
             let entries = buffers.entries.as_ptr() as u64;
             io.submitter().register_buf_ring_with_flags(entries, BUFFERS, GROUP, 0)?;
         }
-        let (sends, direct_receives, hang_ups) = Default::default();
-        Ok(Self { io, buffers, sends, direct_receives, hang_ups, under_way: 0 })
+        let (sends, direct_receives, reads, hang_ups) = Default::default();
+        Ok(Self { io, buffers, sends, direct_receives, reads, hang_ups, under_way: 0 })
     }
 
     /// Makes the calling thread the only user of the ring.
@@ -153,6 +157,21 @@ impl Ring {
         self.push(send, Kind::Send, number);
     }
 
+    /// Reads from the disk; [`Event::Read`] reports the end.
+    pub(crate) fn read(&mut self, mut asked: Asked<DiskRead>) {
+        let (file, offset) = (Fd(asked.of.descriptor().as_raw_fd()), asked.of.offset());
+        let room = asked.of.room();
+        let (start, bytes) = (room.as_mut_ptr(), u32::try_from(room.len()).unwrap_or(0));
+        let flags = match asked.of.is_prompt() {
+            true => squeue::Flags::empty(),
+            // The kernel's threads wait for it, not this one.
+            false => squeue::Flags::ASYNC,
+        };
+        let number = self.reads.keep(asked);
+        let read = opcode::Read::new(file, start, bytes).offset(offset).build().flags(flags);
+        self.push(read, Kind::Read, number);
+    }
+
     /// Returns the received bytes.
     pub(crate) fn bytes(&self, lent: &Lent) -> &[u8] {
         self.buffers.bytes(lent)
@@ -209,7 +228,7 @@ impl Ring {
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
-        let Self { io, sends, direct_receives, hang_ups, under_way, .. } = self;
+        let Self { io, sends, direct_receives, reads, hang_ups, under_way, .. } = self;
         for entry in io.completion() {
             if !cqueue::more(entry.flags()) {
                 *under_way -= 1;
@@ -221,6 +240,10 @@ impl Ring {
                     events.push(Event::Closed(hang_up.as_fd().as_raw_fd()));
                     hang_up.finish();
                 }
+            } else if kind == Kind::Read as u64 {
+                let bytes = usize::try_from(entry.result()).unwrap_or(0);
+                let read = reads.take(key).map(|asked| Box::new(asked.map(|read| (read, bytes))));
+                events.extend(read.map(Event::Read));
             } else {
                 complete(&entry, sends, direct_receives, events);
             }
@@ -230,8 +253,8 @@ impl Ring {
 
     fn push(&mut self, entry: squeue::Entry, kind: Kind, key: u64) {
         let entry = entry.user_data(kind.tag(key));
-        // SAFETY: memory that the entry points to is kept in `sends` or `direct_receives` until its
-        // completion; other entries contain no pointers.
+        // SAFETY: memory that the entry points to is kept in `sends`, `direct_receives` or `reads`
+        // until its completion; other entries contain no pointers.
         while unsafe { self.io.submission().push(&entry) }.is_err() {
             // The queue is full. Entries that cannot be submitted now are submitted later.
             let _ = self.io.submit();
@@ -266,6 +289,7 @@ impl Drop for Ring {
         if !self.cancel_all() {
             // The kernel may still read or write the memory these own, so it must never be reused.
             mem::forget((mem::take(&mut self.sends), mem::take(&mut self.direct_receives)));
+            mem::forget(mem::take(&mut self.reads));
             self.buffers.is_leaked = true;
         }
     }
@@ -337,6 +361,7 @@ enum Kind {
     Receive,
     Send,
     DirectReceive,
+    Read,
     Cancel,
     HangUp,
 }

@@ -1,5 +1,6 @@
 //! A worker: one thread, its connections, and the loop that gives each connection its turn.
 
+mod asking;
 mod closing;
 mod drain;
 mod parking;
@@ -36,6 +37,7 @@ use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::stop::Manner;
 use crate::tls::Records;
+use asking::{Answers, Asking};
 use drain::Draining;
 use timing::{Stopwatch, Stopwatches};
 
@@ -64,6 +66,7 @@ pub(crate) struct Worker {
     turns: Vec<PendingTurn>,
     /// Turns that wait for the disk.
     parked: Vec<PendingTurn>,
+    asking: Asking,
     /// Connections whose outputs were given to a ring last.
     sending: Vec<Token>,
     /// Connections that the ring had no buffers for, in the order in which they wait. Connections
@@ -100,6 +103,10 @@ struct PendingTurn {
     output: Output,
     /// What the output waits for; `None` without a disk tier.
     awaited: Option<Awaited>,
+    /// True if the next command needs the disk.
+    asks_disk: bool,
+    /// What was looked up on the disk for the next commands.
+    answers: Answers,
     /// Set if the batch is timed.
     stopwatch: Option<Stopwatch>,
 }
@@ -116,7 +123,9 @@ struct Unreported {
 
 impl PendingTurn {
     fn new(token: Token, input: Input) -> Self {
-        Self { token, input, output: Output::default(), awaited: None, stopwatch: None }
+        let (output, answers) = Default::default();
+        let (awaited, stopwatch, asks_disk) = (None, None, false);
+        Self { token, input, output, awaited, asks_disk, answers, stopwatch }
     }
 }
 
@@ -133,6 +142,7 @@ impl Worker {
         };
         let (mut poller, no_ring) = Poller::new(io)?;
         poller.watch(inbox.waker(), INBOX)?;
+        let asking = Asking::new(server.cache.tier().is_some(), &poller, &inbox)?;
         let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
             number,
@@ -148,6 +158,7 @@ impl Worker {
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
             parked: Vec::new(),
+            asking,
             sending: Vec::new(),
             starved: VecDeque::new(),
             crowd: 0,
@@ -222,7 +233,7 @@ impl Worker {
             self.drain();
             match server.stop.requested() {
                 None => {}
-                Some(Manner::Graceful) if !self.parked.is_empty() || !self.is_drained() => {}
+                Some(Manner::Graceful) if self.awaits_disk() || !self.is_drained() => {}
                 Some(Manner::Graceful | Manner::Now) => break,
             }
             self.stopwatches.end_turn();
@@ -235,9 +246,12 @@ impl Worker {
     /// Waits until there is work.
     fn wait(&mut self, events: &mut Vec<Event>) {
         let options = &self.executor.server().options;
-        let timeout = if !self.ready.is_empty() || !self.starved.is_empty() {
+        let goes_on = !self.ready.is_empty() || self.asking.is_ready();
+        let timeout = if goes_on || !self.starved.is_empty() {
             Some(Duration::ZERO)
         } else if let Some(pause) = self.drain_pause() {
+            Some(pause)
+        } else if let Some(pause) = self.asking.pause() {
             Some(pause)
         } else if options.idle_timeout_secs > 0 || self.ending.is_some() {
             Some(Duration::from_secs(1))
@@ -267,6 +281,7 @@ impl Worker {
                 Event::Ready(INBOX, ..) => {
                     self.poller.watch_on(self.inbox.waker(), INBOX);
                     self.welcome();
+                    self.take_reads();
                     self.executor.server().heartbeats.answer(self.number);
                     if self.executor.server().handed_over.load(Relaxed) {
                         self.leave_datagrams();
@@ -282,9 +297,13 @@ impl Worker {
                 Event::DirectDone(token, direct, received) => {
                     self.note_direct(token, direct, received, contended);
                 }
+                Event::Read(read) => {
+                    self.take_read(read.map(|(read, bytes)| read.complete(bytes)));
+                }
                 Event::Closed(id) => self.note_closed(id),
             }
         }
+        self.go_on();
         for _ in 0..ready_count {
             if let Some(token) = self.ready.pop_front() {
                 self.begin_turn(token, contended);
@@ -294,6 +313,7 @@ impl Worker {
         if !self.parked.is_empty() {
             self.send_parked();
         }
+        self.ask_on();
         if is_woken {
             // Not earlier: a connection whose turn has begun must not get a second one.
             self.show_lines(contended);
@@ -392,17 +412,27 @@ impl Worker {
             crowd => (CROWD_KEYS / crowd).max(CROWDED_KEYS_MIN),
         };
         let limits = TurnLimits { contended, keys_max, allotment: self.allotment() };
+        let goes_on = turn.goes_on();
+        if goes_on {
+            self.give_answers(turn);
+        }
         let Self { connections, poller, scratch, executor, clock, stopwatches, .. } = self;
         if let Some(connection) = connections.of_mut(turn.token) {
-            turn.output = scratch.take_output();
+            if !goes_on {
+                turn.output = scratch.take_output();
+            }
             let received = received(&turn.input, scratch, poller);
-            if stopwatches.chooses() {
+            if !goes_on && stopwatches.chooses() {
                 let timing = connection.timing_ahead(received);
                 let arrived_ns = connection.arrived_ns();
                 turn.stopwatch = timing.map(|timing| Stopwatch { timing, arrived_ns });
             }
             connection.execute(executor, received, &mut turn.output, limits, clock.second());
-            turn.awaited = executor.cache().take_awaited();
+            turn.awaited = turn.awaited.max(executor.cache().take_awaited());
+            turn.asks_disk = connection.asks_disk();
+        }
+        if goes_on {
+            self.forget_answers();
         }
         if limits.allotment.is_tight {
             turn.output.compact();
@@ -444,6 +474,10 @@ impl Worker {
 
     fn send(&mut self, turns: &mut [PendingTurn]) {
         for turn in turns {
+            if turn.asks_disk {
+                self.ask_disk(turn);
+                continue;
+            }
             if turn.awaited.is_some() && self.holds_back(turn) {
                 continue;
             }

@@ -48,6 +48,7 @@ pub struct Executor {
     sampler: Sampler,
     /// Wakes the worker; `None` if no worker waits for asynchronous results.
     waker: Option<Arc<Waker>>,
+    has_disk: bool,
 }
 
 /// The result of a command.
@@ -128,8 +129,19 @@ impl Executor {
         let asker = Cell::new(NO_CONNECTION);
         let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.classes));
         let sampler = server.hot_keys.sampler();
-        let waker = None;
-        Self { server, cache, counters, class_counters, asker, log, classes, sampler, waker }
+        let (waker, has_disk) = (None, cache.tier().is_some());
+        Self {
+            server,
+            cache,
+            counters,
+            class_counters,
+            asker,
+            log,
+            classes,
+            sampler,
+            waker,
+            has_disk,
+        }
     }
 
     /// Sets the connection whose commands follow.
@@ -430,6 +442,11 @@ impl Executor {
     #[inline]
     pub(crate) fn deadline(&self, exptime: i64) -> Deadline {
         self.cache.epoch().deadline(exptime, self.cache.now())
+    }
+
+    /// True if items may be on a disk only.
+    pub(crate) fn has_disk(&self) -> bool {
+        self.has_disk
     }
 
     pub(crate) fn cache(&self) -> &Cache {

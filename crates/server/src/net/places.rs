@@ -1,8 +1,8 @@
-//! Storage for memory that the kernel works on, by number, until the operation completes.
+//! Storage by number for what an operation that is under way needs at its end.
 
-/// Numbered storage for memory that the kernel works on.
+/// Numbered storage.
 #[derive(Debug)]
-pub(super) struct Places<T> {
+pub(crate) struct Places<T> {
     places: Vec<Option<T>>,
     free: Vec<usize>,
 }
@@ -14,7 +14,7 @@ impl<T> Default for Places<T> {
 }
 
 impl<T> Places<T> {
-    pub(super) fn keep(&mut self, kept: T) -> u64 {
+    pub(crate) fn keep(&mut self, kept: T) -> u64 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.places.len() - 1
@@ -23,7 +23,16 @@ impl<T> Places<T> {
         number as u64
     }
 
-    pub(super) fn take(&mut self, number: u64) -> Option<T> {
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        self.places.get_mut(usize::try_from(number).ok()?)?.as_mut()
+    }
+
+    /// True if nothing is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+
+    pub(crate) fn take(&mut self, number: u64) -> Option<T> {
         let number = usize::try_from(number).ok()?;
         let kept = self.places.get_mut(number)?.take()?;
         self.free.push(number);

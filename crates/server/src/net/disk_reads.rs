@@ -1,0 +1,65 @@
+//! Reads of the disk that a worker does not wait for: threads for a worker without a ring.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use larder::{DiskPages, DiskRead};
+
+use crate::net::inbox::Inbox;
+
+/// A read of the disk, or what it has returned, for one of the lookups of a turn.
+#[derive(Debug)]
+pub(crate) struct Asked<T> {
+    /// The number of the turn among those that wait for the disk.
+    pub(crate) turn: u64,
+    /// The lookup of that turn.
+    pub(crate) lookup: usize,
+    pub(crate) of: T,
+}
+
+impl<T> Asked<T> {
+    /// Puts what `change` makes of it in its place.
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Asked<U> {
+        Asked { turn: self.turn, lookup: self.lookup, of: change(self.of) }
+    }
+}
+
+/// Threads that read the disk for a worker. They end when it does.
+#[derive(Debug)]
+pub(crate) struct DiskReaders(Sender<Asked<DiskRead>>);
+
+impl DiskReaders {
+    /// Starts the threads. They put what they have read into the inbox.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn start(inbox: &Arc<Inbox>) -> io::Result<Self> {
+        let (sender, receiver) = mpsc::channel();
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..READERS {
+            let (receiver, inbox) = (Arc::clone(&receiver), Arc::clone(inbox));
+            let reader = thread::Builder::new().name("larder-read".into());
+            reader.spawn(move || run(&receiver, &inbox))?;
+        }
+        Ok(Self(sender))
+    }
+
+    /// Reads from the disk.
+    pub(crate) fn read(&self, asked: Asked<DiskRead>) {
+        // The threads take reads as long as this sender lives.
+        let _ = self.0.send(asked);
+    }
+}
+
+fn run(reads: &Mutex<Receiver<Asked<DiskRead>>>, inbox: &Inbox) {
+    loop {
+        let next = reads.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(asked) = next else { return };
+        inbox.put_read(asked.map(|read: DiskRead| -> DiskPages { read.perform() }));
+    }
+}
+
+/// How many reads of a worker the disk has at the same time.
+const READERS: usize = 8;

@@ -1,0 +1,254 @@
+//! Turns that wait until keys were looked up on the disk.
+//!
+//! ```text
+//! executed ── a command needs the disk ──▶ asking ── all reads are complete ──▶ executed on
+//! ```
+//!
+//! The worker and its other connections go on meanwhile. A ring reads, or threads of the worker.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use larder::{DiskLookup, DiskPages, DiskRead};
+use larder_item::Second;
+
+use super::{PendingTurn, Worker};
+use crate::net::connection::turn::Input;
+use crate::net::disk_reads::{Asked, DiskReaders};
+use crate::net::inbox::Inbox;
+use crate::net::places::Places;
+use crate::net::poller::Poller;
+
+/// The turns of a worker that wait for the disk.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// `None` with a ring, and without a disk.
+    readers: Option<DiskReaders>,
+    /// The turns whose reads are under way.
+    turns: Places<AskingTurn>,
+    /// Turns whose reads begin once others are complete, in this order.
+    waiting: VecDeque<PendingTurn>,
+    /// Turns with a change, which wait until the disk has taken earlier ones, and until when.
+    crowded: Vec<(PendingTurn, Instant)>,
+    /// Turns to go on with.
+    ready: Vec<PendingTurn>,
+    /// The memory of reads, until what they have returned is used.
+    bytes: usize,
+    /// In a graceful stop: until when such turns are waited for.
+    until: Option<Second>,
+}
+
+/// A turn whose reads are under way.
+#[derive(Debug)]
+struct AskingTurn {
+    turn: PendingTurn,
+    lookups: Vec<DiskLookup>,
+    under_way: usize,
+}
+
+/// What was looked up for a turn.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    /// The turn goes on after it has waited.
+    goes_on: bool,
+    lookups: Vec<DiskLookup>,
+    /// The memory that the reads took.
+    bytes: usize,
+    /// The turn has waited long enough for the disk to take changes.
+    has_waited: bool,
+}
+
+impl Asking {
+    /// Prepares the reads of a worker.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(super) fn new(has_disk: bool, poller: &Poller, inbox: &Arc<Inbox>) -> io::Result<Self> {
+        let readers = match poller {
+            Poller::Epoll(_) if has_disk => Some(DiskReaders::start(inbox)?),
+            Poller::Epoll(_) | Poller::Ring(_) => None,
+        };
+        let (turns, waiting, crowded, ready) = Default::default();
+        Ok(Self { readers, turns, waiting, crowded, ready, bytes: 0, until: None })
+    }
+
+    /// True if turns can go on.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// How long the worker may wait at most before it looks at the turns again.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        match (self.crowded.is_empty(), self.until) {
+            (false, _) => Some(Duration::from_millis(20)),
+            (true, Some(_)) => Some(Duration::from_secs(1)),
+            (true, None) => None,
+        }
+    }
+}
+
+impl Worker {
+    /// Looks the keys up that a turn needs of the disk. The turn goes on later.
+    #[cold]
+    pub(super) fn ask_disk(&mut self, turn: &mut PendingTurn) {
+        let Some(connection) = self.connections.of_mut(turn.token) else { return };
+        connection.park();
+        let rest = PendingTurn::new(turn.token, Input::Backlog);
+        let turn = PendingTurn { asks_disk: false, ..std::mem::replace(turn, rest) };
+        match self.asking.bytes < ASKED_BYTES_MAX {
+            _ if self.executor.cache().is_disk_crowded() => {
+                let wait = self.executor.server().options.disk_tier.as_ref().map(|tier| tier.wait);
+                let until = Instant::now() + wait.unwrap_or_default();
+                self.inbox.note_parking();
+                self.asking.crowded.push((turn, until));
+            }
+            true => self.look_up(turn),
+            false => self.asking.waiting.push_back(turn),
+        }
+    }
+
+    fn look_up(&mut self, mut turn: PendingTurn) {
+        let Some(connection) = self.connections.of_mut(turn.token) else {
+            return self.scratch.give_output(turn.output);
+        };
+        let keys = connection.keys_to_ask(&self.executor);
+        let (mut lookups, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for key in &keys {
+            let Some((lookup, read)) = self.executor.cache().look_up_on_disk(key) else { break };
+            if let Some(mut read) = read {
+                bytes += read.room().len();
+                reads.push((lookups.len(), read));
+            }
+            lookups.push(lookup);
+            if bytes >= TURN_BYTES_MAX {
+                break;
+            }
+        }
+        (turn.answers.goes_on, turn.answers.bytes) = (true, bytes);
+        self.asking.bytes += bytes;
+        let under_way = reads.len();
+        if under_way == 0 {
+            turn.answers.lookups = lookups;
+            return self.asking.ready.push(turn);
+        }
+        let turn = self.asking.turns.keep(AskingTurn { turn, lookups, under_way });
+        for (lookup, of) in reads {
+            self.read(Asked { turn, lookup, of });
+        }
+    }
+
+    fn read(&mut self, asked: Asked<DiskRead>) {
+        match (&mut self.poller, &self.asking.readers) {
+            (Poller::Ring(ring), _) => ring.read(asked),
+            (Poller::Epoll(_), Some(readers)) => readers.read(asked),
+            // Without a disk nothing is looked up.
+            (Poller::Epoll(_), None) => {}
+        }
+    }
+
+    /// Goes on with a lookup after a read, or with its turn after the last read of all.
+    pub(super) fn take_read(&mut self, asked: Asked<DiskPages>) {
+        let Some(asking) = self.asking.turns.get_mut(asked.turn) else { return };
+        let lookup = &mut asking.lookups[asked.lookup];
+        if let Some(mut of) = self.executor.cache().go_on(lookup, asked.of) {
+            let bytes = of.room().len();
+            asking.turn.answers.bytes += bytes;
+            self.asking.bytes += bytes;
+            return self.read(Asked { turn: asked.turn, lookup: asked.lookup, of });
+        }
+        asking.under_way -= 1;
+        if asking.under_way == 0
+            && let Some(AskingTurn { mut turn, lookups, .. }) = self.asking.turns.take(asked.turn)
+        {
+            turn.answers.lookups = lookups;
+            self.asking.ready.push(turn);
+        }
+    }
+
+    /// Takes what the readers have read.
+    pub(super) fn take_reads(&mut self) {
+        for read in self.inbox.take_reads() {
+            self.take_read(read);
+        }
+    }
+
+    /// Goes on with the turns whose lookups are complete.
+    pub(super) fn go_on(&mut self) {
+        for turn in std::mem::take(&mut self.asking.ready) {
+            match self.connections.of(turn.token) {
+                Some(_) => self.turns.push(turn),
+                None => {
+                    self.asking.bytes -= turn.answers.bytes;
+                    self.scratch.give_output(turn.output);
+                }
+            }
+        }
+    }
+
+    /// Gives a turn what was looked up for it.
+    pub(super) fn give_answers(&mut self, turn: &mut PendingTurn) {
+        let Answers { lookups, bytes, has_waited, .. } = std::mem::take(&mut turn.answers);
+        self.asking.bytes -= bytes;
+        self.executor.cache().note_disk_waited(has_waited);
+        for lookup in lookups {
+            self.executor.cache().give_found(lookup);
+        }
+    }
+
+    /// Goes on with turns for which the disk has room, or which have waited long enough, and begins
+    /// the reads of turns that wait for others.
+    pub(super) fn ask_on(&mut self) {
+        if !self.asking.crowded.is_empty() {
+            self.inbox.note_parking();
+            let is_crowded = self.executor.cache().is_disk_crowded();
+            let now = Instant::now();
+            for (mut turn, until) in std::mem::take(&mut self.asking.crowded) {
+                if is_crowded && now < until {
+                    self.asking.crowded.push((turn, until));
+                } else {
+                    turn.answers.has_waited = is_crowded;
+                    self.look_up(turn);
+                }
+            }
+        }
+        while self.asking.bytes < ASKED_BYTES_MAX
+            && let Some(turn) = self.asking.waiting.pop_front()
+        {
+            self.look_up(turn);
+        }
+    }
+
+    /// Ends what [`Self::give_answers`] began.
+    pub(super) fn forget_answers(&self) {
+        self.executor.cache().forget_found();
+        self.executor.cache().note_disk_waited(false);
+    }
+
+    /// In a graceful stop: true while turns wait for the disk, for a few seconds.
+    pub(super) fn awaits_disk(&mut self) -> bool {
+        let Asking { turns, waiting, crowded, ready, .. } = &self.asking;
+        let has_asked =
+            !(turns.is_empty() && waiting.is_empty() && ready.is_empty() && crowded.is_empty());
+        let second = self.clock.second();
+        let until = *self.asking.until.get_or_insert(second + DISK_SECS_MAX);
+        (has_asked || !self.parked.is_empty()) && second < until
+    }
+}
+
+impl PendingTurn {
+    /// True if it goes on after it has waited for the disk.
+    pub(super) fn goes_on(&self) -> bool {
+        self.answers.goes_on
+    }
+}
+
+/// The memory that a turn's reads take together, in bytes, but for the last one.
+const TURN_BYTES_MAX: usize = 256 * 1024;
+
+/// The memory that the reads of all turns take together, but for the last turn's.
+const ASKED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How long a graceful stop waits for the disk.
+const DISK_SECS_MAX: Second = 5;
