@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
@@ -148,19 +149,15 @@ impl Client {
 fn keep_over_a_stop(io: &str) -> Result<()> {
     let place = Place::new()?;
     let mut clients: Vec<Client> = (0..3).map(Client::new).collect();
+    let mut dropped = 0;
     for round in 0..2 {
         let server = place.start(&[io])?;
+        let missing = AtomicU64::new(0);
         thread::scope(|scope| {
             let work = |client: &mut Client| -> Result<()> {
                 let mut stream = server.connect()?;
                 client.check_all(&mut stream)?;
-                // Only what an eviction meets while the disk's memory is full is lost.
-                ensure!(
-                    client.misses as usize * 20 <= client.has.len(),
-                    "round {round}: {} of {} items are missing",
-                    client.misses,
-                    client.has.len()
-                );
+                missing.fetch_add(client.misses.into(), Relaxed);
                 client.work(&mut stream, 12_000)
             };
             let clients = clients.iter_mut().map(|client| scope.spawn(move || work(client)));
@@ -172,6 +169,15 @@ fn keep_over_a_stop(io: &str) -> Result<()> {
         let (reads, evicted) =
             (stat(&mut stream, "tier_reads")?, stat(&mut stream, "tier_items_evicted")?);
         ensure!(reads > 300 && evicted > 1000, "{reads} reads, {evicted} items evicted");
+        // Only what an eviction meets while the disk's memory is full is lost: much of it where the
+        // thread of the log gets no processor.
+        dropped += stat(&mut stream, "tier_items_dropped")?;
+        let missing = missing.into_inner();
+        let stored: usize = clients.iter().map(|client| client.has.len()).sum();
+        ensure!(
+            missing <= dropped + stored as u64 / 100,
+            "round {round}: {missing} of {stored} items missing, {dropped} dropped"
+        );
         ensure!(server.stop(Signal::TERM)?.success(), "a stop that keeps everything succeeds");
     }
     Ok(())
