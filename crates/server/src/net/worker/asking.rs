@@ -15,6 +15,7 @@ use larder::{DiskLookup, DiskPages, DiskRead};
 use larder_item::Second;
 
 use super::{PendingTurn, Worker};
+use crate::buffers::output::OUTPUT_BYTES_HIGH;
 use crate::net::connection::turn::Input;
 use crate::net::disk_reads::{Asked, DiskReaders};
 use crate::net::inbox::Inbox;
@@ -244,8 +245,9 @@ impl PendingTurn {
     }
 }
 
-/// The memory that a turn's reads take together, in bytes, but for the last one.
-const TURN_BYTES_MAX: usize = 256 * 1024;
+/// The memory that a turn's reads take together, in bytes, but for the last one. What the output
+/// has no room for would be read again.
+const TURN_BYTES_MAX: usize = OUTPUT_BYTES_HIGH;
 
 /// The memory that the reads of all turns take together, but for the last turn's.
 const ASKED_BYTES_MAX: usize = 8 * 1024 * 1024;
