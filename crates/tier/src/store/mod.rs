@@ -305,9 +305,7 @@ impl<D: Directory + 'static> Store<D> {
     ///
     /// Cost: a hash of the key, and one or two cache misses.
     pub fn may_have(&self, key: &[u8]) -> bool {
-        let mut candidates = Vec::new();
-        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
-        !candidates.is_empty()
+        self.may_ask(key, false)
     }
 
     /// Finds the item of a key, expired or not.

@@ -97,6 +97,7 @@ fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
                 if let Some((value, deadline)) = keeper.has(&key) {
                     let request =
                         StoreRequest { deadline, ..StoreRequest::new(&key, StoreMode::Set) };
+                    // One thread: what the keeper has is current.
                     let restored = engine.restore(&thread, &request, &value, &|| true, NOW);
                     assert!(matches!(restored, Ok(Stored::Stored { .. })), "{restored:?}");
                 }
