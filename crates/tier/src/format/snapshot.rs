@@ -1,11 +1,11 @@
-//! The snapshot of a catalog: where the items of a cache lie, as the last clean stop left them.
+//! The snapshot of a catalog: where the items lie, as the last clean stop left them.
 //!
 //! ```text
 //! page 0   ┌─────────┬───────────┬──────────────┬─────────┬─────────┬────────────┬─────────┐
 //!          │ magic 8 │ version 4 │ checksum 4   │ uuid 16 │ epoch 4 │ segments 4 │ words 8 │
 //!          ├─────────┴──┬────────┴──┬───────────┴──┬──────┴─────────┴─┬──────────┴─────────┤
-//!          │ stamp 8    │ due 8     │ version 8    │ checksum of the words 4                │
-//!          └────────────┴───────────┴──────────────┴────────────────────────────────────────┘
+//!          │ stamp 8    │ due 8     │ version 8    │ checksum of words 4, 0 4 │ due at 8   │
+//!          └────────────┴───────────┴──────────────┴──────────────────────────┴────────────┘
 //! page 1…  segments × { number, extent | items ‹‹ 32, bytes | live ‹‹ 32 }
 //!          partitions × { entries, entries × entry }
 //! ```
@@ -14,7 +14,7 @@
 
 use crate::disk::{PAGE_BYTES, Page};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Uuid, VERSION};
+use crate::format::{Address, Uuid, VERSION};
 
 const MAGIC: [u8; 8] = *b"\x89LRDINDX";
 const CHECKSUM_AT: usize = 12;
@@ -34,6 +34,8 @@ pub struct SnapshotHeader {
     pub stamp_unix_secs: u64,
     /// When the delayed flush is due, as a Unix time; 0: there is none.
     pub due_unix_secs: u64,
+    /// The address of its record; `None` if it has none, as in a cache.
+    pub due_at: Option<Address>,
     /// The highest version that an item has had.
     pub version_max: u64,
     /// The CRC-32 of the body.
@@ -55,6 +57,7 @@ impl SnapshotHeader {
         put_u64(bytes, 56, self.due_unix_secs);
         put_u64(bytes, 64, self.version_max);
         put_u32(bytes, 72, self.checksum);
+        put_u64(bytes, 80, self.due_at.map_or(0, Address::stored));
         let checksum = crc32fast::hash(bytes);
         put_u32(bytes, CHECKSUM_AT, checksum);
         page
@@ -80,6 +83,7 @@ impl SnapshotHeader {
             words: u64_at(&bytes, 40),
             stamp_unix_secs: u64_at(&bytes, 48),
             due_unix_secs: u64_at(&bytes, 56),
+            due_at: Address::from_stored(u64_at(&bytes, 80)),
             version_max: u64_at(&bytes, 64),
             checksum: u32_at(&bytes, 72),
         })

@@ -134,6 +134,14 @@ impl<'a> Unit<'a> {
         })
     }
 
+    /// The segment that what lies at a page says it is of, unchecked; `None` if it is no unit of
+    /// this page.
+    pub(crate) fn claimed(page: usize, segment: &[u8]) -> Option<SegmentNumber> {
+        let header = segment.get(page * PAGE_BYTES..)?.get(..UNIT_HEADER_BYTES)?;
+        let at = Address::from_stored(u64_at(header, 16))?;
+        (u32_at(header, 4) == MAGIC && at.offset() == page * PAGE_BYTES).then(|| at.number())
+    }
+
     /// The page that shuts a segment: from `page` on it holds nothing.
     pub fn void(seal: &Seal, number: SegmentNumber, page: usize, now_unix_secs: u64) -> Page {
         let mut bytes = Page::ZERO;

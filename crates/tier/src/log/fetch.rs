@@ -29,6 +29,16 @@ impl Fetch {
         self.at
     }
 
+    /// The same fetch if this many pages are read anyway.
+    pub(crate) fn with_pages(self, pages: usize) -> Self {
+        Self { pages: self.pages.max(pages), ..self }
+    }
+
+    /// The page behind its last one, counted from the begin of the file.
+    pub(crate) fn end_page(&self) -> u64 {
+        self.first_page() + self.pages as u64
+    }
+
     /// Its first page, counted from the begin of the file.
     pub(crate) fn first_page(&self) -> u64 {
         u64::from(self.extent) * SEGMENT_PAGES as u64 + self.at.page() as u64

@@ -194,7 +194,17 @@ impl<F: File> Log<F> {
         self.read(extent, 0, &mut into[..SEGMENT_PAGES])
     }
 
-    fn read(&self, extent: Extent, page: usize, into: &mut [Page]) -> Result<(), DiskError> {
+    /// Reads pages of an extent.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub(crate) fn read(
+        &self,
+        extent: Extent,
+        page: usize,
+        into: &mut [Page],
+    ) -> Result<(), DiskError> {
         self.file.read_pages(Self::first_page(extent) + page as u64, into)
     }
 

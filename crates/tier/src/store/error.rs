@@ -25,6 +25,9 @@ pub enum Refusal {
     /// The catalog would outgrow its memory.
     #[error("the memory for the index of the disk has no room for another key")]
     CatalogFull,
+    /// The item was recorded after the removal began.
+    #[error("the item is newer than the removal")]
+    Newer,
     /// The log failed earlier. It takes no more changes.
     #[error("the log has failed and takes no more changes")]
     Failed,
@@ -40,10 +43,10 @@ pub enum StartError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The log is not recovered.
-    #[error(transparent)]
+    #[error("{}{}", .0, remedy(.0))]
     Recovery(#[from] RecoveryError),
     /// The size is less than a store needs.
-    #[error("a store needs a size of 32 MiB at least")]
+    #[error("the size is too small: a disk tier needs 32 MiB at least")]
     TooSmall,
     /// The size is more than a catalog can address.
     #[error("a size of more than 64 TiB is not supported")]
@@ -51,6 +54,16 @@ pub enum StartError {
     /// The system has no thread left.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
+}
+
+fn remedy(error: &RecoveryError) -> &'static str {
+    match error {
+        RecoveryError::Disk(_) => "",
+        _ => {
+            ". larder fsck DIR shows all damage, and larder export DIR FILE --past-damage readable \
+             saves what can be read"
+        }
+    }
 }
 
 /// Why a key is not found out about.

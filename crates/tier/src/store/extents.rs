@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::catalog::Location;
-use crate::format::{Address, SegmentNumber};
+use crate::format::{Address, Item, Record, SegmentNumber};
 use crate::log::Extent;
 
 #[derive(Debug, Default)]
@@ -13,10 +13,13 @@ struct State {
     number: AtomicU64,
     /// Items that the catalog names.
     live: AtomicU32,
-    /// Items that were written.
+    /// Items that were written, or lived when they were last counted.
     items: AtomicU32,
     /// Length of their records, in bytes.
     bytes: AtomicU32,
+    /// The earliest deadline of its items, as a Unix time: 0 if it is not known, and the highest
+    /// number if none expires.
+    expires: AtomicU64,
 }
 
 /// The state of all extents.
@@ -50,6 +53,7 @@ impl Extents {
         state.live.store(0, Relaxed);
         state.items.store(0, Relaxed);
         state.bytes.store(0, Relaxed);
+        state.expires.store(u64::MAX, Relaxed);
         state.number.store(number.stored(), Release);
     }
 
@@ -59,6 +63,7 @@ impl Extents {
         state.items.store(counts[0], Relaxed);
         state.bytes.store(counts[1], Relaxed);
         state.live.store(counts[2], Relaxed);
+        state.expires.store(0, Relaxed);
         state.number.store(number.stored(), Release);
     }
 
@@ -83,12 +88,46 @@ impl Extents {
         self.0[extent as usize].number.store(0, Release);
     }
 
+    /// The segment that the extent holds; `None` if it is free.
+    pub(super) fn number(&self, extent: Extent) -> Option<SegmentNumber> {
+        SegmentNumber::from_stored(self.0[extent as usize].number.load(Acquire))
+    }
+
+    /// The earliest deadline of an extent's items, as a Unix time, or an earlier one; `None` if
+    /// none of them expires.
+    pub(super) fn earliest_deadline(&self, extent: Extent) -> Option<u64> {
+        Some(self.0[extent as usize].expires.load(Relaxed)).filter(|secs| *secs != u64::MAX)
+    }
+
+    /// The items of an extent that takes no more of them were looked at.
+    pub(super) fn set_earliest_deadline(&self, extent: Extent, unix_secs: Option<u64>) {
+        self.0[extent as usize].expires.store(unix_secs.unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// True if some of the counted items have died: the mean length of the others may be another
+    /// one.
+    pub(super) fn is_miscounted(&self, extent: Extent) -> bool {
+        let state = &self.0[extent as usize];
+        state.live.load(Relaxed) < state.items.load(Relaxed)
+    }
+
+    /// The live items of an extent that takes no more of them were counted, and their bytes.
+    pub(super) fn set_counted(&self, extent: Extent, (items, bytes): (u32, u32)) {
+        let state = &self.0[extent as usize];
+        state.items.store(items, Relaxed);
+        state.bytes.store(bytes, Relaxed);
+    }
+
     /// An item was written.
-    pub(super) fn note_item(&self, extent: Extent, bytes: usize) {
+    pub(super) fn note_item(&self, extent: Extent, item: &Item<'_>) {
         let state = &self.0[extent as usize];
         state.live.fetch_add(1, Relaxed);
         state.items.fetch_add(1, Relaxed);
+        let bytes = Record::item_bytes(item.key.len(), item.value.len());
         state.bytes.fetch_add(bytes as u32, Relaxed);
+        if let Some(deadline) = item.deadline_unix_secs {
+            state.expires.fetch_min(deadline, Relaxed);
+        }
     }
 
     /// The catalog does not name an item any more.

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
 
-use super::cache::snapshot;
 use super::head::Job;
+use super::rebuild::snapshot;
 use super::settings::Durability;
 use super::shared::Shared;
 use crate::disk::{Directory, PAGE_BYTES};
 use crate::flusher::{FlushError, Flusher};
 use crate::log::Extent;
+use crate::tier::Tier;
 
 /// Segment numbers that are leased at a time: a lease costs a few syncs.
 pub(super) const LEASE: u64 = 4096;
@@ -36,9 +37,12 @@ fn work<D: Directory>(
         for job in jobs {
             freed.extend(execute(shared, flusher, job)?);
         }
+        let begun = Instant::now();
         let synced = flusher.sync()?;
+        let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         freed.extend(synced.freed);
         shared.counts.syncs.fetch_add(1, Relaxed);
+        shared.counts.sync_us.fetch_add(took_us, Relaxed);
         {
             let mut head = shared.head();
             shared.note_synced(synced.through);
@@ -51,11 +55,24 @@ fn work<D: Directory>(
     if shared.has_failed.load(Acquire) {
         return Ok(());
     }
-    if shared.is_cache {
-        // Nothing but the power loses it: what it names is durable before the stop counts as clean.
-        snapshot::write(shared, flusher.tier())?;
-    }
+    write_snapshot(shared, flusher.tier())?;
     flusher.end(shared.now())
+}
+
+/// Writes the catalog for the next start, before the stop counts as clean.
+fn write_snapshot<D: Directory>(
+    shared: &Shared<D::File>,
+    tier: &Tier<D>,
+) -> Result<(), FlushError> {
+    if shared.head().has_left() {
+        // The next start reads the log, and reports the damage.
+        return Ok(());
+    }
+    match snapshot::write(shared, tier) {
+        Err(error) if shared.is_cache => Err(error.into()),
+        // The next start of a store reads the log instead.
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Waits for work; `None` when the store closes and all is durable, or the log failed.
@@ -93,6 +110,7 @@ fn execute<D: Directory>(
         Job::Begin { extent, header } => {
             shared.counts.written_bytes.fetch_add(PAGE_BYTES as u64, Relaxed);
             flusher.begin_segment(extent, &header, shared.now())?;
+            shared.counts.begun_segments.fetch_add(1, Relaxed);
         }
         Job::Write(pages) => {
             shared.counts.written_bytes.fetch_add((pages.len() * PAGE_BYTES) as u64, Relaxed);

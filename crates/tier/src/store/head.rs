@@ -6,11 +6,12 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 use super::error::Refusal;
+use super::space::cycle::Cycle;
 use crate::Lease;
 use crate::disk::{PAGE_BYTES, Page};
 use crate::format::{
-    Address, Delay, Record, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, UNIT_HEADER_BYTES,
-    UnitWriter,
+    Address, Delay, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber,
+    UNIT_HEADER_BYTES, UnitWriter,
 };
 use crate::log::Extent;
 
@@ -92,10 +93,15 @@ pub(super) struct Head {
     /// Segments that hold something, the oldest first; the open one is the last.
     segments: VecDeque<(Extent, SegmentNumber)>,
     delay: Option<Delay>,
-    /// The file system gives no more space.
+    /// The file system gives no more space: the other free extents do not count.
     is_disk_full: bool,
+    /// Segments that copies have begun.
+    begun_by_copies: u64,
+    cycle: Cycle,
     /// Segments that are given up, and whose extents are not free yet.
     given_up: usize,
+    /// A damaged segment stays although it is not reclaimed.
+    has_left: bool,
     failure: Option<Arc<str>>,
 }
 
@@ -122,7 +128,10 @@ impl Head {
             segments,
             delay,
             is_disk_full: false,
+            begun_by_copies: 0,
+            cycle: Cycle::default(),
             given_up: 0,
+            has_left: false,
             failure: None,
         }
     }
@@ -143,7 +152,7 @@ impl Head {
             return Err(Refusal::TooLarge);
         }
         if self.ready.len() < share.leaves() {
-            return Err(self.refusal());
+            return Err(Refusal::Busy);
         }
         let mut begins = false;
         loop {
@@ -182,22 +191,18 @@ impl Head {
 
     fn begin_segment(&mut self, share: Share) -> Result<(), Refusal> {
         if self.ready.len() <= share.leaves() {
-            return Err(self.refusal());
+            return Err(Refusal::Busy);
         }
         let number = self.lease.as_mut().and_then(Iterator::next).ok_or(Refusal::Busy)?;
         let Some(extent) = self.ready.pop_front() else { return Err(Refusal::Busy) };
         self.leased -= 1;
+        self.begun_by_copies += u64::from(share == Share::Copy);
         let header = SegmentHeader { number, previous: self.last, delay: self.delay };
         self.jobs.push_back(Job::Begin { extent, header });
         self.open = Some(Open { extent, number, next_page: 1 });
         self.last = Some(number);
         self.segments.push_back((extent, number));
         Ok(())
-    }
-
-    /// Why no extent is ready.
-    fn refusal(&self) -> Refusal {
-        if self.is_disk_full { Refusal::Full } else { Refusal::Busy }
     }
 
     /// Shows a record that is not durable yet. `None` if it is, or never was here.
@@ -259,6 +264,12 @@ impl Head {
     /// Takes a segment that stays as it is out of what is reclaimed.
     pub(super) fn leave(&mut self, extent: Extent, number: SegmentNumber) {
         self.segments.retain(|segment| *segment != (extent, number));
+        self.has_left = true;
+    }
+
+    /// True if a segment stays that [`Self::segments`] does not have.
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left
     }
 
     /// The oldest segment, and where the next one begins; `None` if only the open one is left.
@@ -307,15 +318,49 @@ impl Head {
         self.ready.len() + self.free.len()
     }
 
-    /// Free extents, and those that soon are.
+    /// Extents that segments can begin in, now or soon.
     pub(super) fn free_soon(&self) -> usize {
-        self.free() + self.given_up
+        let allocatable = if self.is_disk_full { 0 } else { self.free.len() };
+        self.ready.len() + allocatable + self.given_up
+    }
+
+    /// Extents that are allocated, if the file system has no space for others.
+    pub(super) fn all_that_the_disk_gives(&self) -> Option<usize> {
+        self.is_disk_full.then(|| self.segments.len() + self.ready.len() + self.given_up)
+    }
+
+    /// True if another extent can be allocated, as far as is known.
+    pub(super) fn can_allocate(&self) -> bool {
+        !self.is_disk_full && !self.free.is_empty()
+    }
+
+    /// The oldest segment is about to be reclaimed.
+    pub(super) fn note_reclaim(&mut self, live_bytes: u64) {
+        let waste = self.waste(live_bytes);
+        self.cycle.note_begun(self.segments.len(), self.begun_by_copies, waste);
+    }
+
+    /// The oldest segment was reclaimed.
+    pub(super) fn note_reclaimed(&mut self, live_bytes: u64) {
+        let waste = self.waste(live_bytes);
+        self.cycle.note_reclaimed(self.begun_by_copies, waste);
+    }
+
+    /// True if reclaim would copy everything again and free nothing.
+    pub(super) fn is_reclaim_vain(&self, live_bytes: u64) -> bool {
+        self.cycle.is_vain(self.waste(live_bytes))
+    }
+
+    /// What segments that take no more records hold beside live ones, in bytes.
+    fn waste(&self, live_bytes: u64) -> u64 {
+        let closed = self.segments.len().saturating_sub(1);
+        ((closed * SEGMENT_BYTES) as u64).saturating_sub(live_bytes)
     }
 
     /// Extents of segments that were given up are free.
     pub(super) fn note_freed(&mut self, freed: Vec<Extent>) {
         self.given_up -= freed.len();
-        freed.into_iter().for_each(|extent| self.put_ready(extent));
+        self.ready.extend(freed);
     }
 
     /// Takes an extent to allocate its space.
@@ -329,7 +374,7 @@ impl Head {
         self.is_disk_full = true;
     }
 
-    /// An extent can begin a segment.
+    /// An extent was allocated: a segment can begin in it.
     pub(super) fn put_ready(&mut self, extent: Extent) {
         self.ready.push_back(extent);
         self.is_disk_full = false;

@@ -9,7 +9,7 @@ use std::thread;
 use super::catalog::{Filed, Location};
 use super::error::FindError;
 use super::shared::Shared;
-use crate::disk::{DiskError, File, Page};
+use crate::disk::{DiskError, File, PAGE_BYTES, Page};
 use crate::format::{Address, Item, RECORD_HEADER_BYTES, Record};
 use crate::log::{Fetch, ReadError};
 
@@ -177,11 +177,13 @@ impl Lookup {
         let extent = location.extent();
         // Most records are about as long as the others of their segment.
         let guess = shared.extents.mean_bytes(extent).saturating_sub(RECORD_HEADER_BYTES);
-        self.want(Fetch::new(extent, at, guess))
+        self.want(shared, Fetch::new(extent, at, guess))
     }
 
-    fn want(&mut self, fetch: Fetch) -> Seen {
+    fn want<F>(&mut self, shared: &Shared<F>, fetch: Fetch) -> Seen {
         let wanted = Wanted { first: fetch.first_page(), pages: fetch.pages() };
+        let bytes = wanted.pages.len() * PAGE_BYTES;
+        shared.counts.read_bytes.fetch_add(bytes as u64, Relaxed);
         self.fetch = Some(fetch);
         Seen::Unread(wanted)
     }
@@ -198,7 +200,7 @@ impl Lookup {
         }
         let pages = read?;
         if let Some(longer) = fetch.longer(&pages) {
-            return Ok(self.want(longer));
+            return Ok(self.want(shared, longer));
         }
         match shared.log.record(&fetch, &pages) {
             Ok(record) => Ok(Seen::of(&record, &self.key)),

@@ -8,7 +8,7 @@
 //! miss   ─▶ catalog ─▶ record that is not durable yet, or one read of the disk
 //! ```
 //!
-//! In a directory of mode [`Mode::Cache`] the store has what memory evicts (`cache/`).
+//! In a directory of mode [`Mode::Cache`] the store has what memory evicts (`cache.rs`).
 //!
 //! The lock of the head orders all changes, so that the order of the log is the order in which they
 //! happened. One thread writes and syncs. Another one allocates extents and copies what lives in
@@ -23,11 +23,13 @@ mod head;
 mod inspect;
 mod lookup;
 mod rebuild;
+mod removal;
 mod settings;
 mod shared;
 mod space;
 mod statistics;
-mod table;
+mod waiting;
+mod walk;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,19 +39,22 @@ use std::time::{Duration, Instant};
 use crate::OpenError;
 use crate::disk::{Directory, DiskError, Page};
 use crate::flusher::Flusher;
-use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record};
+use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES};
 use crate::tier::Tier;
 pub use cache::Kept;
-use cache::snapshot;
+pub use catalog::PLACES;
 use catalog::{EXTENTS_MAX, Filed, Location};
 pub use error::{FindError, Refusal, StartError};
 use head::{Head, Share};
+pub use inspect::salvage::{Damage, Salvaged, Trust, Wrong, salvage};
 pub use inspect::{Findings, inspect};
 pub use lookup::{Known, Lookup, StoredItem, Wanted};
-use rebuild::{Rebuilt, rebuild};
+use rebuild::{Rebuilt, rebuild, snapshot};
+pub use removal::Removal;
 pub use settings::{Durability, Settings};
 use shared::Shared;
 pub use statistics::Statistics;
+pub use walk::{Walk, WalkStep, place_of};
 
 /// The circumstances of a change.
 #[derive(Clone, Copy)]
@@ -60,7 +65,7 @@ pub struct Change<'a> {
     pub is_resident: bool,
     /// Says whether a flush has hidden the change already: nothing is recorded then. It is called
     /// under the lock that also orders flushes.
-    pub is_flushed: &'a dyn Fn() -> bool,
+    pub is_gone: &'a dyn Fn() -> bool,
 }
 
 /// What a start has found in the log.
@@ -76,6 +81,8 @@ pub struct Started {
     pub stamp_unix_secs: u64,
     /// Where the log was cut: what followed was not acknowledged as durable.
     pub cut: Option<Address>,
+    /// True if the index of the last clean stop was read, and not the log.
+    pub is_from_index: bool,
 }
 
 /// Whether an awaited record is durable.
@@ -97,10 +104,10 @@ pub struct Store<D: Directory> {
 }
 
 impl<D: Directory + 'static> Store<D> {
-    /// Recovers the log of a directory and begins to serve it. Reports the segments that are read,
-    /// and their number, to `progress`.
+    /// Recovers a directory and begins to serve it. Reports the parts of it that are read, and
+    /// their number, to `progress`.
     ///
-    /// Cost: reads the log once.
+    /// Cost: reads the index after a clean stop, 8 bytes an item; otherwise the log once.
     ///
     /// # Errors
     ///
@@ -117,21 +124,19 @@ impl<D: Directory + 'static> Store<D> {
         }
         let hasher = KeyHasher::new(&tier.manifest().hash_key);
         let is_cache = tier.manifest().mode == Mode::Cache;
-        let rebuilt = if is_cache {
-            let snapshot = snapshot::read(&tier, settings.catalog_bytes_max, progress);
-            let snapshot = snapshot.map_err(OpenError::from)?;
-            // From here on the snapshot is of an earlier epoch: no later start reads it.
-            tier.begin_anew()?;
-            let empty = || Rebuilt::empty(tier.log().extents(), settings.catalog_bytes_max);
-            snapshot.map_or_else(empty, Rebuilt::of_snapshot)
-        } else {
-            tier.begin_anew()?;
-            let now = (settings.clock)();
-            rebuild(&tier, &hasher, settings.catalog_bytes_max, (now, progress))?
+        let catalog_bytes_max = settings.catalog_bytes_max;
+        let snapshot = snapshot::read(&tier, catalog_bytes_max, progress);
+        let snapshot = snapshot.map_err(OpenError::from)?;
+        // From here on the snapshot is of an earlier epoch: no later start reads it.
+        tier.begin_anew()?;
+        let rebuilt = match snapshot {
+            Some(snapshot) => Rebuilt::of_snapshot(snapshot),
+            None if is_cache => Rebuilt::empty(tier.log().extents(), catalog_bytes_max),
+            None => rebuild(&tier, &hasher, catalog_bytes_max, ((settings.clock)(), progress))?,
         };
         let Rebuilt { catalog, extents, segments, free, found, delay, due_unix_secs } = rebuilt;
         let started = Started { items: catalog.items(), segments: segments.len(), ..found };
-        // Recovery has synced all that it has read.
+        // The stop, or recovery, has synced all that was read.
         let recovered = segments.back().and_then(|(_, last)| last.further(1));
         let mut head = Head::new(tier.log().seal().clone(), segments, free, delay);
         head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
@@ -174,18 +179,22 @@ impl<D: Directory + 'static> Store<D> {
         if shared.is_flush_due(change.now_unix_secs) {
             return Err(Refusal::Busy);
         }
-        if (change.is_flushed)() {
+        if (change.is_gone)() {
             return Ok(());
         }
         let own = self.own(filed, change, known)?;
-        if own.is_none() && !shared.catalog.has_room(filed) {
-            return Err(Refusal::CatalogFull);
-        }
-        if shared.is_full() {
-            return Err(Refusal::Full);
+        let refusal = match own {
+            None if !shared.catalog.has_room(filed) => Some(Refusal::CatalogFull),
+            _ => shared.is_full().then_some(Refusal::Full),
+        };
+        if let Some(refusal) = refusal {
+            let is_doubtful = refusal == Refusal::Full && !shared.is_surely_full();
+            let has_room_soon = is_doubtful || shared.has_expired(change.now_unix_secs);
+            return Err(if has_room_soon { Refusal::Busy } else { refusal });
         }
         let place = shared.append(&mut head, &record, Share::Item)?;
-        shared.file(filed, own, place, record.bytes());
+        shared.file(filed, own, place, item);
+        shared.note_version(item.version);
         shared.note_seen(filed, place.1);
         Ok(())
     }
@@ -196,16 +205,29 @@ impl<D: Directory + 'static> Store<D> {
     ///
     /// [`Refusal`]; never [`Refusal::Full`].
     pub fn remove(&self, key: &[u8], change: &Change<'_>, known: &Known) -> Result<(), Refusal> {
+        self.remove_if(key, change, known, |_| true)
+    }
+
+    fn remove_if(
+        &self,
+        key: &[u8],
+        change: &Change<'_>,
+        known: &Known,
+        is_wanted: impl FnOnce(Address) -> bool,
+    ) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let filed = shared.filed(key);
         let mut head = shared.head();
         if shared.is_flush_due(change.now_unix_secs) {
             return Err(Refusal::Busy);
         }
-        if (change.is_flushed)() {
+        if (change.is_gone)() {
             return Ok(());
         }
         let Some(own) = self.own(filed, change, known)? else { return Ok(()) };
+        if !shared.extents.address(own).is_some_and(is_wanted) {
+            return Err(Refusal::Newer);
+        }
         let (_, at) = shared.append(&mut head, &Record::Tombstone { key }, Share::Removal)?;
         if shared.catalog.remove(filed, own) {
             shared.extents.note_dead(own);
@@ -275,22 +297,29 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// Records that a flush is due later. It replaces one that was asked for before. The caller
-    /// calls [`Store::flush`] when [`Store::is_flush_due`].
+    /// Records that a flush is due later. It replaces one that was asked for before. `schedule`
+    /// does the same in the caller's memory. The caller calls [`Store::flush`] when
+    /// [`Store::is_flush_due`].
     ///
     /// # Errors
     ///
-    /// [`Refusal`].
-    pub fn flush_at(&self, due_unix_secs: u64) -> Result<(), Refusal> {
+    /// [`Refusal`]; `schedule` is then not called.
+    pub fn flush_at(&self, due_unix_secs: u64, schedule: impl FnOnce()) -> Result<(), Refusal> {
         let shared = &*self.shared;
         if shared.is_cache {
-            return self.forget_everything_at(due_unix_secs);
+            return self.forget_everything_at(due_unix_secs, schedule);
         }
         let mut head = shared.head();
         let (_, at) = shared.append(&mut head, &Record::Delay { due_unix_secs }, Share::Removal)?;
         head.set_delay(Some(Delay { at, due_unix_secs }));
         shared.note_due(Some(at), due_unix_secs.max(1));
+        schedule();
         Ok(())
+    }
+
+    /// The second at which a delayed flush is due, as a Unix time; `None` if none is pending.
+    pub fn flush_due_unix_secs(&self) -> Option<u64> {
+        Some(self.shared.due_unix_secs()).filter(|due| *due != 0)
     }
 
     /// True if a delayed flush is due.
@@ -393,110 +422,8 @@ impl<D: Directory + 'static> Store<D> {
         let mut candidates = Vec::new();
         shared.catalog.candidates(filed, &mut candidates);
         let own = candidates.iter().find(|own| shared.extents.address(**own) == Some(at));
+        let own = own.filter(|_| !shared.is_closing.load(Acquire));
         own.inspect(|own| space::forget(shared, filed, **own, now_unix_secs));
-    }
-
-    /// What an answer about the key waits for; `None` if the durability asks for no waits.
-    ///
-    /// Cost: a hash of the key and a cache miss, with [`Durability::Sync`]; otherwise nothing.
-    pub fn awaited(&self, key: &[u8]) -> Option<Address> {
-        match self.shared.settings.durability {
-            Durability::Sync => self.shared.awaited(self.shared.filed(key)),
-            Durability::Interval(_) | Durability::Async => None,
-        }
-    }
-
-    /// Whether a record is durable.
-    pub fn durable(&self, at: Address) -> Durable {
-        match self.shared.is_synced(at) {
-            true => Durable::Yes,
-            false if self.shared.has_failed.load(Acquire) => Durable::Failed,
-            false => Durable::NotYet,
-        }
-    }
-
-    /// Waits until a record is durable, or the log fails.
-    pub fn wait_durable(&self, at: Address) -> Durable {
-        let shared = &*self.shared;
-        let mut head = shared.head();
-        loop {
-            match self.durable(at) {
-                Durable::NotYet => head = shared.wait(&shared.progress, head, PATIENCE),
-                durable => return durable,
-            }
-        }
-    }
-
-    /// Makes everything durable that was recorded so far.
-    pub fn sync(&self) -> Durable {
-        let end = self.shared.head().end();
-        match end {
-            None => Durable::Yes,
-            Some(end) => {
-                self.shared.is_urgent.store(true, Release);
-                self.shared.work.notify_one();
-                self.wait_durable(end)
-            }
-        }
-    }
-
-    /// Calls `wake` after each sync and after a failure, on a thread of the store.
-    pub fn on_sync(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.shared.add_wake(Box::new(wake));
-    }
-
-    /// True if [`Store::wait_for_room`] would wait, as of the last change or sync.
-    ///
-    /// Cost: a load.
-    pub fn is_crowded(&self) -> bool {
-        self.shared.is_crowded()
-    }
-
-    /// Waits until the records that are not durable leave memory for more, at most until
-    /// `deadline`. Call it before a change, with no lock held.
-    ///
-    /// Cost: a load if there is room.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal::Busy`] at the deadline, [`Refusal::Failed`] after a failure.
-    pub fn wait_for_room(&self, deadline: Instant) -> Result<(), Refusal> {
-        if !self.is_crowded() {
-            return Ok(());
-        }
-        let mut head = self.shared.head();
-        while !self.shared.has_room(&head) {
-            head = self.wait_in(head, deadline)?;
-        }
-        Ok(())
-    }
-
-    /// Waits after [`Refusal::Busy`] until something was synced or an extent was made ready, or for
-    /// a tenth of a second, and at most until `deadline`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Store::wait_for_room`].
-    pub fn wait_for_progress(&self, deadline: Instant) -> Result<(), Refusal> {
-        self.wait_in(self.shared.head(), deadline).map(drop)
-    }
-
-    fn wait_in<'h>(
-        &self,
-        head: MutexGuard<'h, Head>,
-        deadline: Instant,
-    ) -> Result<MutexGuard<'h, Head>, Refusal> {
-        if self.shared.has_failed.load(Acquire) {
-            return Err(Refusal::Failed);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(Refusal::Busy);
-        }
-        self.shared.is_urgent.store(true, Release);
-        self.shared.work.notify_one();
-        self.shared.space.notify_one();
-        Ok(self.shared.wait(&self.shared.progress, head, left.min(PATIENCE)))
     }
 
     /// True if the log has failed.
@@ -519,7 +446,7 @@ impl<D: Directory + 'static> Store<D> {
     pub fn stop(&self, at_most: Duration) -> u64 {
         self.close();
         let deadline = Instant::now() + at_most;
-        while !self.threads().iter().all(JoinHandle::is_finished) {
+        while !self.is_stopped() {
             if Instant::now() >= deadline {
                 return self.left();
             }
@@ -530,6 +457,11 @@ impl<D: Directory + 'static> Store<D> {
             true => self.left(),
             false => self.shared.head().dirty_bytes(),
         }
+    }
+
+    /// True if a stop has ended: nothing works any more.
+    pub fn is_stopped(&self) -> bool {
+        self.threads().iter().all(JoinHandle::is_finished)
     }
 
     /// What a stop that is not clean has left. A cache has at least its index to write.
@@ -569,8 +501,8 @@ impl<D: Directory> Drop for Store<D> {
     }
 }
 
-/// Extents that a store has at least: 32 MiB.
+/// Extents that a store has at least.
 const EXTENTS_MIN: u32 = 8;
 
-/// How long a thread waits before it looks again.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// The size that a store has at least, in bytes: 32 MiB.
+pub const BYTES_MIN: u64 = EXTENTS_MIN as u64 * SEGMENT_BYTES as u64;

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::catalog::{Catalog, Filed, Location};
 use super::extents::Extents;
 use super::head::{Head, SPARE_EXTENTS, Share};
+use super::removal::Removal;
 use super::settings::{Durability, Settings};
-use crate::format::{Address, KeyHasher, Record, SEGMENT_BYTES};
+use crate::format::{Address, Item, KeyHasher, Record, SEGMENT_BYTES};
 use crate::log::{Extent, Log};
 use crate::store::error::Refusal;
 
@@ -53,6 +54,11 @@ pub(super) struct Shared<F> {
     /// The time by which expired items were dropped from the catalog, as a Unix time.
     dropped_through: AtomicU64,
     live_bytes: AtomicU64,
+    /// The earliest deadline of an item that may make room, as a Unix time; only while the store is
+    /// nearly full.
+    next_deadline: AtomicU64,
+    /// The segments were counted since the estimate says that the store is full.
+    is_surely_full: AtomicBool,
     /// The store is a cache: what does not fit is dropped, and nothing survives a crash.
     pub(super) is_cache: bool,
     /// A cache has dropped an item for which the catalog had no room.
@@ -60,6 +66,8 @@ pub(super) struct Shared<F> {
     /// The highest version of an item.
     pub(super) version_max: AtomicU64,
     wakes: Mutex<Vec<Wake>>,
+    /// The removals in progress.
+    pub(super) removals: Mutex<Vec<Weak<Removal>>>,
     pub(super) counts: Counts,
 }
 
@@ -69,8 +77,14 @@ pub(super) struct Counts {
     pub(super) written_bytes: AtomicU64,
     pub(super) zeroed_bytes: AtomicU64,
     pub(super) syncs: AtomicU64,
+    pub(super) sync_us: AtomicU64,
     pub(super) reads: AtomicU64,
+    pub(super) read_bytes: AtomicU64,
+    pub(super) begun_segments: AtomicU64,
     pub(super) reclaimed_segments: AtomicU64,
+    pub(super) evicted_segments: AtomicU64,
+    pub(super) evicted_items: AtomicU64,
+    pub(super) evicted_bytes: AtomicU64,
     pub(super) copied_items: AtomicU64,
     pub(super) damaged_segments: AtomicU64,
     pub(super) kept_items: AtomicU64,
@@ -114,10 +128,13 @@ impl<F> Shared<F> {
             due: AtomicU64::new(due),
             dropped_through: AtomicU64::new(0),
             live_bytes: AtomicU64::new(0),
+            next_deadline: AtomicU64::new(u64::MAX),
+            is_surely_full: AtomicBool::new(false),
             is_cache,
             is_catalog_full: AtomicBool::new(false),
             version_max: AtomicU64::new(0),
             wakes: Mutex::default(),
+            removals: Mutex::default(),
             counts: Counts::default(),
         }
     }
@@ -166,8 +183,18 @@ impl<F> Shared<F> {
         record: &Record<'_>,
         share: Share,
     ) -> Result<(Extent, Address), Refusal> {
+        if self.is_closing.load(Acquire) {
+            // The flusher may have ended, and the snapshot may have the catalog already.
+            return Err(Refusal::Failed);
+        }
         let had_jobs = head.has_jobs();
-        let (extent, at, begins) = head.append(record, share, self.synced(), self.now())?;
+        let (extent, at, begins) = match head.append(record, share, self.synced(), self.now()) {
+            // The share of others is empty only while reclaim uses it.
+            Err(Refusal::Busy) if share == Share::Item && self.has_no_room(head) => {
+                return Err(Refusal::Full);
+            }
+            appended => appended?,
+        };
         if !self.has_room(head) {
             self.is_crowded.store(true, Relaxed);
         }
@@ -188,13 +215,21 @@ impl<F> Shared<F> {
         filed: Filed,
         own: Option<Location>,
         (extent, at): (Extent, Address),
-        bytes: usize,
+        item: &Item<'_>,
     ) {
-        self.extents.note_item(extent, bytes);
+        self.extents.note_item(extent, item);
         let location = Location::new(extent, at.offset());
         match own {
             Some(own) if self.catalog.replace(filed, own, location) => self.extents.note_dead(own),
             _ => self.catalog.insert(filed, location),
+        }
+    }
+
+    /// Notes the version of an item that was added. The caller holds the lock of the head.
+    pub(super) fn note_version(&self, version: u64) {
+        // No other thread stores it meanwhile.
+        if version > self.version_max.load(Relaxed) {
+            self.version_max.store(version, Relaxed);
         }
     }
 
@@ -252,13 +287,50 @@ impl<F> Shared<F> {
 
     pub(super) fn estimate_live_bytes(&self) {
         self.live_bytes.store(self.extents.live_bytes(), Relaxed);
+        if !self.is_full() {
+            self.set_surely_full(false);
+        }
+    }
+
+    /// The length of the live records beyond which a store takes no more, in bytes.
+    pub(super) fn live_bytes_max(&self) -> u64 {
+        live_bytes_max(self.extents.count())
+    }
+
+    pub(super) fn note_next_deadline(&self, unix_secs: u64) {
+        self.next_deadline.store(unix_secs, Relaxed);
+    }
+
+    /// True if items have expired that the catalog still names: they make room in a moment.
+    pub(super) fn has_expired(&self, now_unix_secs: u64) -> bool {
+        self.next_deadline.load(Relaxed) <= now_unix_secs
+    }
+
+    pub(super) fn set_surely_full(&self, is_surely_full: bool) {
+        self.is_surely_full.store(is_surely_full, Relaxed);
+    }
+
+    /// True if the store is full and nothing but deletes, deadlines and overwrites makes room.
+    /// Before the segments are counted it is not known.
+    pub(super) fn is_surely_full(&self) -> bool {
+        self.is_surely_full.load(Relaxed)
     }
 
     /// True if the live items leave no room for more.
     pub(super) fn is_full(&self) -> bool {
-        let extents = self.extents.count().saturating_sub(SPARE_EXTENTS);
-        let size = u64::from(extents) * SEGMENT_BYTES as u64;
-        self.live_bytes() > size / 100 * LIVE_MAX_PERCENT
+        self.live_bytes() > self.live_bytes_max()
+    }
+
+    /// True if the live items leave no room for more in this many extents.
+    pub(super) fn is_full_of(&self, extents: u32) -> bool {
+        self.live_bytes() > live_bytes_max(extents)
+    }
+
+    /// True if no extent becomes ready before something dies.
+    fn has_no_room(&self, head: &Head) -> bool {
+        let is_full = |all: usize| self.is_full_of(all as u32);
+        let is_vain = || !head.can_allocate() && head.is_reclaim_vain(self.live_bytes());
+        head.all_that_the_disk_gives().is_some_and(is_full) || is_vain()
     }
 
     /// True if the log takes another record of this length soon enough not to wait.
@@ -295,4 +367,10 @@ impl<F> Shared<F> {
     pub(super) fn is_over(&self) -> bool {
         self.has_failed.load(Acquire) || self.is_closing.load(Acquire)
     }
+}
+
+/// The length of the live records that a log of this many extents takes, in bytes.
+fn live_bytes_max(extents: u32) -> u64 {
+    let bytes = u64::from(extents.saturating_sub(SPARE_EXTENTS)) * SEGMENT_BYTES as u64;
+    bytes / 100 * LIVE_MAX_PERCENT
 }

@@ -14,6 +14,8 @@ pub struct Statistics {
     pub size_bytes: u64,
     /// Length of the live records, in bytes: an estimate.
     pub live_bytes: u64,
+    /// Length of the live records beyond which a store takes no more, in bytes.
+    pub live_bytes_max: u64,
     /// Free extents, in bytes.
     pub free_bytes: u64,
     /// Memory of the catalog, in bytes.
@@ -28,10 +30,22 @@ pub struct Statistics {
     pub zeroed_bytes: u64,
     /// Syncs.
     pub syncs: u64,
+    /// The time that they took, in microseconds.
+    pub sync_us: u64,
     /// Records read from the disk.
     pub reads: u64,
+    /// Bytes read for them.
+    pub read_bytes: u64,
+    /// Segments that were begun.
+    pub begun_segments: u64,
     /// Segments that were reclaimed.
     pub reclaimed_segments: u64,
+    /// Those of a cache that had items.
+    pub evicted_segments: u64,
+    /// Items of a cache that went with them.
+    pub evicted_items: u64,
+    /// Length of their records, in bytes.
+    pub evicted_bytes: u64,
     /// Items that reclaim has copied.
     pub copied_items: u64,
     /// Segments that reclaim has found damaged, and left.
@@ -54,6 +68,7 @@ pub(super) fn of<F>(shared: &Shared<F>) -> Statistics {
         items: shared.catalog.items(),
         size_bytes: u64::from(shared.extents.count()) * SEGMENT_BYTES as u64,
         live_bytes: shared.live_bytes(),
+        live_bytes_max: shared.live_bytes_max(),
         free_bytes: free * SEGMENT_BYTES as u64,
         catalog_bytes: shared.catalog.bytes(),
         catalog_bytes_max: shared.settings.catalog_bytes_max,
@@ -61,8 +76,14 @@ pub(super) fn of<F>(shared: &Shared<F>) -> Statistics {
         written_bytes: counts.written_bytes.load(Relaxed),
         zeroed_bytes: counts.zeroed_bytes.load(Relaxed),
         syncs: counts.syncs.load(Relaxed),
+        sync_us: counts.sync_us.load(Relaxed),
         reads: counts.reads.load(Relaxed),
+        read_bytes: counts.read_bytes.load(Relaxed),
+        begun_segments: counts.begun_segments.load(Relaxed),
         reclaimed_segments: counts.reclaimed_segments.load(Relaxed),
+        evicted_segments: counts.evicted_segments.load(Relaxed),
+        evicted_items: counts.evicted_items.load(Relaxed),
+        evicted_bytes: counts.evicted_bytes.load(Relaxed),
         copied_items: counts.copied_items.load(Relaxed),
         damaged_segments: counts.damaged_segments.load(Relaxed),
         kept_items: counts.kept_items.load(Relaxed),

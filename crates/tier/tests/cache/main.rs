@@ -22,7 +22,7 @@ type TestStore = Store<SimulatedDirectory>;
 
 /// A change of a key that memory does not have.
 const ABSENT: Change<'static> =
-    Change { now_unix_secs: NOW, is_resident: false, is_flushed: &|| false };
+    Change { now_unix_secs: NOW, is_resident: false, is_gone: &|| false };
 
 fn start_with(disk: &SimulatedDisk, catalog_bytes_max: u64) -> (TestStore, Started) {
     let wanted = Wanted { mode: Mode::Cache, bytes: 8 * SEGMENT_BYTES as u64 };
@@ -142,7 +142,7 @@ fn flushes_forget_everything_at_once_and_when_they_are_due_even_while_down() {
     store.flush(|| ()).unwrap();
     assert_eq!(value(&store, b"k"), None);
     keep_surely(&store, b"k", b"2");
-    store.flush_at(NOW + 100).unwrap();
+    store.flush_at(NOW + 100, || ()).unwrap();
     drop(store);
     let (store, _) = start(&disk);
     assert!(!store.is_flush_due(NOW + 99) && store.is_flush_due(NOW + 100));

@@ -10,7 +10,7 @@ use larder_tier::store::{Change, Durability, Durable, Known, Refusal};
 use crate::{NOW, TestStore, start};
 
 pub(crate) const NEW: Change<'static> =
-    Change { now_unix_secs: NOW, is_resident: false, is_flushed: &|| false };
+    Change { now_unix_secs: NOW, is_resident: false, is_gone: &|| false };
 
 pub(crate) fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
     Item {
@@ -38,6 +38,25 @@ pub(crate) fn put(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(), Ref
     }
 }
 
+/// Puts an item in a full log, in which something has died.
+fn put_in_time(store: &TestStore, key: &[u8], value: &[u8]) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while put(store, key, value).is_err() {
+        assert!(Instant::now() < deadline, "no room for {key:?} although items were removed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Removes a live item that memory has, and waits for the disk as long as it takes.
+fn remove(store: &TestStore, key: &[u8]) {
+    let resident = Change { is_resident: true, ..NEW };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while let Err(refusal) = store.remove(key, &resident, &Known::default()) {
+        assert_eq!(refusal, Refusal::Busy, "a full log takes removals");
+        store.wait_for_progress(deadline).unwrap();
+    }
+}
+
 pub(crate) fn value(store: &TestStore, key: &[u8]) -> Option<Vec<u8>> {
     store.find(key).unwrap().1.map(|item| item.value)
 }
@@ -57,9 +76,67 @@ fn a_clean_stop_keeps_everything_at_each_durability() {
         disk.lose_power();
         let (store, started) = start(&disk, 8, durability);
         assert_eq!((started.items, started.version_max), (1000, 5), "{durability:?}");
-        assert_eq!(started.cut, None, "a clean stop leaves no end to look for");
+        assert!(started.is_from_index, "a clean stop leaves an index");
         assert_eq!(value(&store, &7_u32.to_le_bytes()), Some(7_u32.to_le_bytes().to_vec()));
     }
+}
+
+#[test]
+fn a_store_that_has_stopped_changes_nothing_that_its_index_has() {
+    let disk = SimulatedDisk::new(1);
+    let (store, _) = start(&disk, 8, Durability::Async);
+    let expiring = Item { deadline_unix_secs: Some(NOW + 10), ..item(b"expiring", b"1") };
+    store.put(&expiring, &NEW, &Known::default()).unwrap();
+    put(&store, b"k", b"1").unwrap();
+    let resident = Change { is_resident: true, ..NEW };
+    assert_eq!(store.stop(Duration::from_secs(20)), 0);
+    assert_eq!(put(&store, b"new", b"2"), Err(Refusal::Failed));
+    assert_eq!(store.remove(b"k", &resident, &Known::default()), Err(Refusal::Failed));
+    assert_eq!(store.flush(|| panic!("nothing is flushed")), Err(Refusal::Failed));
+    assert_eq!(store.flush_at(NOW, || panic!("nothing is scheduled")), Err(Refusal::Failed));
+    let at = store.find(b"expiring").unwrap().0.own.unwrap();
+    store.forget_expired(b"expiring", at, NOW + 10);
+    assert!(store.may_have(b"expiring"), "the index has it");
+    drop(store);
+    let (store, started) = start(&disk, 8, Durability::Async);
+    assert_eq!((started.items, started.is_from_index), (2, true));
+    assert_eq!(value(&store, b"k"), Some(b"1".to_vec()));
+}
+
+#[test]
+fn a_delayed_flush_survives_stops_with_an_index_and_then_a_kill() {
+    let disk = SimulatedDisk::new(1);
+    let (store, _) = start(&disk, 8, Durability::Sync);
+    put(&store, b"k", b"1").unwrap();
+    store.flush_at(NOW + 100, || ()).unwrap();
+    drop(store);
+    let (store, started) = start(&disk, 8, Durability::Sync);
+    assert!(started.is_from_index && store.is_flush_due(NOW + 100), "{started:?}");
+    // The header of its next segment has to repeat it.
+    put(&store, b"k", b"2").unwrap();
+    assert_eq!(store.sync(), Durable::Yes);
+    disk.lose_power();
+    drop(store);
+    let (store, started) = start(&disk, 8, Durability::Sync);
+    assert!(!started.is_from_index && store.is_flush_due(NOW + 100), "{started:?}");
+}
+
+#[test]
+fn a_store_without_a_good_index_reads_its_log() {
+    let disk = SimulatedDisk::new(1);
+    let (store, _) = start(&disk, 8, Durability::Async);
+    put(&store, b"k", b"1").unwrap();
+    disk.inject(When::nth(Call::Rename, 1), Fault::Errno(28));
+    assert_eq!(store.stop(Duration::from_secs(20)), 0, "the log has everything");
+    drop(store);
+    let (store, started) = start(&disk, 8, Durability::Async);
+    assert!(!started.is_from_index && started.cut.is_none(), "{started:?}");
+    assert_eq!(value(&store, b"k"), Some(b"1".to_vec()));
+    drop(store);
+    assert!(disk.flip_bit("INDEX", 8 * 4096 + 3));
+    let (store, started) = start(&disk, 8, Durability::Async);
+    assert!(!started.is_from_index, "{started:?}");
+    assert_eq!(value(&store, b"k"), Some(b"1".to_vec()));
 }
 
 #[test]
@@ -87,7 +164,7 @@ fn a_delayed_flush_is_known_after_a_start_and_refuses_changes_once_it_is_due() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk, 8, Durability::Sync);
     put(&store, b"k", b"1").unwrap();
-    store.flush_at(NOW + 100).unwrap();
+    store.flush_at(NOW + 100, || ()).unwrap();
     drop(store);
     let (store, _) = start(&disk, 8, Durability::Sync);
     assert!(!store.is_flush_due(NOW + 99));
@@ -112,15 +189,8 @@ fn a_full_log_refuses_items_keeps_the_old_ones_and_recovers_after_removals() {
     for n in &stored {
         assert_eq!(value(&store, &n.to_le_bytes()), Some(long.clone()), "item {n} of {stored:?}");
     }
-    let resident = Change { is_resident: true, ..NEW };
-    for n in stored.iter().take(stored.len() / 2) {
-        store.remove(&n.to_le_bytes(), &resident, &Known::default()).unwrap();
-    }
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while put(&store, b"more", &long).is_err() {
-        assert!(Instant::now() < deadline, "no room after half of the items were removed");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    stored[..stored.len() / 2].iter().for_each(|n| remove(&store, &n.to_le_bytes()));
+    put_in_time(&store, b"more", &long);
 }
 
 #[test]
@@ -136,6 +206,44 @@ fn a_file_system_without_room_refuses_items_and_no_more() {
     assert!(!store.statistics().has_failed, "{:?}", store.failure());
     assert_eq!(store.sync(), Durable::Yes);
     assert_eq!(value(&store, &0_u32.to_le_bytes()), Some(long));
+}
+
+#[test]
+fn removals_make_room_in_the_space_that_a_full_file_system_has_given() {
+    let disk = SimulatedDisk::new(1);
+    disk.set_capacity(12 * (4 << 20));
+    let (store, _) = start(&disk, 100, Durability::Async);
+    let long = vec![7; 100_000];
+    let stored: Vec<u32> =
+        (0..1000).take_while(|n: &u32| put(&store, &n.to_le_bytes(), &long).is_ok()).collect();
+    let (removed, kept) = stored.split_at(stored.len() / 2);
+    removed.iter().for_each(|n| remove(&store, &n.to_le_bytes()));
+    let again: Vec<u32> = (1000..).take(removed.len() / 2).collect();
+    again.iter().for_each(|n| put_in_time(&store, &n.to_le_bytes(), &long));
+    for n in kept.iter().chain(&again) {
+        assert_eq!(value(&store, &n.to_le_bytes()), Some(long.clone()), "item {n}");
+    }
+    assert!(!store.statistics().has_failed, "{:?}", store.failure());
+}
+
+#[test]
+fn a_log_that_nothing_dies_in_is_full_and_at_rest() {
+    // Two of these items do not fit a segment: a copy frees no more than it takes.
+    let long = vec![7; 2_200_000];
+    let disk = SimulatedDisk::new(1);
+    let (store, _) = start(&disk, 16, Durability::Async);
+    let stored: Vec<u32> =
+        (0..100).take_while(|n: &u32| put(&store, &n.to_le_bytes(), &long).is_ok()).collect();
+    assert_eq!(put(&store, b"more", &long), Err(Refusal::Full));
+    std::thread::sleep(Duration::from_millis(500));
+    let before = store.statistics().written_bytes;
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(store.statistics().written_bytes, before, "nothing is copied in vain");
+    stored[..3].iter().for_each(|n| remove(&store, &n.to_le_bytes()));
+    (1000..1003_u32).for_each(|n| put_in_time(&store, &n.to_le_bytes(), &long));
+    for n in &stored[3..] {
+        assert_eq!(value(&store, &n.to_le_bytes()).map(|value| value.len()), Some(long.len()));
+    }
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! Threads change a store, on a disk that loses power in the middle of it: after each start every
-//! key has what was acknowledged last, or a later change that was in flight.
+//! key has what was acknowledged last, or a later change that was in flight. After a clean stop it
+//! has what was recorded last.
 //!
 //! A seed is a whole run: `LARDER_SEED=17` runs it alone, `LARDER_SEEDS=1000` runs that number.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
+mod bits;
+mod expiry;
 mod faults;
 mod keys;
 mod reclaim;
 mod tags;
 mod user;
+mod walk;
 
 use std::env;
 use std::sync::Arc;
@@ -39,49 +43,96 @@ fn settings(durability: Durability) -> Settings {
     }
 }
 
-fn open(disk: &SimulatedDisk, extents: u64) -> Tier<SimulatedDirectory> {
+fn try_open(
+    disk: &SimulatedDisk,
+    extents: u64,
+) -> Result<Tier<SimulatedDirectory>, larder_tier::OpenError> {
     let wanted = Wanted { mode: Mode::Store, bytes: extents * SEGMENT_BYTES as u64 };
     let entropy = Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: HASH_KEY };
-    Tier::open(disk.open(), wanted, entropy, NOW).unwrap()
+    Tier::open(disk.open(), wanted, entropy, NOW)
+}
+
+fn open(disk: &SimulatedDisk, extents: u64) -> Tier<SimulatedDirectory> {
+    try_open(disk, extents).unwrap()
 }
 
 fn start(disk: &SimulatedDisk, extents: u64, durability: Durability) -> (TestStore, Started) {
     Store::start(open(disk, extents), settings(durability), &mut |_, _| ()).unwrap()
 }
 
-/// Lets users work until the power is lost. Returns how many segments were reclaimed.
-fn live(disk: &SimulatedDisk, users: &mut [User], extents: u64, rng: &mut Rng) -> u64 {
-    let (store, _) = start(disk, extents, Durability::Sync);
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The power is lost at any time.
+    PowerLoss,
+    /// The power is lost in a call.
+    PowerLossInCall,
+    /// By a stop.
+    Stop,
+    /// By a stop, in which the power may be lost.
+    BrokenStop,
+}
+
+/// Lets users work until the power is lost or the store stops. Returns how many segments were
+/// reclaimed, and whether an index is left; `None` if the power was lost in the stop.
+fn live(
+    disk: &SimulatedDisk,
+    users: &mut [User],
+    (extents, has_index): (u64, Option<bool>),
+    rng: &mut Rng,
+) -> (u64, Option<bool>) {
+    let (store, started) = start(disk, extents, Durability::Sync);
+    if let Some(has_index) = has_index {
+        assert_eq!(started.is_from_index, has_index, "only a clean stop leaves an index to read");
+    }
     for user in &mut *users {
         user.check_all_after_start(&store);
     }
-    // The power is lost at any time, or in a call.
-    let is_in_call = rng.bool();
-    let life = Duration::from_micros(if is_in_call { 0 } else { rng.u64(0..40_000) });
-    if is_in_call {
-        disk.inject(When::nth_of_any(rng.u64(1..400)), Fault::PowerLoss);
+    let ends = [End::PowerLoss, End::PowerLossInCall, End::Stop, End::BrokenStop];
+    let end = ends[rng.usize(..ends.len())];
+    let life = Duration::from_micros(rng.u64(0..40_000));
+    let (during_life, during_stop) = (rng.u64(1..400), rng.u64(1..16));
+    if end == End::PowerLossInCall {
+        disk.inject(When::nth_of_any(during_life), Fault::PowerLoss);
     }
-    thread::scope(|scope| {
-        for user in users {
+    let left = thread::scope(|scope| {
+        for user in &mut *users {
             let store = &store;
             scope.spawn(move || user.work(store));
         }
-        if !is_in_call {
+        if end != End::PowerLossInCall {
             thread::sleep(life);
-            disk.lose_power();
         }
+        match end {
+            End::PowerLoss => disk.lose_power(),
+            End::PowerLossInCall => {}
+            End::BrokenStop => disk.inject(When::nth_of_any(during_stop), Fault::PowerLoss),
+            End::Stop => {}
+        }
+        matches!(end, End::Stop | End::BrokenStop).then(|| store.stop(Duration::from_secs(20)))
     });
     disk.clear_faults();
-    let why = store.failure().unwrap_or_else(|| "the simulated process has ended".into());
-    assert!(why.contains("has ended"), "the store failed by itself: {why}");
-    store.statistics().reclaimed_segments
+    let is_clean = left == Some(0) && !store.has_failed();
+    if is_clean {
+        users.iter_mut().for_each(User::note_all_durable);
+    } else {
+        assert_ne!(end, End::Stop, "{left:?} bytes are left, {:?}", store.failure());
+        let why = store.failure().unwrap_or_else(|| "the simulated process has ended".into());
+        assert!(why.contains("has ended"), "the store failed by itself: {why}");
+    }
+    let has_index = (is_clean || left.is_none()).then_some(is_clean);
+    (store.statistics().reclaimed_segments, has_index)
 }
 
 fn run(seed: u64) -> u64 {
     let (disk, mut rng) = (SimulatedDisk::new(seed), Rng::with_seed(seed));
     let extents = rng.u64(8..12);
     let mut users: Vec<User> = (0..3).map(|number| User::new(number, rng.fork())).collect();
-    let reclaimed: u64 = (0..12).map(|_| live(&disk, &mut users, extents, &mut rng)).sum();
+    let (mut reclaimed, mut has_index) = (0, Some(false));
+    for _ in 0..12 {
+        let life = live(&disk, &mut users, (extents, has_index), &mut rng);
+        (reclaimed, has_index) = (reclaimed + life.0, life.1);
+    }
     let (store, _) = start(&disk, extents, Durability::Sync);
     for user in &mut users {
         user.check_all_after_start(&store);

@@ -11,7 +11,7 @@ use crate::faults::{put, value};
 use crate::{NOW, TestStore, start};
 
 /// Overwrites one key until reclaim has met every segment that is there now.
-fn churn(store: &TestStore) {
+pub(crate) fn churn(store: &TestStore) {
     let before = store.statistics().reclaimed_segments;
     let deadline = Instant::now() + Duration::from_secs(20);
     while store.statistics().reclaimed_segments < before + 10 {
@@ -40,7 +40,7 @@ fn a_read_whose_segment_is_reclaimed_meanwhile_finds_the_copy() {
 fn a_flush_cancels_a_delayed_one_for_good() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk, 8, Durability::Async);
-    store.flush_at(NOW + 100).unwrap();
+    store.flush_at(NOW + 100, || ()).unwrap();
     store.flush(|| ()).unwrap();
     // Nothing of either record is left in the log.
     churn(&store);

@@ -77,6 +77,13 @@ impl User {
         }
     }
 
+    /// Everything that was recorded is durable.
+    pub(crate) fn note_all_durable(&mut self) {
+        for states in self.may_have.values_mut() {
+            states.drain(..states.len() - 1);
+        }
+    }
+
     fn find(&self, store: &TestStore, key: u8) -> Result<State, ()> {
         let (_, item) = store.find(self.key(key)).map_err(|error| only_disk(&error))?;
         Ok(item.map(|item| {
@@ -138,7 +145,7 @@ impl User {
     ) -> Result<(), ()> {
         let mut known = Known::default();
         let is_resident = self.resident.contains(&key);
-        let change = Change { now_unix_secs: NOW, is_resident, is_flushed: &|| false };
+        let change = Change { now_unix_secs: NOW, is_resident, is_gone: &|| false };
         self.may_have.get_mut(&key).unwrap().push(state);
         loop {
             match record(&change, &known) {
@@ -147,12 +154,11 @@ impl User {
                     known = store.find(self.key(key)).map_err(|error| only_disk(&error))?.0;
                 }
                 Err(Refusal::Busy) => store.wait_for_progress(far()).map_err(drop)?,
-                Err(Refusal::Full) => {
+                Err(refusal @ (Refusal::Full | Refusal::Failed)) => {
                     // Nothing happened.
                     self.may_have.get_mut(&key).unwrap().pop();
-                    return Ok(());
+                    return if refusal == Refusal::Full { Ok(()) } else { Err(()) };
                 }
-                Err(Refusal::Failed) => return Err(()),
                 Err(other) => panic!("{other}"),
             }
         }

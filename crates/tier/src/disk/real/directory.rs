@@ -64,12 +64,8 @@ impl RealDirectory {
     ///
     /// Those of the system.
     pub fn caution(&self) -> Result<Option<Caution>, DiskError> {
-        let statfs = fstatfs(&self.descriptor)
-            .map_err(|errno| DiskError::io(Call::Space, &self.path, errno))?;
-        // Magic numbers are 32 bits. Their type differs between architectures.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 bits")]
-        let magic = statfs.f_type as u32;
-        Ok(Caution::of(magic))
+        let fail = |errno| DiskError::io(Call::Space, &self.path, errno);
+        Ok(Caution::of_system(&fstatfs(&self.descriptor).map_err(fail)?))
     }
 
     /// Opens a file with these further flags, or returns `None` if it is missing.

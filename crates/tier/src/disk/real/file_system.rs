@@ -1,6 +1,11 @@
 //! What the file system under a tier cannot promise.
 
 use std::fmt;
+use std::path::Path;
+
+use rustix::fs::{StatFs, statfs};
+
+use crate::disk::{Call, DiskError};
 
 /// A reason why the promises of a store do not hold on this file system. A start logs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +40,26 @@ impl fmt::Display for Caution {
 }
 
 impl Caution {
+    /// Returns the caution for the file system of a directory, of any user; `None`: it is not known
+    /// for one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn at(directory: &Path) -> Result<Option<Self>, DiskError> {
+        let fail = |errno| DiskError::io(Call::Space, directory, errno);
+        Ok(Self::of_system(&statfs(directory).map_err(fail)?))
+    }
+
+    pub(super) fn of_system(system: &StatFs) -> Option<Self> {
+        // Magic numbers are 32 bits. Their type differs between architectures.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 bits")]
+        let magic = system.f_type as u32;
+        Self::of(magic)
+    }
+
     /// Returns the caution for a file system of this type, as `statfs` numbers it.
-    pub(super) fn of(magic: u32) -> Option<Self> {
+    fn of(magic: u32) -> Option<Self> {
         Some(match magic {
             0x9123_683e => Self::CopyOnWrite("btrfs"),
             0x2fc1_2fc1 => Self::CopyOnWrite("ZFS"),

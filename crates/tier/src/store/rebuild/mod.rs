@@ -1,16 +1,18 @@
 //! The catalog from the log: what a store does at its start.
 
+pub(super) mod snapshot;
+
 use std::collections::VecDeque;
 
-use super::Started;
-use super::cache::snapshot::Snapshot;
-use super::catalog::{Catalog, Draft, Filed, Location};
-use super::extents::Extents;
 use crate::disk::Directory;
 use crate::format::{Delay, KeyHasher, Record, SegmentNumber};
 use crate::log::Extent;
 use crate::recovery::{Place, RecoveryError, Visitor, recover};
+use crate::store::Started;
+use crate::store::catalog::{Catalog, Draft, Filed, Location};
+use crate::store::extents::Extents;
 use crate::tier::Tier;
+use snapshot::Snapshot;
 
 /// What a start has found.
 pub(super) struct Rebuilt {
@@ -45,11 +47,13 @@ impl Rebuilt {
         let found = Started {
             version_max: header.version_max,
             stamp_unix_secs: header.stamp_unix_secs,
+            is_from_index: true,
             ..Started::default()
         };
         let free = (0..extents.count()).filter(|extent| !extents.is_used(*extent)).collect();
         let due_unix_secs = header.due_unix_secs;
-        Self { catalog, extents, segments, free, found, delay: None, due_unix_secs }
+        let delay = header.due_at.map(|at| Delay { at, due_unix_secs });
+        Self { catalog, extents, segments, free, found, delay, due_unix_secs }
     }
 }
 
@@ -118,7 +122,7 @@ impl Visitor for Reader<'_> {
         }
         let dead = match record {
             Record::Item(item) => {
-                self.extents.note_item(extent, record.bytes());
+                self.extents.note_item(extent, item);
                 let filed = Filed::of(self.hasher.identity(item.key));
                 self.draft.put(filed, Location::new(extent, at.offset()))
             }

@@ -1,15 +1,18 @@
-//! The items of a directory that no process uses, read without changing it.
+//! The items of a directory that no process uses, read without changing it; past damage
+//! ([`salvage`]).
+
+pub(super) mod salvage;
 
 use zerocopy::IntoBytes;
 
-use super::cache::snapshot::{self, Snapshot};
-use super::catalog::{Catalog, Draft, Filed, Location};
-use super::extents::Extents;
-use super::rebuild::Reader;
 use crate::disk::{Directory, Page, zeroed_pages};
 use crate::format::{Address, Item, KeyHasher, Mode, Record, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;
 use crate::recovery::{Place, Recovered, RecoveryError, Visitor, examine};
+use crate::store::catalog::{Catalog, Draft, Filed, Location};
+use crate::store::extents::Extents;
+use crate::store::rebuild::Reader;
+use crate::store::rebuild::snapshot::{self, Snapshot};
 use crate::tier::Tier;
 
 /// What a directory holds.

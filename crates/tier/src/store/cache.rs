@@ -6,10 +6,8 @@
 //! ```
 //!
 //! A change needs no record: after a crash the cache is empty, and a clean stop writes the catalog
-//! ([`snapshot`]). So a record of the key that the catalog names is current. Keys that share a tag
-//! are forgotten together.
-
-pub(in crate::store) mod snapshot;
+//! (`rebuild/snapshot.rs`). So a record of the key that the catalog names is current. Keys that
+//! share a tag are forgotten together.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -55,7 +53,7 @@ impl<D: Directory + 'static> Store<D> {
         let shared = &*self.shared;
         let filed = shared.filed(item.key);
         let mut head = shared.head();
-        if shared.is_over() || (change.is_flushed)() || shared.is_flush_due(change.now_unix_secs) {
+        if shared.is_over() || (change.is_gone)() || shared.is_flush_due(change.now_unix_secs) {
             return Kept::Dropped;
         }
         let mut candidates = Vec::new();
@@ -85,13 +83,8 @@ impl<D: Directory + 'static> Store<D> {
                     shared.work.notify_one();
                 }
                 forget_all(shared, filed);
-                shared.file(
-                    filed,
-                    None,
-                    place,
-                    Record::item_bytes(item.key.len(), item.value.len()),
-                );
-                shared.version_max.fetch_max(item.version, Relaxed);
+                shared.file(filed, None, place, item);
+                shared.note_version(item.version);
                 Kept::Written
             }
             Err(_) if !candidates.is_empty() => Kept::Present,
@@ -156,24 +149,41 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// Forgets all items at a later second.
-    pub(in crate::store) fn forget_everything_at(&self, due_unix_secs: u64) -> Result<(), Refusal> {
+    /// Forgets all items at a later second, and has `schedule` do so in the caller's memory.
+    pub(in crate::store) fn forget_everything_at(
+        &self,
+        due_unix_secs: u64,
+        schedule: impl FnOnce(),
+    ) -> Result<(), Refusal> {
         let _head = self.shared.head();
         if self.shared.is_closing.load(Acquire) {
             return Err(Refusal::Failed);
         }
         self.shared.note_due(None, due_unix_secs.max(1));
+        schedule();
         Ok(())
     }
 }
 
 /// Forgets the keys of a tag. The caller holds the lock of the head.
 fn forget_all<F>(shared: &Shared<F>, filed: Filed) {
-    let mut candidates = Vec::new();
+    forget_where(shared, filed, |_| true);
+}
+
+/// Forgets those keys of a tag whose records have these addresses. Returns false if there are none.
+/// The caller holds the lock of the head.
+pub(in crate::store) fn forget_where<F>(
+    shared: &Shared<F>,
+    filed: Filed,
+    is_meant: impl Fn(Option<Address>) -> bool,
+) -> bool {
+    let (mut candidates, mut is_forgotten) = (Vec::new(), false);
     shared.catalog.candidates(filed, &mut candidates);
     for location in candidates {
-        if shared.catalog.remove(filed, location) {
+        if is_meant(shared.extents.address(location)) && shared.catalog.remove(filed, location) {
             shared.extents.note_dead(location);
+            is_forgotten = true;
         }
     }
+    is_forgotten
 }

@@ -1,12 +1,11 @@
-//! The catalog of a cache in a file: a clean stop writes it, and the next start reads it instead of
-//! the log.
+//! The catalog in a file: a clean stop writes it, and the next start reads it instead of the log.
 
 use std::collections::VecDeque;
 
 use zerocopy::IntoBytes;
 
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
-use crate::format::{Mode, SegmentNumber, SnapshotHeader};
+use crate::format::{SegmentNumber, SnapshotHeader};
 use crate::log::Extent;
 use crate::store::catalog::Catalog;
 use crate::store::extents::Extents;
@@ -30,14 +29,33 @@ pub(in crate::store) struct Snapshot {
     pub(in crate::store) segments: VecDeque<(Extent, SegmentNumber)>,
 }
 
-/// Writes the snapshot of a store that is closed, durably.
+/// Writes the snapshot of a store that is closed, durably. What it names is durable already.
 pub(in crate::store) fn write<D: Directory>(
     shared: &Shared<D::File>,
     tier: &Tier<D>,
 ) -> Result<(), DiskError> {
-    // Who changes the catalog holds the lock of the head, and looks there whether the store closes.
-    let segments = shared.head().segments().clone();
     let file = tier.directory().create(NEW_NAME)?;
+    let written = write_to(file, shared, tier);
+    if written.is_err() {
+        // A disk may be full, and this part of a file is of no use.
+        let _ = tier.directory().create(NEW_NAME).and_then(|file| file.set_len(0));
+    }
+    written?;
+    tier.directory().rename(NEW_NAME, FILE_NAME)?;
+    tier.directory().sync()
+}
+
+fn write_to<D: Directory>(
+    file: D::File,
+    shared: &Shared<D::File>,
+    tier: &Tier<D>,
+) -> Result<(), DiskError> {
+    // Each change of the catalog holds the lock of the head, and checks there that the store is
+    // not closed.
+    let (segments, delay) = {
+        let head = shared.head();
+        (head.segments().clone(), head.delay())
+    };
     let mut writer =
         Writer { file, pages: zeroed_pages(PAGES), at: 0, first: 1, body: Body::new() };
     for (extent, number) in &segments {
@@ -58,13 +76,12 @@ pub(in crate::store) fn write<D: Directory>(
         words,
         stamp_unix_secs: shared.now(),
         due_unix_secs: shared.due_unix_secs(),
+        due_at: delay.map(|delay| delay.at),
         version_max: shared.version_max.load(std::sync::atomic::Ordering::Relaxed),
         checksum: checksum.finalize(),
     };
     file.write_pages(0, &[header.encode()])?;
-    file.sync_data()?;
-    tier.directory().rename(NEW_NAME, FILE_NAME)?;
-    tier.directory().sync()
+    file.sync_data()
 }
 
 /// Reads the snapshot of the last stop; `None` if that was not clean, or the file does not fit.
@@ -74,7 +91,7 @@ pub(in crate::store) fn read<D: Directory>(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Option<Snapshot>, DiskError> {
     let manifest = tier.manifest();
-    if manifest.mode != Mode::Cache || !manifest.clean {
+    if !manifest.clean {
         return Ok(None);
     }
     let Some(file) = tier.directory().open(FILE_NAME)? else { return Ok(None) };
@@ -190,6 +207,7 @@ impl<F: File> Reader<'_, F> {
             if entries > self.body.words {
                 return Ok(None);
             }
+            catalog.reserve(partition, entries as usize);
             for _ in 0..entries {
                 let word = self.word()?;
                 if !catalog.restore(partition, word, |extent| extents.is_used(extent)) {

@@ -5,13 +5,16 @@
 //!
 //! The log's lock orders all changes. A partition's own lock is for readers.
 
+use std::ops::Range;
+mod table;
+
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::table::{Entry, TAG_BITS, Table};
 use crate::disk::PAGE_BYTES;
 use crate::log::Extent;
+use table::{Entry, TAG_BITS, Table};
 
 const PARTITION_BITS: u32 = 12;
 const OFFSET_BITS: u32 = 19;
@@ -41,11 +44,19 @@ impl Filed {
         }
     }
 
+    /// The place of the key in the order of a walk. Other keys may have the same one.
+    pub(super) fn place(self) -> u64 {
+        (self.partition as u64) << TAG_BITS | u64::from(self.tag)
+    }
+
     /// One of `words` words that the key shares with others.
     pub(super) fn word(self, words: usize) -> usize {
         self.rest as usize % words
     }
 }
+
+/// The places of all keys in the order of a walk: partition by partition, in each by the tag.
+pub const PLACES: Range<u64> = 0..1 << (PARTITION_BITS + TAG_BITS);
 
 /// Where a record lies now: an extent, and the offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +114,11 @@ impl Catalog {
     }
 
     fn partition(&self, filed: Filed) -> MutexGuard<'_, Table<Place>> {
-        self.partitions[filed.partition].lock().unwrap_or_else(PoisonError::into_inner)
+        self.table(filed.partition)
+    }
+
+    fn table(&self, partition: usize) -> MutexGuard<'_, Table<Place>> {
+        self.partitions[partition].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Entries.
@@ -167,6 +182,11 @@ impl Catalog {
         Ok(())
     }
 
+    /// Makes room for the entries of a partition, which come in the order of their tags.
+    pub(super) fn reserve(&self, partition: usize, entries: usize) {
+        self.change(Filed { partition, tag: 0, rest: 0 }, |table| table.reserve(entries));
+    }
+
     /// Adds an entry that [`Self::visit`] has shown. False if it names no record.
     pub(super) fn restore(
         &self,
@@ -184,6 +204,41 @@ impl Catalog {
         is_sound
     }
 
+    /// Returns the places from `from` on that have about this many entries.
+    ///
+    /// Cost: a lock for each partition.
+    pub(super) fn next_places(&self, from: u64, entries_max: usize) -> Range<u64> {
+        let (mut end, mut left) = (from, entries_max as u64);
+        while end < PLACES.end {
+            let (partition, tag) = (end >> TAG_BITS, end % (1 << TAG_BITS));
+            let tags = (1 << TAG_BITS) - tag;
+            let entries = self.table(partition as usize).len() as u64;
+            // The tags are spread evenly.
+            let entries = (entries * tags) >> TAG_BITS;
+            if entries > left {
+                // Part of a partition only if that is all.
+                let part = if end == from { (tags * left / entries).max(1) } else { 0 };
+                end += part;
+                break;
+            }
+            (end, left) = (end + tags, left - entries);
+        }
+        from..end
+    }
+
+    /// Shows the locations of the records of keys with these places, under the lock of their
+    /// partition.
+    pub(super) fn list(&self, places: Range<u64>, mut show: impl FnMut(Location)) {
+        let mut from = places.start;
+        while from < places.end {
+            let (partition, tag) = (from >> TAG_BITS, (from % (1 << TAG_BITS)) as u32);
+            let end = ((partition + 1) << TAG_BITS).min(places.end);
+            let tags = tag..tag + (end - from) as u32;
+            self.table(partition as usize).with_tags(tags).map(Place::location).for_each(&mut show);
+            from = end;
+        }
+    }
+
     /// Removes the entries that name an extent. Returns their number.
     ///
     /// Cost: a look at every entry.
@@ -192,8 +247,7 @@ impl Catalog {
         for partition in 0..self.partitions.len() {
             let filed = |place: Place| Filed { partition, tag: place.tag(), rest: 0 };
             let of_extent: Vec<Place> = {
-                let table = self.partitions[partition].lock();
-                let table = table.unwrap_or_else(PoisonError::into_inner);
+                let table = self.table(partition);
                 table.iter().filter(|place| place.location().extent() == extent).collect()
             };
             for place in of_extent {
@@ -289,6 +343,7 @@ impl Draft {
     pub(super) fn into_catalog(self, bytes_max: u64) -> Catalog {
         let catalog = Catalog::new(bytes_max);
         for (partition, table) in self.partitions.into_iter().enumerate() {
+            catalog.reserve(partition, table.len());
             for entry in table.iter() {
                 let filed = Filed { partition, tag: entry.tag(), rest: entry.rest };
                 catalog.insert(filed, entry.place.location());
@@ -299,5 +354,32 @@ impl Draft {
 
     fn find(table: &Table<Certain>, filed: Filed) -> Option<Certain> {
         table.with_tag(filed.tag).find(|entry| entry.rest == filed.rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_of_few_entries_list_each_entry_once() {
+        let catalog = Catalog::new(1 << 20);
+        // Some partitions have more than a slice, most have none.
+        for n in 0..30_000_u64 {
+            let (partition, tag) = (5 + n as usize % 3, (n * 69) as u32);
+            let filed = Filed { partition, tag, rest: 0 };
+            catalog.insert(filed, Location(n + 512));
+        }
+        let (mut from, mut found) = (0, Vec::new());
+        while from < PLACES.end {
+            let places = catalog.next_places(from, 1000);
+            assert!(places.start == from && places.end > from, "{places:?}");
+            let before = found.len();
+            catalog.list(places.clone(), |location| found.push(location.0 - 512));
+            assert!(found.len() - before < 1100, "{} entries", found.len() - before);
+            from = places.end;
+        }
+        found.sort_unstable();
+        assert_eq!(found, (0..30_000).collect::<Vec<_>>());
     }
 }

@@ -3,6 +3,8 @@
 //! Linear probing over a slice, at most 4/5 full. An entry's home follows from its tag alone, and
 //! the homes are in the order of the tags: growth walks the slice once.
 
+use std::ops::Range;
+
 /// Bits of a tag.
 pub(super) const TAG_BITS: u32 = 21;
 
@@ -52,9 +54,33 @@ impl<E: Entry> Table<E> {
         self.probe(tag).map(|at| self.slots[at]).filter(move |entry| entry.tag() == tag)
     }
 
+    /// The entries with one of these tags, in no order.
+    ///
+    /// Cost: a look at about as many slots.
+    pub(super) fn with_tags(&self, tags: Range<u32>) -> impl Iterator<Item = E> {
+        // They lie behind the first tag's home, and before the first empty slot behind the last's.
+        let first = self.home(tags.start);
+        let homes = self.home(tags.end.saturating_sub(1)).saturating_sub(first);
+        let slots = (0..self.slots.len()).map(move |n| (n, (first + n) % self.slots.len()));
+        slots
+            .map(|(n, at)| (n, self.slots[at]))
+            .take_while(move |(n, entry)| *n <= homes || *entry != E::EMPTY)
+            .map(|(_, entry)| entry)
+            .filter(move |entry| *entry != E::EMPTY && tags.contains(&entry.tag()))
+    }
+
     /// All entries.
     pub(super) fn iter(&self) -> impl Iterator<Item = E> {
         self.slots.iter().copied().filter(|entry| *entry != E::EMPTY)
+    }
+
+    /// Makes room for this number of entries in all. Entries that come in the order of their tags
+    /// need it: in a table that is still small they would all have the first few homes.
+    pub(super) fn reserve(&mut self, entries: usize) {
+        let slots = entries * 5 / 4 + 2;
+        if slots > self.slots.len() {
+            self.resize(slots.max(SLOTS_MIN));
+        }
     }
 
     /// Adds an entry.
@@ -197,6 +223,28 @@ mod tests {
             assert_eq!(found, expected, "the entries of tag {tag}");
         }
         assert_eq!(table.iter().count(), model.len());
+        for tags in [0..1, 0..1 << TAG_BITS, 100..200, (1 << TAG_BITS) - 5..1 << TAG_BITS, 7..7] {
+            let mut found: Vec<u64> = table.with_tags(tags.clone()).collect();
+            let mut expected: Vec<u64> =
+                table.iter().filter(|entry| tags.contains(&entry.tag())).collect();
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "the entries of the tags {tags:?}");
+        }
+    }
+
+    #[test]
+    fn entries_in_the_order_of_their_tags_find_their_homes_in_a_table_with_room() {
+        let mut table = Table::<u64>::default();
+        table.reserve(2000);
+        let bytes = table.bytes();
+        (0..2000).for_each(|n| table.insert(entry(n << 10, u64::from(n) + 1)));
+        assert_eq!(table.bytes(), bytes, "the table grew");
+        assert!(bytes <= 2000 * 8 * 5 / 4 + 100, "{bytes} bytes for 2000 entries");
+        let distance = |(at, of): (usize, &u64)| at.saturating_sub(table.home(of.tag()));
+        let used = table.slots.iter().enumerate().filter(|(_, of)| **of != u64::EMPTY);
+        let farthest = used.map(distance).max();
+        assert!(farthest < Some(10), "{farthest:?} slots from its home");
     }
 
     #[test]

@@ -1,17 +1,20 @@
 //! The thread that makes room: it allocates extents, and reclaims the oldest segments.
 
+pub(super) mod cycle;
+mod look;
+
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use zerocopy::IntoBytes;
 
-use super::catalog::{Filed, Location};
-use super::error::Refusal;
-use super::head::Share;
-use super::shared::Shared;
 use crate::disk::{File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{Address, Item, Record, SEGMENT_BYTES, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;
+use crate::store::catalog::{Filed, Location};
+use crate::store::error::Refusal;
+use crate::store::head::Share;
+use crate::store::shared::Shared;
 
 /// How long the thread sleeps if there is nothing to do.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -23,7 +26,8 @@ const READY: usize = 12;
 pub(super) fn run<F: File>(shared: &Shared<F>) {
     let mut segment = zeroed_pages(SEGMENT_PAGES);
     while !shared.is_over() {
-        let has_worked = prepare(shared) || reclaim(shared, &mut segment);
+        let has_worked =
+            prepare(shared) || reclaim(shared, &mut segment) || look::look(shared, &mut segment);
         shared.estimate_live_bytes();
         if !has_worked {
             let head = shared.head();
@@ -75,14 +79,15 @@ pub(super) fn prepare<F: File>(shared: &Shared<F>) -> bool {
 /// Reclaims the oldest segment if few extents are free. Returns false if there is nothing to do.
 fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let (extent, number) = {
-        let head = shared.head();
+        let mut head = shared.head();
         let Some((extent, number, next)) = head.oldest() else { return false };
         // Only what is durable is given up.
         let is_synced = shared.is_synced(Address::new(next, 0));
         let is_wanted = head.free_soon() <= wanted(shared) || shared.is_catalog_full.load(Relaxed);
-        if !is_wanted || !is_synced {
+        if !is_wanted || !is_synced || head.is_reclaim_vain(shared.live_bytes()) {
             return false;
         }
+        head.note_reclaim(shared.live_bytes());
         (extent, number)
     };
     if shared.is_cache {
@@ -102,8 +107,16 @@ fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
         }
     }
     let mut head = shared.head();
+    if shared.is_over() {
+        // The flusher may have ended: the segment would be neither in the snapshot nor erased.
+        return true;
+    }
     shared.extents.free(extent);
     head.give_up(extent, number, shared.synced(), shared.now());
+    if !shared.is_cache {
+        // A cache drops what is old, and always gains.
+        head.note_reclaimed(shared.live_bytes());
+    }
     drop(head);
     shared.counts.reclaimed_segments.fetch_add(1, Relaxed);
     shared.work.notify_one();
@@ -121,12 +134,17 @@ fn drop_all<F: File>(
     if !shared.extents.is_live(extent) {
         return true;
     }
+    let counts = &shared.counts;
+    counts.evicted_segments.fetch_add(1, Relaxed);
     let is_whole = shared.log.segment(extent, segment).is_ok()
         && records(shared, number, segment, |at, item| {
             let (filed, location) = (shared.filed(item.key), Location::new(extent, at.offset()));
             let _head = shared.head();
             if !shared.is_over() && shared.catalog.remove(filed, location) {
                 shared.extents.note_dead(location);
+                let bytes = Record::item_bytes(item.key.len(), item.value.len()) as u64;
+                counts.evicted_items.fetch_add(1, Relaxed);
+                counts.evicted_bytes.fetch_add(bytes, Relaxed);
             }
             true
         }) == Walk::Done;
@@ -136,7 +154,9 @@ fn drop_all<F: File>(
     }
     if !is_whole || shared.extents.is_live(extent) {
         // What is damaged cannot say whose it is.
-        shared.counts.damaged_segments.fetch_add(1, Relaxed);
+        counts.damaged_segments.fetch_add(1, Relaxed);
+        let [_, _, live] = shared.extents.counts(extent);
+        counts.evicted_items.fetch_add(u64::from(live), Relaxed);
         shared.catalog.remove_extent(extent);
         shared.extents.note_extent_dead(extent);
     }
@@ -226,8 +246,8 @@ fn copy<F: File>(shared: &Shared<F>, extent: Extent, at: Address, item: &Item<'_
         };
         match appended {
             Ok(place) => {
-                let bytes = Record::item_bytes(item.key.len(), item.value.len());
-                shared.file(filed, Some(location), place, bytes);
+                shared.file(filed, Some(location), place, item);
+                shared.note_copy(item.key, at, place.1);
                 shared.counts.copied_items.fetch_add(1, Relaxed);
                 return true;
             }

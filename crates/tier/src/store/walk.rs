@@ -1,0 +1,343 @@
+//! A walk over all items, while they change.
+//!
+//! ```text
+//! slice of the catalog ─▶ records by their place on the disk ─▶ reads of neighbours ─▶ items
+//!          ▲                                                        │
+//!          └────────── a segment was reclaimed before its read ─────┘
+//! ```
+//!
+//! A key has one place in the catalog, so its slice alone shows it. An item that reclaim moves
+//! before it is read is found by listing the slice again.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
+
+use super::Store;
+use super::catalog::{Filed, PLACES};
+use super::lookup::Wanted;
+use super::shared::Shared;
+use crate::disk::{Directory, DiskError, File, Page, zeroed_pages};
+use crate::format::{Address, Item, RECORD_HEADER_BYTES, Record};
+use crate::log::{Extent, Fetch};
+
+/// A walk over the items of a store; see [`Store::walk`](super::Store::walk).
+#[derive(Debug)]
+pub struct Walk {
+    /// The places in the catalog that are not listed yet.
+    places: Range<u64>,
+    slice: Slice,
+    under_way: Vec<Run>,
+    unreadable: u64,
+}
+
+/// What a walk does next.
+#[derive(Debug)]
+pub enum WalkStep {
+    /// It needs these pages: the next step gets what was read, in the same order.
+    Reads(Vec<Wanted>),
+    /// It goes on without a read.
+    GoesOn,
+    /// The keys of a slice of the catalog are done.
+    Slice,
+    /// All keys are done.
+    Over,
+}
+
+/// The keys with some places in the catalog.
+#[derive(Debug, Default)]
+struct Slice {
+    places: Range<u64>,
+    /// True until the walk has said that the slice is done.
+    is_open: bool,
+    /// True if the slice is to be listed.
+    is_unlisted: bool,
+    /// What is to be read, in the order of the file.
+    runs: VecDeque<Run>,
+    /// The records that were listed.
+    listed: HashSet<Address>,
+    /// The keys that were shown.
+    shown: HashSet<u128>,
+}
+
+/// Records that are read together.
+#[derive(Debug)]
+struct Run {
+    fetches: Vec<Fetch>,
+    first: u64,
+    end: u64,
+}
+
+/// What gets the items, with the identities of their keys.
+type Show<'a> = &'a mut dyn FnMut(u128, &Item<'_>);
+
+impl Run {
+    fn of(fetch: Fetch) -> Self {
+        Self { fetches: vec![fetch], first: fetch.first_page(), end: fetch.end_page() }
+    }
+
+    fn pages(&self) -> usize {
+        (self.end - self.first) as usize
+    }
+
+    /// Takes in a fetch of a later place if that is near enough.
+    fn takes(&mut self, fetch: Fetch) -> bool {
+        let end = self.end.max(fetch.end_page());
+        let is_near = fetch.first_page() <= self.end + GAP_PAGES;
+        let takes = is_near && end - self.first <= RUN_PAGES;
+        if takes {
+            self.end = end;
+            self.fetches.push(fetch);
+        }
+        takes
+    }
+}
+
+/// A copy of an item.
+struct Copied {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    flags: u32,
+    version: u64,
+    deadline_unix_secs: Option<u64>,
+    stale: bool,
+    token_sent: bool,
+    number: bool,
+}
+
+impl Copied {
+    fn of(record: &Record<'_>) -> Option<Self> {
+        let Record::Item(item) = record else { return None };
+        let Item { flags, version, deadline_unix_secs, stale, token_sent, number, .. } = *item;
+        let (key, value) = (item.key.to_vec(), item.value.to_vec());
+        Some(Self { key, value, flags, version, deadline_unix_secs, stale, token_sent, number })
+    }
+
+    fn item(&self) -> Item<'_> {
+        let Self { flags, version, deadline_unix_secs, stale, token_sent, number, .. } = *self;
+        let (key, value) = (&self.key, &self.value);
+        Item { key, value, flags, version, deadline_unix_secs, stale, token_sent, number }
+    }
+}
+
+impl Walk {
+    pub(super) fn over(places: Range<u64>) -> Self {
+        let places = places.start..places.end.min(PLACES.end);
+        Self { places, slice: Slice::default(), under_way: Vec::new(), unreadable: 0 }
+    }
+
+    /// The place behind those of the walk.
+    pub fn end(&self) -> u64 {
+        self.places.end
+    }
+
+    /// Records that the disk did not return, or that were damaged.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// The places that the present slice has, or the last one if that is done.
+    pub fn slice(&self) -> Range<u64> {
+        self.slice.places.clone()
+    }
+
+    /// How much of its places it has passed: 0 to 1.
+    pub fn progress(&self) -> f64 {
+        self.slice.places.start as f64 / self.places.end.max(1) as f64
+    }
+
+    /// True if the present slice has shown the key.
+    pub fn has_shown(&self, identity: u128) -> bool {
+        self.slice.shown.contains(&identity)
+    }
+
+    /// Lists the slice again that is done: a key may have come into it. What was shown is not shown
+    /// again.
+    pub fn list_again(&mut self) {
+        (self.slice.is_open, self.slice.is_unlisted) = (true, true);
+    }
+
+    /// Memory that it holds, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let Slice { runs, listed, shown, .. } = &self.slice;
+        let fetches: usize = runs.iter().map(|run| run.fetches.capacity()).sum();
+        fetches * size_of::<Fetch>()
+            + runs.capacity() * size_of::<Run>()
+            + listed.capacity() * (size_of::<Address>() + 1)
+            + shown.capacity() * (size_of::<u128>() + 1)
+    }
+
+    pub(super) fn step<F: File>(
+        &mut self,
+        shared: &Shared<F>,
+        read: Vec<Result<Vec<Page>, DiskError>>,
+        show: Show<'_>,
+    ) -> WalkStep {
+        for (run, pages) in std::mem::take(&mut self.under_way).into_iter().zip(read) {
+            self.look(shared, &run, pages, show);
+        }
+        if !self.slice.runs.is_empty() {
+            return self.next_reads();
+        }
+        if std::mem::take(&mut self.slice.is_unlisted) {
+            self.list(shared, show);
+            return WalkStep::GoesOn;
+        }
+        if std::mem::take(&mut self.slice.is_open) {
+            return WalkStep::Slice;
+        }
+        if self.places.is_empty() {
+            return WalkStep::Over;
+        }
+        let places = shared.catalog.next_places(self.places.start, SLICE_ENTRIES);
+        let places = places.start..places.end.min(self.places.end);
+        self.places.start = places.end;
+        self.slice = Slice { places, is_open: true, is_unlisted: true, ..Slice::default() };
+        WalkStep::GoesOn
+    }
+
+    /// Lists the slice: shows what is not written yet, and plans the reads of the rest.
+    fn list<F: File>(&mut self, shared: &Shared<F>, show: Show<'_>) {
+        if shared.is_flush_due(shared.now()) {
+            // All of it is dead.
+            return;
+        }
+        let mut found = Vec::new();
+        // An entry's segment is not given up while the partition is locked.
+        shared.catalog.list(self.slice.places.clone(), |location| {
+            let at = shared.extents.address(location);
+            found.extend(at.map(|at| (location, at)));
+        });
+        found.retain(|(_, at)| self.slice.listed.insert(*at));
+        found.sort_unstable_by_key(|(location, _)| (location.extent(), location.offset()));
+        for (location, at) in found {
+            let pending = || shared.head().pending(at, Copied::of).flatten();
+            match (!shared.is_synced(at)).then(pending).flatten() {
+                Some(copied) => self.show(shared, &copied.item(), show),
+                None => self.plan(shared, location.extent(), at),
+            }
+        }
+    }
+
+    /// Plans the read of a record that lies behind those that are planned.
+    fn plan<F>(&mut self, shared: &Shared<F>, extent: Extent, at: Address) {
+        // Most records are about as long as the others of their segment.
+        let guess = shared.extents.mean_bytes(extent).saturating_sub(RECORD_HEADER_BYTES);
+        let fetch = Fetch::new(extent, at, guess);
+        let runs = &mut self.slice.runs;
+        if !runs.back_mut().is_some_and(|run| run.takes(fetch)) {
+            runs.push_back(Run::of(fetch));
+        }
+    }
+
+    /// The next reads: a few at a time, for the memory they take.
+    fn next_reads(&mut self) -> WalkStep {
+        let mut pages = 0;
+        let fits = |run: &Run| {
+            pages += run.pages();
+            pages <= READ_PAGES
+        };
+        let runs = &mut self.slice.runs;
+        let count = runs.iter().take(READS).map(fits).take_while(|fits| *fits).count().max(1);
+        self.under_way.extend(runs.drain(..count));
+        let wanted = |run: &Run| Wanted { first: run.first, pages: zeroed_pages(run.pages()) };
+        WalkStep::Reads(self.under_way.iter().map(wanted).collect())
+    }
+
+    /// Shows the records in the pages that were read.
+    fn look<F: File>(
+        &mut self,
+        shared: &Shared<F>,
+        run: &Run,
+        pages: Result<Vec<Page>, DiskError>,
+        show: Show<'_>,
+    ) {
+        for fetch in &run.fetches {
+            if !shared.extents.holds(fetch.extent(), fetch.at().number()) {
+                // Reclaim has moved the item, or it is gone.
+                self.slice.is_unlisted = true;
+                continue;
+            }
+            let Ok(pages) = &pages else {
+                self.unreadable += 1;
+                continue;
+            };
+            let pages = &pages[(fetch.first_page() - run.first) as usize..];
+            let fetch = fetch.with_pages(pages.len());
+            if let Some(longer) = fetch.longer(pages) {
+                self.slice.runs.push_front(Run::of(longer));
+                continue;
+            }
+            match shared.log.record(&fetch, pages) {
+                Ok(Record::Item(item)) => self.show(shared, &item, show),
+                // The catalog names items only.
+                Ok(_) | Err(_) => self.unreadable += 1,
+            }
+        }
+    }
+
+    fn show<F>(&mut self, shared: &Shared<F>, item: &Item<'_>, show: Show<'_>) {
+        let now = shared.now();
+        let is_expired = item.deadline_unix_secs.is_some_and(|deadline| deadline <= now);
+        let identity = shared.hasher.identity(item.key);
+        if !is_expired && self.slice.shown.insert(identity) {
+            show(identity, item);
+        }
+    }
+}
+
+impl<D: Directory + 'static> Store<D> {
+    /// Begins a walk over the items whose keys have some places ([`place_of`]): all, with
+    /// [`PLACES`].
+    ///
+    /// An item that does not change meanwhile is shown exactly once, wherever reclaim moves it. One
+    /// that changes is shown at most once, in a state that it had meanwhile, and surely if its key
+    /// has an item all the time.
+    pub fn walk(&self, places: Range<u64>) -> Walk {
+        Walk::over(places)
+    }
+
+    /// Begins a walk over about `entries` items, from a place on.
+    ///
+    /// Cost: a lock for each partition of the catalog that they are in.
+    pub fn walk_slice(&self, place: u64, entries: usize) -> Walk {
+        Walk::over(self.shared.catalog.next_places(place, entries))
+    }
+
+    /// Goes on with a walk, with the pages that the last step asked for. `show` gets items that are
+    /// not expired, with the [`Store::identity`] of their keys.
+    ///
+    /// Cost: a step lists some thousand entries of the catalog, and copies what is not durable
+    /// under the lock of the head; or it looks at the pages. Locks are held for as long as an
+    /// operation holds them.
+    pub fn walk_on(
+        &self,
+        walk: &mut Walk,
+        read: Vec<Result<Vec<Page>, DiskError>>,
+        mut show: impl FnMut(u128, &Item<'_>),
+    ) -> WalkStep {
+        walk.step(&self.shared, read, &mut show)
+    }
+
+    /// The identity of a key: no other key has it.
+    pub fn identity(&self, key: &[u8]) -> u128 {
+        self.shared.hasher.identity(key)
+    }
+}
+
+/// Where a walk meets the key with this identity. Other keys may have the same place.
+pub fn place_of(identity: u128) -> u64 {
+    Filed::of(identity).place()
+}
+
+/// Entries of a slice, about: they take half a MiB.
+const SLICE_ENTRIES: usize = 8192;
+
+/// Reads that are under way together, and their pages if they are more than one.
+const READS: usize = 8;
+const READ_PAGES: usize = 128;
+
+/// Pages that are read at once, unless one record has more.
+const RUN_PAGES: u64 = 32;
+
+/// A read goes on over this many pages that it does not need.
+const GAP_PAGES: u64 = 4;
