@@ -1,6 +1,7 @@
 //! Measurements of the cache. Each is a bench in `benches/` and a verb of the Makefile: `engine`
 //! measures the library beside other caches of a process, `dialects` a session, `local` reads in a
-//! server's memory, `capacity` and `traces` larderd beside memcached, `soak` and `ttl` long runs.
+//! server's memory, `capacity` and `traces` larderd beside memcached, `tier` the disk tier, `soak`
+//! and `ttl` long runs. `rocksdb/` has a server in C that the disk tier is compared with.
 //! docs/benchmarks.md describes the output of each.
 //!
 //! The library holds the parts that benches share. It depends on nothing, so that the other caches

@@ -32,9 +32,9 @@ pub struct Change<'a> {
     pub now: Second,
     /// True if memory has a live item of the key.
     pub is_resident: bool,
-    /// Says whether a flush has hidden the change already. The journal asks under the lock that
-    /// orders its records and its flushes.
-    pub is_flushed: &'a dyn Fn() -> bool,
+    /// Says whether a flush has hidden the change already, or a removal by prefix takes the item
+    /// that is evicted. The journal asks under the lock that orders its records and its flushes.
+    pub is_gone: &'a dyn Fn() -> bool,
 }
 
 impl fmt::Debug for Change<'_> {
@@ -68,9 +68,12 @@ pub enum Refusal {
     /// The disk did not return the item that the change needs, or it was damaged.
     #[error("the disk did not return the item")]
     Unreadable,
-    /// The journal does not know the keys of what is outside memory.
-    #[error("removal by prefix is not available with a disk tier")]
-    NoPrefixes,
+    /// The journal is of the process that this one was forked from.
+    #[error("the disk tier is of the process that opened the cache; open a cache after the fork")]
+    Forked,
+    /// The item was stored after the removal began that would take it.
+    #[error("the item is newer than the removal")]
+    Newer,
     /// The item is longer than a journal's record.
     #[error("the item is longer than a segment of the disk holds")]
     TooLarge,

@@ -34,7 +34,7 @@ impl Cache {
         (opening, tier): (Opening, Option<Tier>),
     ) -> Self {
         let mut shared = Shared::new(engine, time);
-        (shared.file, shared.opening, shared.tier) = (file, opening, tier);
+        (shared.file, shared.opening, shared.tier) = (file, opening, tier.into());
         Self { shared: Arc::new(shared) }
     }
 
@@ -113,7 +113,7 @@ impl Cache {
     pub fn try_clear(&self) -> Result<(), StoreError> {
         let shared = self.shared();
         shared.flights.detach_all(|_| true);
-        match &shared.tier {
+        match shared.tier.usable()? {
             None => shared.engine.flush(),
             Some(tier) => {
                 tier.clear(|| shared.engine.flush())?;
@@ -191,7 +191,7 @@ impl Cache {
     pub fn tick(&self, now: Second) {
         let shared = self.shared();
         shared.engine.tick(now);
-        if let Some(tier) = &shared.tier {
+        if let Some(tier) = shared.tier.own() {
             tier.tick(shared.engine.now());
         }
     }
@@ -244,7 +244,7 @@ impl Cache {
     pub fn set_memory_limit(&self, bytes: u64) -> Result<(), LimitError> {
         let limit = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.with_thread_slot(|engine, thread| engine.set_memory_limit(thread, limit))?;
-        if let Some(tier) = &self.shared().tier {
+        if let Some(tier) = self.shared().tier.own() {
             tier.set_memory_bytes(bytes);
         }
         Ok(())
@@ -254,7 +254,7 @@ impl Cache {
     pub fn memory_limit(&self) -> u64 {
         let shared = self.shared();
         let limit = || shared.engine.memory_limit() as u64;
-        shared.tier.as_ref().map_or_else(limit, Tier::memory_bytes)
+        shared.tier.own().map_or_else(limit, Tier::memory_bytes)
     }
 
     /// Returns the sizes of the cache's parts.

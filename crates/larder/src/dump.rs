@@ -7,8 +7,8 @@ use larder_item::Meta;
 use crate::cache::Cache;
 
 impl Cache {
-    /// Passes live items to `visit` until it returns false, in no particular order. Items that
-    /// change meanwhile may or may not be visited. Walks the whole index.
+    /// Passes live items to `visit` until it returns false, in no particular order, as
+    /// [`Cache::walk`] shows them.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -21,34 +21,22 @@ impl Cache {
     /// assert_eq!(keys, [b"k"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn dump(&self, visit: impl FnMut(Dumped) -> bool) {
-        self.shared().engine.dump(self.now(), visit);
+    pub fn dump(&self, mut visit: impl FnMut(Dumped) -> bool) {
+        let (mut walk, mut found) = (self.walk(""), Vec::new());
+        while walk.advance(&mut found) {
+            if !found.drain(..).all(&mut visit) {
+                return;
+            }
+        }
     }
 
-    /// Appends the live items of the next group of the index to `out` and advances the cursor. A
-    /// group has at most 15 items, except for rare overflow chains. Returns false after the last
-    /// group. A dump begins with the default cursor, and holds nothing between two calls. See
-    /// [`walk`](crate::walk) for the guarantees under concurrent stores and deletes.
+    /// Appends the live items of the next group of the index whose keys begin with `prefix` to
+    /// `out`, and advances the cursor. A group has at most 15 items, except for rare overflow
+    /// chains. Returns false after the last group. A dump begins with the default cursor, and holds
+    /// nothing between two calls. See [`walk`](crate::walk) for the guarantees under concurrent
+    /// stores and deletes. It shows items in memory only; [`Cache::walk`] shows all.
     ///
     /// Cost: that of storing a few items; the group is locked while their keys are copied.
-    ///
-    /// ```
-    /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::Cursor;
-    /// cache.set("k", "value", None)?;
-    /// let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
-    /// while cache.dump_group(&mut cursor, &mut shown) {}
-    /// assert_eq!((&shown[0].key[..], shown[0].meta.value_bytes), (&b"k"[..], 5));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn dump_group(&self, cursor: &mut Cursor, out: &mut Vec<Dumped>) -> bool {
-        let now = self.now();
-        self.with_thread_slot(|engine, thread| {
-            engine.dump_group(thread, cursor, &DumpFilter::default(), now, out)
-        })
-    }
-
-    /// As [`Cache::dump_group`], for the items whose keys begin with `prefix`.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -56,11 +44,11 @@ impl Cache {
     /// cache.set("user:7", "Ada", None)?;
     /// cache.set("page:7", "<p>", None)?;
     /// let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
-    /// while cache.dump_group_of("user:", &mut cursor, &mut shown) {}
+    /// while cache.dump_group("user:", &mut cursor, &mut shown) {}
     /// assert_eq!((shown.len(), &shown[0].key[..]), (1, &b"user:7"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn dump_group_of(
+    pub fn dump_group(
         &self,
         prefix: impl AsRef<[u8]>,
         cursor: &mut Cursor,

@@ -8,6 +8,7 @@ use larder_item::Epoch;
 use crate::open::share::random;
 use crate::shared::Shared;
 use crate::thread::registered;
+use crate::tier::attached::Attached;
 
 /// The settings of the small cache that a forked process uses when it cannot use the parent's.
 const SUBSTITUTE: Config = Config {
@@ -26,7 +27,8 @@ impl Shared {
     ///
     /// The threads that hold locks or resources of the region at the fork do not exist in the
     /// child, so in the child those are held for ever. The child therefore creates its own. If it
-    /// cannot use the region, it continues with a small private cache.
+    /// cannot use the region, it continues with a small private cache. A child of a cache with a
+    /// disk tier gets that, too, and each operation on an item fails.
     #[cold]
     pub(crate) fn in_this_process(&self) -> &Arc<Self> {
         let mut last = self;
@@ -40,20 +42,29 @@ impl Shared {
     }
 
     fn forked(&self) -> Self {
+        if !self.tier.is_none() {
+            let mut shared = Self::new(self.substitute(), self.time);
+            shared.tier = Attached::Parents;
+            return shared;
+        }
         // The additional slot is the one that the process always lends.
         let own_thread_slots = 1 + registered::of_this_thread(self);
         match self.engine.in_child(own_thread_slots) {
             Ok(engine) => Self::new(engine, self.time),
             Err(error) => {
-                let (hash_seed, epoch) = (random(), self.engine.epoch());
-                let config = Config { hash_seed, epoch, ..SUBSTITUTE };
-                let engine = Engine::create(&config)
-                    .expect("cannot allocate the 1 MiB cache of a forked process");
-                engine.tick(self.engine.now());
-                let mut shared = Self::new(engine, self.time);
+                let mut shared = Self::new(self.substitute(), self.time);
                 shared.lost = Some(error);
                 shared
             }
         }
+    }
+
+    /// Creates the small cache of a process that cannot use this one.
+    fn substitute(&self) -> Engine {
+        let (hash_seed, epoch) = (random(), self.engine.epoch());
+        let engine = Engine::create(&Config { hash_seed, epoch, ..SUBSTITUTE })
+            .expect("cannot allocate the 1 MiB cache of a forked process");
+        engine.tick(self.engine.now());
+        engine
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use larder_engine::LargeValue;
-use larder_engine::{Engine, Miss, ThreadSlot};
+use larder_engine::{Engine, Miss, StoreError, ThreadSlot};
 use larder_item::{Meta, Second};
 use larder_region::Sink;
 use larder_stats::Counter;
@@ -55,7 +55,7 @@ impl Cache {
     /// ```
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         let mut value = Vec::new();
-        self.look_up(key.as_ref(), &mut value).map(|_| value)
+        self.look_up_or_miss(key.as_ref(), &mut value).map(|_| value)
     }
 
     /// Appends the value of a key to `out`, and returns the metadata of the item: its flags,
@@ -72,7 +72,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Option<Meta> {
-        self.look_up(key.as_ref(), out)
+        self.look_up_or_miss(key.as_ref(), out)
     }
 
     /// Reads a value as [`Cache::get_into`] does, into any kind of memory. Returns false on a miss.
@@ -101,13 +101,36 @@ impl Cache {
         out: &mut impl Sink,
         observe: impl FnMut(&Meta),
     ) -> bool {
-        let now = self.now();
-        self.bring_back(key.as_ref());
-        let found = self.with_thread_slot(|engine, thread| {
-            look_up(engine, thread, key.as_ref(), now, out, observe).is_some()
-        });
-        self.note_read(key.as_ref());
-        found
+        self.try_get_to(key, out, observe).unwrap_or(false)
+    }
+
+    /// As [`Cache::get_to`], for a cache with a disk tier, which may not return an item that it
+    /// has. The other gets report such an item as absent.
+    ///
+    /// # Errors
+    /// [`StoreError::Journal`], and `out` is unchanged: the disk did not return the item, the item
+    /// is damaged, or the log has failed before it was durable. [`StoreError::NoMemory`] if
+    /// eviction takes the item away each time that it is brought back.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// use larder::{Cache, DiskTier};
+    /// let disk = DiskTier::new(folder.path().join("store"), 64 << 20);
+    /// let cache = Cache::builder().tier(disk).open()?;
+    /// cache.set("k", "value", None)?;
+    /// let mut out = Vec::new();
+    /// assert!(cache.try_get_to("k", &mut out, |_| ())?);
+    /// assert_eq!(out, b"value");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn try_get_to(
+        &self,
+        key: impl AsRef<[u8]>,
+        out: &mut impl Sink,
+        observe: impl FnMut(&Meta),
+    ) -> Result<bool, StoreError> {
+        Ok(self.look_up(key.as_ref(), out, observe)?.is_some())
     }
 
     /// Passes the value of a key to `look`, and returns the result of `look`; `None` on a miss.
@@ -131,7 +154,7 @@ impl Cache {
         look: impl FnOnce(&[u8], &Meta) -> T,
     ) -> Option<T> {
         with_buffer(|value| {
-            let meta = self.look_up(key.as_ref(), value)?;
+            let meta = self.look_up_or_miss(key.as_ref(), value)?;
             Some(look(value, &meta))
         })
     }
@@ -204,56 +227,82 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
-        with_buffer(|value| !matches!(self.read(key.as_ref(), value, |_, _| ()), Read::Miss(_)))
+        with_buffer(|value| {
+            let read = self.read(key.as_ref(), value, |_, _| ());
+            matches!(read, Read::Hit(_) | Read::Large(..))
+        })
     }
 
     /// Appends the value of a key to `out`, and counts the get.
-    pub(crate) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
+    #[inline]
+    fn look_up(
+        &self,
+        key: &[u8],
+        out: &mut impl Sink,
+        observe: impl FnMut(&Meta),
+    ) -> Result<Option<Meta>, StoreError> {
+        if !self.shared().tier.is_none() {
+            let found = self.read_whole_tiered(key, out, observe)?;
+            return Ok(self.with_thread_slot(|engine, thread| count(engine, thread, found, out)));
+        }
         let now = self.now();
-        self.bring_back(key);
-        let found =
-            self.with_thread_slot(|engine, thread| look_up(engine, thread, key, now, out, |_| ()));
-        self.note_read(key);
-        found
+        Ok(self.with_thread_slot(|engine, thread| {
+            let found = read_whole(engine, thread, key, now, out, observe);
+            count(engine, thread, found, out)
+        }))
     }
 
-    /// Appends the value of a key to `out`, without counting.
+    /// Appends the value of a key to `out`, and counts the get. An item that the disk does not
+    /// return is a miss.
+    #[inline]
+    pub(crate) fn look_up_or_miss(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
+        self.look_up(key, out, |_| ()).ok().flatten()
+    }
+
+    /// Appends the value of a key to `out`, without counting. An item that the disk does not return
+    /// is a miss.
     pub(crate) fn read_whole(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
+        if !self.shared().tier.is_none() {
+            return self.read_whole_tiered(key, out, |_| ()).ok()?.ok();
+        }
         let now = self.now();
-        self.bring_back(key);
-        let found = self
-            .with_thread_slot(|engine, thread| read_whole(engine, thread, key, now, out, |_| ()));
-        self.note_read(key);
-        found.ok()
+        let read = |engine: &Engine, thread: &ThreadSlot| {
+            read_whole(engine, thread, key, now, out, |_| ())
+        };
+        self.with_thread_slot(read).ok()
     }
 
     /// Looks up at most [`KEYS_AT_ONCE`] keys.
     fn look_up_together(&self, keys: &[&[u8]], values: &mut Vec<u8>) -> [Place; KEYS_AT_ONCE] {
         self.shared().engine.prefetch(keys.iter().copied());
-        keys.iter().for_each(|key| self.bring_back(key));
         let mut places = [None; KEYS_AT_ONCE];
+        if !self.shared().tier.is_none() {
+            for (place, key) in places.iter_mut().zip(keys) {
+                *place = self.look_up_or_miss(key, values).map(|meta| (values.len(), meta));
+            }
+            return places;
+        }
         let now = self.now();
         self.with_thread_slot(|engine, thread| {
             for (place, key) in places.iter_mut().zip(keys) {
-                let found = look_up(engine, thread, key, now, values, |_| ());
+                let found = read_whole(engine, thread, key, now, values, |_| ());
+                let found = count(engine, thread, found, values);
                 *place = found.map(|meta| (values.len(), meta));
             }
         });
-        keys.iter().for_each(|key| self.note_read(key));
         places
     }
 }
 
+/// Counts a get and returns what it has found. A value that did not fit into borrowed memory is not
+/// counted.
 #[inline]
-fn look_up(
+fn count(
     engine: &Engine,
     thread: &ThreadSlot,
-    key: &[u8],
-    now: Second,
-    out: &mut impl Sink,
-    observe: impl FnMut(&Meta),
+    found: Result<Meta, Miss>,
+    out: &impl Sink,
 ) -> Option<Meta> {
-    let found = read_whole(engine, thread, key, now, out, observe);
     if found.is_ok() && !out.is_whole() {
         return found.ok();
     }

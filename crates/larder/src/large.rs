@@ -9,6 +9,7 @@ use larder_engine::{
     StoreRequest, Stored, ThreadSlot, Upload as Arriving, UploadLost,
 };
 use larder_item::{Meta, StoreMode};
+use larder_region::Sink;
 
 use crate::cache::Cache;
 use crate::shared::Shared;
@@ -64,6 +65,15 @@ impl LargeValue {
             return Err(Evicted);
         }
         self.shared.engine.read_piece(&mut self.pieces, out)
+    }
+
+    /// Appends all pieces to `out`.
+    pub(crate) fn copy(&mut self, out: &mut impl Sink) -> Result<(), Evicted> {
+        if !self.shared.is_of_this_process() {
+            return Err(Evicted);
+        }
+        while self.shared.engine.read_piece(&mut self.pieces, out)? {}
+        Ok(())
     }
 
     /// Takes the next piece without copying it; `None` after the last piece.
@@ -256,7 +266,7 @@ impl Upload {
         }
         let now = self.shared.now();
         self.shared.flights.detach(request.key);
-        if self.shared.tier.is_some() {
+        if !self.shared.tier.is_none() {
             return self.store_durably(arriving, request);
         }
         let publish = |engine: &Engine, thread: &ThreadSlot| {

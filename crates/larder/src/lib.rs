@@ -99,7 +99,9 @@ pub use larder_item::{
 pub use larder_region::layout::FORMAT as REGION_FORMAT;
 pub use larder_region::{Lent, Sink, peer_groups};
 pub use larder_stats::Counter;
-pub use larder_tier::store::Findings as TierFindings;
+pub use larder_tier::store::{
+    Damage as TierDamage, Findings as TierFindings, Salvaged as TierSalvaged, Trust as TierTrust,
+};
 pub use large::{DirectBuffer, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
 pub use open::anonymous::Inheritance;
@@ -114,5 +116,9 @@ pub use stats::{Memory, Stat};
 pub use tier::asking::{Asking, DiskLookup, DiskPages, DiskRead};
 pub use tier::awaited::{Awaited, Durability as Awaiting, TierStatus};
 pub use tier::inspection::{TierInspection, TierItem};
-pub use tier::{Admission, DiskTier, Durability, TierError, TierMode, TierStarted, TierStatistics};
-pub use walk::{Item, Items, Keys};
+pub use tier::walking::WalkStep;
+pub use tier::{
+    Admission, DiskTier, Durability, Returns, TierCaution, TierError, TierMode, TierStarted,
+    TierStatistics,
+};
+pub use walk::{Item, Items, Keys, Walk};

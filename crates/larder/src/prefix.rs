@@ -6,29 +6,49 @@
 //! removed. In a cache that processes share, the other processes do not know of the removal. An
 //! item that one of them moves meanwhile, as eviction does, may stay, and one that it changes in
 //! place (a number, or an append) may be removed.
+//!
+//! With a disk tier in mode store the items that only the disk has go, too, and are gone after a
+//! crash once the removal has ended. Each is read once, and its delete is recorded. A touch then
+//! counts as a store. In mode cache every item on the disk is read once, since only the disk knows
+//! its key.
 
-use larder_engine::{Refusal, StoreError};
+use larder_engine::StoreError;
 
 use crate::cache::Cache;
+use crate::tier::removing::{CacheRemoval, StoreRemoval};
 
 /// A removal by prefix in progress; see [`Cache::begin_remove_prefix`]. Dropping it ends the
 /// removal where it is.
 #[derive(Debug)]
 pub struct PrefixRemoval {
     cache: Cache,
-    removal: larder_engine::PrefixRemoval,
+    of: Of,
+}
+
+#[derive(Debug)]
+enum Of {
+    Memory(larder_engine::PrefixRemoval),
+    Store(Box<StoreRemoval>),
+    Cache(Box<CacheRemoval>),
 }
 
 impl PrefixRemoval {
     /// Removes the items of the next `groups_max` groups of the index. Returns false at the end.
     ///
     /// Cost: a cache miss or two for each of about ten items of a group, whose lock it holds
-    /// meanwhile, as a store does.
+    /// meanwhile, as a store does. With a disk tier it removes about `groups_max` items instead;
+    /// each is read from the disk, and that waits.
     ///
     /// # Errors
-    /// [`StoreError::Stuck`] if a stopped process holds a group. The next call tries it again.
+    /// [`StoreError::Stuck`] if a stopped process holds a group, and the next call tries it again.
+    /// [`StoreError::Journal`] if the disk tier has failed or is stopped.
     pub fn step(&mut self, groups_max: usize) -> Result<bool, StoreError> {
-        let Self { cache, removal } = self;
+        let Self { cache, of } = self;
+        let removal = match of {
+            Of::Memory(removal) => removal,
+            Of::Store(removal) => return removal.step(cache, groups_max),
+            Of::Cache(removal) => return removal.step(cache, groups_max),
+        };
         let now = cache.now();
         cache.with_thread_slot(|engine, thread| {
             for _ in 0..groups_max {
@@ -42,12 +62,20 @@ impl PrefixRemoval {
 
     /// Returns how many items are removed so far.
     pub fn removed(&self) -> u64 {
-        self.removal.removed()
+        match &self.of {
+            Of::Memory(removal) => removal.removed(),
+            Of::Store(removal) => removal.removed(),
+            Of::Cache(removal) => removal.removed(),
+        }
     }
 
     /// Returns how much of the index is done, from 0 to 1. It may fall while the index grows.
     pub fn progress(&self) -> f64 {
-        self.cache.shared().engine.progress_of(&self.removal)
+        match &self.of {
+            Of::Memory(removal) => self.cache.shared().engine.progress_of(removal),
+            Of::Store(removal) => removal.progress(),
+            Of::Cache(removal) => removal.progress(&self.cache),
+        }
     }
 }
 
@@ -96,18 +124,21 @@ impl Cache {
     ///
     /// # Errors
     /// [`StoreError::Stuck`] if a process that shares the cache is stopped in a store;
-    /// [`StoreError::Journal`] with a disk tier, of whose keys memory knows only a part.
+    /// [`StoreError::Journal`] in a child of the process that opened a disk tier.
     pub fn begin_remove_prefix(
         &self,
         prefix: impl AsRef<[u8]>,
     ) -> Result<PrefixRemoval, StoreError> {
         let (prefix, now) = (prefix.as_ref(), self.now());
-        if self.shared().tier.is_some() {
-            return Err(Refusal::NoPrefixes.into());
-        }
+        self.shared().tier.usable()?;
         self.shared().flights.detach_all(|key| key.starts_with(prefix));
-        let removal = self
-            .with_thread_slot(|engine, thread| engine.begin_prefix_removal(thread, prefix, now))?;
-        Ok(PrefixRemoval { cache: self.clone(), removal })
+        let of = match (self.begin_store_removal(prefix), self.begin_cache_removal(prefix)?) {
+            (Some(removal), _) => Of::Store(Box::new(removal)),
+            (None, Some(removal)) => Of::Cache(Box::new(removal)),
+            (None, None) => Of::Memory(self.with_thread_slot(|engine, thread| {
+                engine.begin_prefix_removal(thread, prefix, now)
+            })?),
+        };
+        Ok(PrefixRemoval { cache: self.clone(), of })
     }
 }

@@ -12,7 +12,7 @@ use crate::clock::{Clock, Time};
 use crate::load::flight::Flights;
 use crate::removals::Queues;
 use crate::thread::slots::ThreadSlots;
-use crate::tier::Tier;
+use crate::tier::attached::Attached;
 
 /// The state that all clones of a cache share.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub(crate) struct Shared {
     /// The file of the region; `None` for memory that no file backs.
     pub(crate) file: Option<File>,
     pub(crate) opening: Opening,
-    /// The disk tier; `None` without one. Dropped behind the engine's last use.
-    pub(crate) tier: Option<Tier>,
+    /// The disk tier. Dropped behind the engine's last use.
+    pub(crate) tier: Attached,
 }
 
 impl Shared {
@@ -68,7 +68,7 @@ impl Shared {
             lost: None,
             file: None,
             opening: Opening::None,
-            tier: None,
+            tier: Attached::None,
         }
     }
 
@@ -81,7 +81,7 @@ impl Shared {
 impl Drop for Shared {
     /// A clean stop: the disk of a cache gets what memory has.
     fn drop(&mut self) {
-        if let Some(tier) = &self.tier
+        if let Some(tier) = self.tier.own()
             && self.is_of_this_process()
         {
             let now = self.now();

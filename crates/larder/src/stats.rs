@@ -1,9 +1,11 @@
 //! The statistics of a cache.
 
 use larder_engine::Report;
-use larder_stats::{Counter, Gauge, Section, Source};
+use larder_stats::{Condition, Counter, Gauge, Section, Source};
 
 use crate::cache::Cache;
+use crate::tier::TierMode;
+use crate::tier::awaited::TierStatus;
 
 /// A statistic: a row of the table from which docs/stats.md is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,11 @@ impl Cache {
                     self.counter(counter)
                 }
                 Source::Gauge(gauge) => self.gauge(&report, gauge)?,
+                Source::TierGauge(gauge) if row.section == Section::Larder => {
+                    let is_of_store = row.conditions.contains(&Condition::TierStore);
+                    let is_shown = |tier: &TierStatus| !is_of_store || tier.mode == TierMode::Store;
+                    self.tier().filter(is_shown)?.gauge(gauge)
+                }
                 _ => return None,
             };
             Some(Stat { name: row.name, value, doc: row.doc })
@@ -137,7 +144,7 @@ impl Cache {
             Gauge::EvictionAgeSecs => report.eviction_age_secs,
             Gauge::GroupCount => report.groups,
             Gauge::GroupOverflowCount => report.overflow_groups,
-            _ => return self.tier()?.gauge(gauge),
+            _ => return None,
         })
     }
 }

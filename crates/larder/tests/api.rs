@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use larder::{Cache, CountError, StoreError, Swap, SwapError};
-use larder_testkit::api::{FrontDoor, Got, play};
+use larder::{Cache, CountError, DiskTier, Refusal, StoreError, Swap, SwapError, TierMode};
+use larder_testkit::api::{FrontDoor, Got, Settings, play};
 
 struct Library(Cache);
 
@@ -18,6 +18,7 @@ fn refusal(error: StoreError) -> &'static str {
         StoreError::NoMemory => "no_memory",
         StoreError::Key(_) => "key",
         StoreError::Stuck(_) => "stuck",
+        StoreError::Journal(Refusal::Full) => "disk_full",
         StoreError::Journal(_) => "refused",
     }
 }
@@ -87,8 +88,11 @@ impl FrontDoor for Library {
         self.0.keys_with_prefix(prefix).collect()
     }
 
-    fn remove_prefix(&mut self, prefix: &[u8]) -> u64 {
-        self.0.remove_prefix(prefix).unwrap()
+    fn remove_prefix(&mut self, prefix: &[u8]) -> (String, Option<u64>) {
+        match self.0.remove_prefix(prefix) {
+            Ok(removed) => ("ok".to_owned(), Some(removed)),
+            Err(error) => (refusal(error).to_owned(), None),
+        }
     }
 
     fn clear(&mut self) {
@@ -98,12 +102,25 @@ impl FrontDoor for Library {
     fn length(&mut self) -> u64 {
         self.0.len()
     }
+
+    fn close(self) {
+        assert_eq!(self.0.stop_tier(), 0);
+    }
+}
+
+fn open(settings: &Settings) -> Result<Library, String> {
+    let mut builder = Cache::builder().memory_bytes(8 << 20).cas(settings.cas);
+    if let Some(tier) = &settings.tier {
+        let mode = if tier.is_cache { TierMode::Cache } else { TierMode::Store };
+        builder =
+            builder.tier(DiskTier::new(&tier.path, tier.bytes).mode(mode).dirty_bytes(64 << 20));
+    }
+    builder.open().map(Library).map_err(|error| error.to_string())
 }
 
 #[test]
 fn the_library_passes_the_shared_scenes() -> Result<(), anyhow::Error> {
-    let scenes =
-        play(|cas| Library(Cache::builder().memory_bytes(8 << 20).cas(cas).open().unwrap()))?;
+    let scenes = play(open)?;
     assert!(scenes >= 12, "{scenes}");
     Ok(())
 }

@@ -432,7 +432,7 @@ fn a_dump_resumes_at_its_cursor_and_omits_dead_items() {
     cache.tick(cache.now() + 1);
     let (mut cursor, mut shown, mut steps) = (Cursor::default(), Vec::new(), 0);
     let mut keys = HashSet::new();
-    while cache.dump_group(&mut cursor, &mut shown) {
+    while cache.dump_group("", &mut cursor, &mut shown) {
         steps += 1;
         assert!(shown.len() < 100, "one step returned too many items");
         for item in shown.drain(..) {
@@ -443,7 +443,7 @@ fn a_dump_resumes_at_its_cursor_and_omits_dead_items() {
     }
     assert!(steps > 100);
     assert!(keys.len() == 3_000);
-    assert!(!cache.dump_group(&mut cursor, &mut shown), "the dump continued after its end");
+    assert!(!cache.dump_group("", &mut cursor, &mut shown), "the dump continued after its end");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Engine {
     ) -> Result<(), Unpublished> {
         let Some(journal) = self.journal() else { return Ok(()) };
         let is_flushed = || self.segments().is_flushed(new.sequence);
-        let change = Change { now: op.now, is_resident, is_flushed: &is_flushed };
+        let change = Change { now: op.now, is_resident, is_gone: &is_flushed };
         match condition {
             Condition::Restored(_) => return Ok(()),
             Condition::Reserve(_) => {
@@ -111,7 +111,7 @@ impl Engine {
         record: impl FnOnce(&dyn Journal, &Change<'_>) -> Result<(), crate::journal::Refusal>,
     ) -> Result<(), StoreError> {
         let is_flushed = || self.segments().is_flushed(found.sequence);
-        let change = Change { now, is_resident: true, is_flushed: &is_flushed };
+        let change = Change { now, is_resident: true, is_gone: &is_flushed };
         record(journal, &change).map_err(StoreError::from)
     }
 
@@ -140,6 +140,13 @@ impl Engine {
     pub fn offer_group(&self, thread: &ThreadSlot, cursor: &mut Cursor, now: Second) -> bool {
         self.segments().flush_if_due(now);
         self.reclaimer().offer_group(&self.op(thread, now), cursor)
+    }
+
+    /// True if there is hardly a free segment, so that a restored item evicts another.
+    ///
+    /// Cost: a few loads.
+    pub fn is_memory_full(&self) -> bool {
+        self.segments().free_segments() <= self.segments().free_segments_high()
     }
 
     /// Stores an item that was found outside memory, under the version of the request and without a

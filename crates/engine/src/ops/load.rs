@@ -71,7 +71,7 @@ impl Engine {
     /// Cost: as [`Engine::store`].
     ///
     /// # Errors
-    /// [`StoreError`]; the present item stays.
+    /// [`StoreError`]; the present item stays, and after [`StoreError::Journal`] the reservation.
     pub fn end_load(
         &self,
         thread: &ThreadSlot,
@@ -85,12 +85,13 @@ impl Engine {
         self.segments().flush_if_due(now);
         let request = StoreRequest { mode: StoreMode::Set, cas: None, ..*request };
         let condition = Condition::Loaded(basis);
-        let stored = self.place(op, &request, value, &condition);
+        let stored = self.place(op, &request, value, &condition).map_err(StoreError::from);
         self.index().grow_if_due(op);
-        if !matches!(stored, Ok(Stored::Stored { .. })) {
+        // The caller tries again after a refusal of the journal.
+        if !matches!(stored, Ok(Stored::Stored { .. }) | Err(StoreError::Journal(_))) {
             self.cancel_load(thread, request.key, basis)?;
         }
-        stored.map_err(StoreError::from)
+        stored
     }
 
     /// Removes the reservation of a load if it is still there. Nothing else changes.

@@ -68,14 +68,36 @@ impl Engine {
         prefix: &[u8],
         now: Second,
     ) -> Result<PrefixRemoval, Stuck> {
+        self.begin_prefix_removal_with(thread, prefix, || (), now).map(|(removal, ())| removal)
+    }
+
+    /// As [`Engine::begin_prefix_removal`], with a removal from what a journal keeps of evicted
+    /// items. `begin` begins that one, under the lock that orders the journal's records. From then
+    /// on the journal must not keep an item that [`Change::is_gone`](crate::Change) reports, and
+    /// [`Engine::restore`] must not find an item current that the journal's removal takes.
+    ///
+    /// An item that is evicted meanwhile is recorded before `begin`, or reported and not recorded.
+    /// One that returns meanwhile is not found current, or its place is before the moment.
+    ///
+    /// # Errors
+    /// [`Stuck`] if a stopped process holds an appender.
+    pub fn begin_prefix_removal_with<T>(
+        &self,
+        thread: &ThreadSlot,
+        prefix: &[u8],
+        begin: impl FnOnce() -> T,
+        now: Second,
+    ) -> Result<(PrefixRemoval, T), Stuck> {
         let op = &self.op(thread, now);
         let removals = Arc::clone(self.index().prefix_removals());
         // Before the moment: a thread that moves an item meanwhile sees the removal, or moves it
         // to a place that the moment covers.
         let target = removals.add(prefix);
         let removal = PrefixRemoval { removals, target, cursor: Cursor::default() };
+        // A thread that restores an item holds an appender while it asks whether that is current.
+        let begun = begin();
         removal.target.begin(self.segments().moment(op)?);
-        Ok(removal)
+        Ok((removal, begun))
     }
 
     /// Removes the items of one more group of the index. Returns false at the end.
@@ -115,6 +137,28 @@ impl Engine {
         removal.cursor.group += 1;
         self.prefetch_groups_from(removal.cursor.group);
         Ok(true)
+    }
+
+    /// Removes the item of one key, if the removal takes it. Returns false if there is none.
+    ///
+    /// # Errors
+    /// [`Stuck`] if a stopped process holds the key's group.
+    pub fn remove_prefix_of_key(
+        &self,
+        thread: &ThreadSlot,
+        removal: &PrefixRemoval,
+        key: &[u8],
+        now: Second,
+    ) -> Result<bool, Stuck> {
+        let hash = self.index().hash(key);
+        let locked = self.index().lock(&self.op(thread, now), hash)?;
+        let found = self.index().find_locked(&locked, hash, key);
+        let taken = found.filter(|found| {
+            self.index().is_target(found, &removal.target)
+                && self.index().death(found, now).is_none()
+        });
+        taken.inspect(|found| self.index().remove_target(thread, found, &removal.target));
+        Ok(taken.is_some())
     }
 
     /// Returns how much of the index a removal has passed: 0 to 1. It may fall while the index

@@ -73,7 +73,7 @@ impl Engine {
             && self.index().find_locked(&locked, hash, key).is_none()
         {
             // As a resident one: nothing is to be found out of it.
-            let change = Change { now, is_resident: true, is_flushed: &|| false };
+            let change = Change { now, is_resident: true, is_gone: &|| false };
             // It refuses only while the cache stops; the error of the set is what counts.
             let _ = journal.removal(key, &change);
         }

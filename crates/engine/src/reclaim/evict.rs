@@ -385,6 +385,9 @@ impl Reclaimer {
         found: &Found,
         pass: &mut EvictionPass<'_>,
     ) {
+        if self.index().remove_condemned(thread, found) {
+            return;
+        }
         self.index().report_removal(found, Reason::Evicted);
         self.offer(found, found.is_fetched() || pass.from == Pool::Main);
         if found.header.is_large() {

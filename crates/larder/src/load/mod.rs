@@ -33,7 +33,7 @@ mod options;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_engine::{Basis, StoreError, StoreRequest, Stored};
+use larder_engine::{Basis, Engine, StoreError, StoreRequest, Stored, ThreadSlot};
 use larder_item::{Deadline, StoreMode, check_key};
 
 use crate::cache::Cache;
@@ -122,7 +122,7 @@ impl Cache {
         check_key(key)?;
         let start = out.len();
         loop {
-            let held = self.look_up(key, out);
+            let held = self.look_up_or_miss(key, out);
             if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
                 return Ok(());
             }
@@ -226,16 +226,31 @@ impl Cache {
         };
         let request = StoreRequest { deadline, ..StoreRequest::new(key, StoreMode::Set) };
         let now = self.now();
-        self.with_thread_slot(|engine, thread| {
-            let mut stored = engine.end_load(thread, &request, basis, value, now);
+        // The callers get the value also if the cache does not take it.
+        let _ = self.finish_load(key, basis, |engine, thread| {
+            let stored = engine.end_load(thread, &request, basis, value, now);
             // Without peers, only expiry or eviction can have removed the item.
             if stored == Ok(Stored::NotFound) && !engine.has_peers() {
-                stored = engine.end_load(thread, &request, Basis::ABSENT, value, now);
+                return engine.end_load(thread, &request, Basis::ABSENT, value, now);
             }
-            if let Err(error) = stored {
-                count_refusal(engine, thread, error);
-            }
+            stored
         });
+    }
+
+    /// Runs the store at the end of a load. If it fails, ends the load and counts the refusal.
+    fn finish_load(
+        &self,
+        key: &[u8],
+        basis: Basis,
+        store: impl FnMut(&Engine, &ThreadSlot) -> Result<Stored, StoreError>,
+    ) -> Result<Stored, StoreError> {
+        let stored = self.change(key, Use::Needs, |_| false, store);
+        if let Err(error) = stored {
+            self.with_thread_slot(|engine, thread| count_refusal(engine, thread, error));
+            // A reservation that stays expires later.
+            let _ = self.cancel_load(key, basis);
+        }
+        stored
     }
 
     /// Begins a load whose loader runs elsewhere, and returns its basis. For bindings, which have
@@ -282,9 +297,8 @@ impl Cache {
         value: &[u8],
     ) -> Result<Stored, StoreError> {
         let now = self.now();
-        self.with_thread_slot(|engine, thread| {
-            let stored = engine.end_load(thread, request, basis, value, now);
-            stored.inspect_err(|error| count_refusal(engine, thread, *error))
+        self.finish_load(request.key, basis, |engine, thread| {
+            engine.end_load(thread, request, basis, value, now)
         })
     }
 

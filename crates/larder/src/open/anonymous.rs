@@ -27,13 +27,14 @@ impl Cache {
     /// Returns the descriptors that another process needs to use this cache together with this
     /// process, or in its place ([`Builder::open_inherited`](crate::Builder::open_inherited)).
     /// Returns `None` if the cache was not opened with
-    /// [`Builder::inheritable`](crate::Builder::inheritable). The descriptors can be sent through a
-    /// unix socket.
+    /// [`Builder::inheritable`](crate::Builder::inheritable), or has a disk tier: its directory is
+    /// of one process. The descriptors can be sent through a unix socket.
     ///
     /// # Errors
     /// The memory or the lock file cannot be opened again.
     pub fn inheritance(&self) -> Option<Result<Inheritance, SharedError>> {
-        let region = self.shared.file.as_ref().filter(file::is_length_sealed)?;
+        let file = self.shared.file.as_ref().filter(|_| self.shared.tier.is_none());
+        let region = file.filter(file::is_length_sealed)?;
         let locks = self.shared.engine.lock_file_to_pass()?;
         let region = file::open_again(region)
             .map_err(|source| FileError::System {

@@ -240,9 +240,18 @@ impl Builder {
     /// which the caller waits. A change costs a copy of the item beside that in memory, and with
     /// [`Durability::Sync`](crate::Durability::Sync) the caller waits for the disk.
     ///
-    /// Not with [`Builder::shared`] and its like, nor with
-    /// [`Cache::remove_prefix`](crate::Cache::remove_prefix). The walks over all keys know only the
-    /// items in memory.
+    /// The gets report an item that the disk does not return as absent;
+    /// [`Cache::try_get_to`](crate::Cache::try_get_to) and
+    /// [`Cache::try_peek`](crate::Cache::try_peek) return an error. Dropping the last clone stops
+    /// the tier. With [`Builder::maintainer`] that may happen on the thread of the maintainer:
+    /// [`Cache::stop_tier`](crate::Cache::stop_tier) returns when all is durable and the directory
+    /// is free.
+    ///
+    /// Not with [`Builder::shared`] and [`Builder::anonymous_shared`], nor with
+    /// [`Cache::remove_prefix`](crate::Cache::remove_prefix). Readers of a [`Builder::readable`] or
+    /// [`Builder::inheritable`] cache see the items in memory. In a child of a `fork` all
+    /// operations fail with [`Refusal::Forked`](crate::Refusal::Forked). The walks over all keys
+    /// know only the items in memory.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;

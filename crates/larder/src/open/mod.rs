@@ -90,7 +90,8 @@ impl Builder {
     fn open_with(self, inheritance: Option<Inheritance>) -> Result<Cache, OpenError> {
         let Self { memory_bytes, cas, evict, clock, .. } = self;
         let is_private = inheritance.is_none() && self.place == Place::Private;
-        let tier = self.tier.as_ref().map(|disk| self.open_tier(disk, is_private)).transpose()?;
+        let is_owned = inheritance.is_none() && self.place.is_owned();
+        let tier = self.tier.as_ref().map(|disk| self.open_tier(disk, is_owned)).transpose()?;
         let (tier, time) = match tier {
             Some((tier, time)) => (Some(tier), time),
             None => (None, Time::starting_now(clock)),
@@ -128,6 +129,7 @@ impl Builder {
         if let Some(tier) = &tier {
             engine.set_journal(tier.journal());
             engine.raise_versions(tier.versions_past());
+            tier.schedule_clear(&engine);
         }
         let cache = Cache::new(engine, time, file, (opening, tier));
         if self.maintainer {
@@ -137,8 +139,8 @@ impl Builder {
         Ok(cache)
     }
 
-    fn open_tier(&self, disk: &DiskTier, is_private: bool) -> Result<(Tier, Time), TierError> {
-        if !is_private {
+    fn open_tier(&self, disk: &DiskTier, is_owned: bool) -> Result<(Tier, Time), TierError> {
+        if !is_owned {
             return Err(TierError::Shared);
         }
         let max = larder_tier::format::VALUE_BYTES_MAX as u64;

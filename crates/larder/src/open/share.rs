@@ -34,6 +34,13 @@ pub(crate) enum Place {
     File(PathBuf),
 }
 
+impl Place {
+    /// True if no other process writes the memory when it opens the cache.
+    pub(crate) fn is_owned(&self) -> bool {
+        matches!(self, Self::Private | Self::Readable | Self::Inheritable)
+    }
+}
+
 /// The settings for opening a cache in a file.
 pub(crate) struct Sharing<'a> {
     pub(crate) config: &'a Config,

@@ -43,10 +43,8 @@ fn maintain(cache: &Weak<Shared>, thread: Option<&ThreadSlot>) {
         let now = shared.now();
         let tidying = shared.tidying();
         let mut tidy = |engine: &Engine, thread: &ThreadSlot| {
-            if let Some(tier) = &shared.tier
-                && now != maintained
-            {
-                tier.share_memory(engine, thread);
+            if let Some(tier) = shared.tier.own() {
+                tier.share_memory_if_due(engine, thread, now);
             }
             engine.refill(thread, now);
             engine.populate();

@@ -68,7 +68,17 @@ impl fmt::Debug for DiskRead {
     }
 }
 
+impl DiskPages {
+    pub(super) fn into_read(self) -> Result<Vec<Page>, DiskError> {
+        self.0
+    }
+}
+
 impl DiskRead {
+    pub(super) fn new(store: Arc<Store<RealDirectory>>, wanted: Wanted) -> Self {
+        Self { store, wanted }
+    }
+
     /// The file.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.store.file().descriptor()
@@ -114,6 +124,12 @@ impl Tier {
         }
     }
 
+    /// True if the disk may have the item of a key that memory lacks, and nothing that was found
+    /// for this operation says what it has.
+    pub(super) fn must_ask(&self, key: &[u8]) -> bool {
+        self.store.may_have(key) && !self.has_found(key)
+    }
+
     /// True if changes wait until earlier ones are durable.
     fn is_crowded(&self) -> bool {
         !self.is_cache() && self.store.is_crowded()
@@ -154,7 +170,7 @@ impl Cache {
     /// if memory lacks the item.
     #[inline]
     pub fn asks_disk(&self, key: &[u8], asking: Asking) -> bool {
-        self.shared().tier.as_ref().is_some_and(|tier| self.asks(tier, key, asking))
+        self.shared().tier.own().is_some_and(|tier| self.asks(tier, key, asking))
     }
 
     fn asks(&self, tier: &Tier, key: &[u8], asking: Asking) -> bool {
@@ -173,7 +189,7 @@ impl Cache {
     ///
     /// Cost: a load.
     pub fn is_disk_crowded(&self) -> bool {
-        self.shared().tier.as_ref().is_some_and(Tier::is_crowded)
+        self.shared().tier.own().is_some_and(Tier::is_crowded)
     }
 
     /// Says whether the changes of this thread have waited long enough for the disk to take earlier
@@ -185,7 +201,7 @@ impl Cache {
     /// Begins to look a key up on the disk. Returns the lookup and its first read; `None` if it
     /// needs none, and then it can be given to [`Cache::give_found`]. `None` without a disk tier.
     pub fn look_up_on_disk(&self, key: &[u8]) -> Option<(DiskLookup, Option<DiskRead>)> {
-        let tier = self.shared().tier.as_ref()?;
+        let tier = self.shared().tier.own()?;
         let mut lookup = DiskLookup { lookup: tier.store.look_up(key), failure: None };
         let read = self.advance(&mut lookup, None);
         Some((lookup, read))
@@ -201,9 +217,9 @@ impl Cache {
         lookup: &mut DiskLookup,
         pages: Option<Result<Vec<Page>, DiskError>>,
     ) -> Option<DiskRead> {
-        let tier = self.shared().tier.as_ref()?;
+        let tier = self.shared().tier.own()?;
         match tier.store.advance(&mut lookup.lookup, pages) {
-            Ok(wanted) => Some(DiskRead { store: Arc::clone(&tier.store), wanted: wanted? }),
+            Ok(wanted) => Some(DiskRead::new(Arc::clone(&tier.store), wanted?)),
             Err(error) => {
                 lookup.failure = Some(error);
                 None

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use larder_engine::{Engine, Refusal, StoreError, ThreadSlot};
+use larder_tier::disk::real::Caution;
 use larder_tier::format::Address;
 use larder_tier::store::{Durable, Started, Statistics};
 
@@ -45,6 +46,8 @@ pub struct TierStatus {
     pub unreadable: u64,
     /// Why it does not work as it should; `None` if it does.
     pub trouble: Option<String>,
+    /// What its file system does not promise; `None`: nothing is known.
+    pub caution: Option<Caution>,
 }
 
 impl From<Durable> for Durability {
@@ -78,20 +81,20 @@ impl Cache {
     ///
     /// Cost: a load.
     pub fn durability(&self, awaited: Awaited) -> Durability {
-        let tier = self.shared().tier.as_ref();
+        let tier = self.shared().tier.own();
         tier.map_or(Durability::Durable, |tier| tier.store().durable(awaited.0).into())
     }
 
     /// Waits until it is durable, or the log fails.
     pub fn wait_durable(&self, awaited: Awaited) -> Durability {
-        let tier = self.shared().tier.as_ref();
+        let tier = self.shared().tier.own();
         tier.map_or(Durability::Durable, |tier| tier.store().wait_durable(awaited.0).into())
     }
 
     /// Calls `wake` after each sync of the log and after its failure, on a thread of the tier. Does
     /// nothing without a disk tier.
     pub fn on_sync(&self, wake: impl Fn() + Send + Sync + 'static) {
-        if let Some(tier) = &self.shared().tier {
+        if let Some(tier) = self.shared().tier.own() {
             tier.store().on_sync(wake);
         }
     }
@@ -100,13 +103,14 @@ impl Cache {
     ///
     /// Cost: a few locks and loads.
     pub fn tier(&self) -> Option<TierStatus> {
-        let tier = self.shared().tier.as_ref()?;
+        let tier = self.shared().tier.own()?;
         Some(TierStatus {
             mode: tier.mode(),
             started: *tier.started(),
             statistics: tier.statistics(),
             unreadable: tier.unreadable(),
             trouble: tier.trouble(),
+            caution: tier.caution(),
         })
     }
 
@@ -115,7 +119,7 @@ impl Cache {
     ///
     /// Cost: a load.
     pub fn has_tier_failed(&self) -> bool {
-        self.shared().tier.as_ref().is_some_and(|tier| tier.store().has_failed())
+        self.shared().tier.own().is_some_and(|tier| tier.store().has_failed())
     }
 
     /// Stops the disk tier, as dropping the last clone does: makes all changes durable and takes no
@@ -123,10 +127,22 @@ impl Cache {
     ///
     /// Cost: waits for the disk, up to [`DiskTier::stop`](crate::DiskTier::stop).
     pub fn stop_tier(&self) -> u64 {
-        let Some(tier) = &self.shared().tier else { return 0 };
+        if !self.shared.is_of_this_process() {
+            return 0;
+        }
+        let Some(tier) = self.shared.tier.own() else { return 0 };
         let now = self.now();
         self.with_thread_slot(|engine, thread| tier.keep_memory(engine, thread, now));
         tier.stop()
+    }
+
+    /// Stops the disk tier as [`Cache::stop_tier`] does, because another process takes over the
+    /// directory. Then hides the items in memory: readers of the memory (see
+    /// [`Builder::readable`](crate::Builder::readable)) would not see that process's changes.
+    pub fn hand_tier_over(&self) -> u64 {
+        let left = self.stop_tier();
+        self.shared().engine.flush();
+        left
     }
 
     /// Makes all changes so far durable. Does nothing without a disk tier.
@@ -134,7 +150,7 @@ impl Cache {
     /// Cost: a write and a sync of the disk; the caller waits.
     ///
     /// # Errors
-    /// [`StoreError::Journal`] if the log has failed.
+    /// [`StoreError::Journal`] if the log has failed, and in a child of the process that opened it.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -143,8 +159,8 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sync(&self) -> Result<(), StoreError> {
-        let synced = self.shared().tier.as_ref().map(|tier| tier.store().sync());
-        match synced {
+        let tier = self.shared().tier.usable()?;
+        match tier.map(|tier| tier.store().sync()) {
             Some(Durable::Failed) => Err(StoreError::Journal(Refusal::Failed)),
             _ => Ok(()),
         }
@@ -160,7 +176,7 @@ impl Cache {
         is_absent: impl Fn(&T) -> bool,
         mut change: impl FnMut(&Engine, &ThreadSlot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let Some(tier) = &self.shared().tier else {
+        let Some(tier) = self.shared().tier.usable()? else {
             return self.with_thread_slot(change);
         };
         let now = self.now();
@@ -171,27 +187,10 @@ impl Cache {
         outcome
     }
 
-    /// Brings an item back into memory that only the disk has. A failure is counted, and a read
-    /// that follows finds nothing.
-    #[inline]
-    pub(crate) fn bring_back(&self, key: &[u8]) {
-        if let Some(tier) = &self.shared().tier {
-            let now = self.now();
-            self.with_thread_slot(|engine, thread| tier.bring_back(engine, thread, key, now));
-        }
-    }
-
-    /// Waits for what a read about the key depends on, as [`Self::note_awaited`]. If the log has
-    /// failed, the read shows what may not be durable.
-    #[inline]
-    pub(crate) fn note_read(&self, key: &[u8]) {
-        let _ = self.note_awaited(key);
-    }
-
     /// Waits for what a result about the key depends on, or leaves it to the thread.
     #[inline]
     pub(crate) fn note_awaited(&self, key: &[u8]) -> Result<(), StoreError> {
-        let Some(tier) = &self.shared().tier else { return Ok(()) };
+        let Some(tier) = self.shared().tier.own() else { return Ok(()) };
         let Some(at) = tier.store().awaited(key) else { return Ok(()) };
         match tier.store().durable(at) {
             Durable::Yes => Ok(()),

@@ -31,6 +31,8 @@ pub(super) struct Demoter {
     store: Arc<Store<RealDirectory>>,
     epoch: Epoch,
     admission: Admission,
+    /// The smallest size of key and value that the disk gets, in bytes.
+    item_bytes_min: usize,
 }
 
 impl fmt::Debug for Demoter {
@@ -43,9 +45,9 @@ impl Demoter {
     pub(super) fn new(
         store: Arc<Store<RealDirectory>>,
         epoch: Epoch,
-        admission: Admission,
+        (admission, item_bytes_min): (Admission, usize),
     ) -> Self {
-        Self { store, epoch, admission }
+        Self { store, epoch, admission, item_bytes_min }
     }
 
     fn forget(&self, key: &[u8], change: &Change<'_>, needs: bool) -> Result<(), Refusal> {
@@ -66,6 +68,9 @@ impl Journal for Demoter {
         }
         let change = change_of(change, self.epoch);
         let item = item_of(entry, self.epoch);
+        if item.key.len() + item.value.len() < self.item_bytes_min {
+            return true;
+        }
         let is_expired = item.deadline_unix_secs.is_some_and(|at| at <= change.now_unix_secs);
         is_expired || self.store.keep(&item, &change) != Kept::Busy
     }

@@ -1,33 +1,46 @@
 //! The gauges of a disk tier.
 
-use larder_stats::Gauge;
+use larder_stats::TierGauge;
+use larder_tier::format::SEGMENT_BYTES;
+use larder_tier::store::Statistics;
 
 use super::awaited::TierStatus;
 
 impl TierStatus {
-    /// Returns a gauge of the disk tier; `None` for another one.
-    pub fn gauge(&self, gauge: Gauge) -> Option<u64> {
+    /// Returns a gauge.
+    pub fn gauge(&self, gauge: TierGauge) -> u64 {
         let tier = self;
-        Some(match gauge {
-            Gauge::TierItems => tier.statistics.items,
-            Gauge::TierSizeBytes => tier.statistics.size_bytes,
-            Gauge::TierLiveBytes => tier.statistics.live_bytes,
-            Gauge::TierFreeBytes => tier.statistics.free_bytes,
-            Gauge::TierIndexBytes => tier.statistics.catalog_bytes,
-            Gauge::TierIndexBytesMax => tier.statistics.catalog_bytes_max,
-            Gauge::TierDirtyBytes => tier.statistics.dirty_bytes,
-            Gauge::TierWrittenBytes => tier.statistics.written_bytes,
-            Gauge::TierZeroedBytes => tier.statistics.zeroed_bytes,
-            Gauge::TierSyncs => tier.statistics.syncs,
-            Gauge::TierReads => tier.statistics.reads,
-            Gauge::TierSegmentsReclaimed => tier.statistics.reclaimed_segments,
-            Gauge::TierItemsCopied => tier.statistics.copied_items,
-            Gauge::TierSegmentsDamaged => tier.statistics.damaged_segments,
-            Gauge::TierItemsUnreadable => tier.unreadable,
-            Gauge::TierItemsEvicted => tier.statistics.kept_items,
-            Gauge::TierItemsDropped => tier.statistics.dropped_items,
-            Gauge::TierFailed => u64::from(tier.statistics.has_failed),
-            _ => return None,
-        })
+        let Statistics { size_bytes, free_bytes, live_bytes, .. } = tier.statistics;
+        let used_bytes = size_bytes.saturating_sub(free_bytes);
+        match gauge {
+            TierGauge::Items => tier.statistics.items,
+            TierGauge::SizeBytes => tier.statistics.size_bytes,
+            TierGauge::LiveBytes => tier.statistics.live_bytes,
+            TierGauge::LiveBytesMax => tier.statistics.live_bytes_max,
+            TierGauge::FreeBytes => tier.statistics.free_bytes,
+            TierGauge::IndexBytes => tier.statistics.catalog_bytes,
+            TierGauge::IndexBytesMax => tier.statistics.catalog_bytes_max,
+            TierGauge::DirtyBytes => tier.statistics.dirty_bytes,
+            TierGauge::WrittenBytes => tier.statistics.written_bytes,
+            TierGauge::ZeroedBytes => tier.statistics.zeroed_bytes,
+            TierGauge::Syncs => tier.statistics.syncs,
+            TierGauge::SyncUs => tier.statistics.sync_us,
+            TierGauge::Reads => tier.statistics.reads,
+            TierGauge::SegmentsReclaimed => tier.statistics.reclaimed_segments,
+            TierGauge::ItemsCopied => tier.statistics.copied_items,
+            TierGauge::SegmentsDamaged => tier.statistics.damaged_segments,
+            TierGauge::ItemsUnreadable => tier.unreadable,
+            TierGauge::ItemsEvicted => tier.statistics.kept_items,
+            TierGauge::ItemsDropped => tier.statistics.dropped_items,
+            TierGauge::ExtstorePageAllocs => tier.statistics.begun_segments,
+            TierGauge::ExtstorePageEvictions => tier.statistics.evicted_segments,
+            TierGauge::ExtstorePagesFree => free_bytes / SEGMENT_BYTES as u64,
+            TierGauge::ExtstorePagesUsed => used_bytes / SEGMENT_BYTES as u64,
+            TierGauge::ExtstoreObjectsEvicted => tier.statistics.evicted_items,
+            TierGauge::ExtstoreBytesEvicted => tier.statistics.evicted_bytes,
+            TierGauge::ExtstoreBytesRead => tier.statistics.read_bytes,
+            TierGauge::ExtstoreBytesFragmented => used_bytes.saturating_sub(live_bytes),
+            TierGauge::Failed => u64::from(tier.statistics.has_failed),
+        }
     }
 }

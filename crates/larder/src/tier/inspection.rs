@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use larder_tier::Tier;
 use larder_tier::disk::real::RealDirectory;
 use larder_tier::format::{Item, Mode, SEGMENT_BYTES};
-use larder_tier::store::{self, Findings};
+use larder_tier::store::{self, Damage, Findings, Salvaged, Trust};
 
 use super::settings::{TierError, TierMode};
 
@@ -85,17 +85,46 @@ impl TierInspection {
         mut progress: impl FnMut(usize, usize),
         mut show: impl FnMut(&TierItem<'_>) -> bool,
     ) -> Result<Findings, TierError> {
-        let mut show = |item: &Item<'_>| {
-            show(&TierItem {
-                key: item.key,
-                value: item.value,
-                flags: item.flags,
-                deadline_unix_secs: item.deadline_unix_secs,
-                stale: item.stale,
-            })
-        };
+        let mut show = |item: &Item<'_>| show(&TierItem::of(item));
         let read = store::inspect(&self.tier, now_unix_secs, &mut progress, &mut show);
         Ok(read.map_err(store::StartError::from)?)
+    }
+}
+
+impl TierInspection {
+    /// Reads a damaged directory past its damage. `report` gets each damaged place, `show` the
+    /// items that can be read, and whether they are known to be the newest of their keys. Those
+    /// that are expired at `now_unix_secs`, or flushed by then, are not shown, nor older items of a
+    /// key whose newest record is damaged.
+    ///
+    /// Cost: reads the log of a store three times, that of a cache once; 19 to 24 bytes of memory
+    /// an item.
+    ///
+    /// # Errors
+    /// [`TierError`] if the disk does not return the index of a cache.
+    pub fn salvage(
+        &self,
+        now_unix_secs: u64,
+        mut progress: impl FnMut(usize, usize),
+        mut report: impl FnMut(&Damage),
+        mut show: impl FnMut(&TierItem<'_>, Trust),
+    ) -> Result<Salvaged, TierError> {
+        let mut show = |item: &Item<'_>, trust| show(&TierItem::of(item), trust);
+        let salvaged =
+            store::salvage(&self.tier, now_unix_secs, &mut progress, &mut report, &mut show);
+        Ok(salvaged.map_err(larder_tier::OpenError::from)?)
+    }
+}
+
+impl<'a> TierItem<'a> {
+    fn of(item: &Item<'a>) -> Self {
+        Self {
+            key: item.key,
+            value: item.value,
+            flags: item.flags,
+            deadline_unix_secs: item.deadline_unix_secs,
+            stale: item.stale,
+        }
     }
 }
 

@@ -11,36 +11,47 @@
 //! operation on an item that memory does not have brings it back first.
 
 pub(crate) mod asking;
+pub(crate) mod attached;
 pub(crate) mod awaited;
 mod demoter;
 mod gauges;
 pub(crate) mod inspection;
 mod operate;
+pub(crate) mod reading;
+mod recent_reads;
 mod recorder;
+pub(crate) mod removing;
 mod settings;
+pub(crate) mod walking;
 
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use larder_engine::{Cursor, Engine, Journal, Refusal, StoreError, ThreadSlot};
+use larder_engine::{Cursor, Engine, Journal, LimitError, Refusal, StoreError, ThreadSlot};
 use larder_item::{Deadline, Epoch, Second};
 use larder_region::forks;
-use larder_tier::disk::real::RealDirectory;
+use larder_tier::disk::real::{Caution, RealDirectory};
 use larder_tier::format::Uuid;
-use larder_tier::store::{FindError, Known, Settings, Started, Statistics, Store};
+use larder_tier::store::{
+    BYTES_MIN, FindError, Known, Settings, StartError, Started, Statistics, Store,
+};
 use larder_tier::{Entropy, Tier as Directory, Wanted};
 
 use crate::clock::{Clock, Time};
 use crate::open::share::random;
 use demoter::Demoter;
+pub use operate::Returns;
 pub(crate) use operate::{Brought, Use};
+use recent_reads::RecentReads;
 use recorder::Recorder;
 pub use settings::{Admission, DiskTier, Durability, TierError, TierMode};
+use walking::Walks;
 
+pub use larder_tier::disk::real::Caution as TierCaution;
 pub use larder_tier::store::{Started as TierStarted, Statistics as TierStatistics};
 
 thread_local! {
@@ -53,21 +64,29 @@ pub(crate) struct Tier {
     store: Arc<Store<RealDirectory>>,
     mode: TierMode,
     admission: Admission,
+    item_bytes_min: usize,
     epoch: Epoch,
     wait: Duration,
     stop: Duration,
     /// The present second as a Unix time, for a cache whose clock is ticked.
     now_unix_secs: Arc<AtomicU64>,
     started: Started,
+    caution: Option<Caution>,
     /// The memory of engine and catalog together, in bytes.
     memory_bytes: AtomicU64,
+    /// The second in which engine and catalog last shared it.
+    shared_at: AtomicU32,
     forks: u32,
+    /// Until when a stop waits for the disk; set when it begins.
+    stop_by: OnceLock<Instant>,
     /// The disk of a cache has got what memory has.
     is_memory_kept: AtomicBool,
     /// Items that the disk did not return.
     unreadable: AtomicU64,
     /// Why the last one was not returned.
     last_unreadable: Mutex<Option<String>>,
+    walks: Walks,
+    recent_reads: RecentReads,
 }
 
 impl fmt::Debug for Tier {
@@ -78,10 +97,14 @@ impl fmt::Debug for Tier {
 
 impl Drop for Tier {
     fn drop(&mut self) {
-        match self.forks == forks() {
-            true => drop(self.store.stop(self.stop)),
-            // A forked child has neither the threads nor the lock of the store.
-            false => std::mem::forget(Arc::clone(&self.store)),
+        let is_own = self.forks == forks();
+        if is_own {
+            self.stop();
+        }
+        // The threads and the lock of the store are of the process that opened it. There, a disk
+        // that hangs holds the threads, and must not hold this one.
+        if !is_own || !self.store.is_stopped() {
+            std::mem::forget(Arc::clone(&self.store));
         }
     }
 }
@@ -94,7 +117,12 @@ impl Tier {
         memory_bytes: u64,
         time: Time,
     ) -> Result<(Self, Time), TierError> {
+        if disk.bytes < BYTES_MIN {
+            // Before there is a directory of that size.
+            return Err(StartError::TooSmall.into());
+        }
         let directory = RealDirectory::open(&disk.path).map_err(larder_tier::OpenError::from)?;
+        let caution = directory.caution().map_err(larder_tier::OpenError::from)?;
         let system_unix_secs = u64::try_from(time.started_unix_secs()).unwrap_or(0);
         let wanted = Wanted { mode: disk.mode.of_store(), bytes: disk.bytes };
         let tier = Directory::open(directory, wanted, entropy(), system_unix_secs)?;
@@ -124,16 +152,22 @@ impl Tier {
             store: Arc::new(store),
             mode: disk.mode,
             admission: disk.admission,
+            item_bytes_min: disk.item_bytes_min,
             epoch: Epoch::starting_at(time.started_unix_secs()),
             wait: disk.wait,
             stop: disk.stop,
             now_unix_secs,
             started,
+            caution,
             memory_bytes: AtomicU64::new(memory_bytes),
+            shared_at: AtomicU32::new(0),
             forks: forks(),
+            stop_by: OnceLock::new(),
             is_memory_kept: AtomicBool::new(false),
             unreadable: AtomicU64::new(0),
             last_unreadable: Mutex::default(),
+            walks: Walks::default(),
+            recent_reads: RecentReads::within(memory_bytes),
         };
         tier.tick(Epoch::FIRST_SECOND);
         Ok((tier, time))
@@ -144,7 +178,10 @@ impl Tier {
         let store = Arc::clone(&self.store);
         match self.mode {
             TierMode::Store => Arc::new(Recorder::new(store, self.epoch)),
-            TierMode::Cache => Arc::new(Demoter::new(store, self.epoch, self.admission)),
+            TierMode::Cache => {
+                let terms = (self.admission, self.item_bytes_min);
+                Arc::new(Demoter::new(store, self.epoch, terms))
+            }
         }
     }
 
@@ -155,6 +192,11 @@ impl Tier {
 
     pub(crate) fn started(&self) -> &Started {
         &self.started
+    }
+
+    /// What the file system does not promise.
+    pub(crate) fn caution(&self) -> Option<Caution> {
+        self.caution
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
@@ -193,14 +235,24 @@ impl Tier {
         }
     }
 
-    /// Schedules a clear.
-    pub(crate) fn clear_at(&self, at: Second) -> Result<(), StoreError> {
+    /// Schedules a clear, in memory by `schedule`, so that readers of the memory see none of its
+    /// items from that second on.
+    pub(crate) fn clear_at(&self, at: Second, schedule: impl Fn()) -> Result<(), StoreError> {
         let deadline = Instant::now() + self.wait;
         loop {
-            match self.store.flush_at(self.unix_of(at)) {
+            match self.store.flush_at(self.unix_of(at), &schedule) {
                 Err(larder_tier::store::Refusal::Busy) => self.wait_for_progress(deadline)?,
                 done => return Ok(done.map_err(recorder::refusal)?),
             }
+        }
+    }
+
+    /// Schedules the clear in memory that was pending when the log was closed.
+    pub(crate) fn schedule_clear(&self, engine: &Engine) {
+        let (now, at) = (engine.now(), self.deadline(self.store.flush_due_unix_secs()));
+        // One that is due happens before the first operation.
+        if at != Deadline::NEVER && at.0 > now {
+            engine.flush_at(at.0, now);
         }
     }
 
@@ -208,15 +260,25 @@ impl Tier {
         self.store.wait_for_progress(deadline).map_err(recorder::refusal)
     }
 
-    /// Gives the engine the memory that the catalog of the disk leaves.
-    pub(crate) fn share_memory(&self, engine: &Engine, thread: &ThreadSlot) {
+    /// Gives the engine the memory that the catalog of the disk leaves, once in a second.
+    #[inline]
+    pub(crate) fn share_memory_if_due(&self, engine: &Engine, thread: &ThreadSlot, now: Second) {
+        if self.shared_at.load(Relaxed) != now && self.shared_at.swap(now, Relaxed) != now {
+            self.share_memory(engine, thread);
+        }
+    }
+
+    #[cold]
+    fn share_memory(&self, engine: &Engine, thread: &ThreadSlot) {
         let memory_bytes = self.memory_bytes();
         let catalog_bytes = self.store.statistics().catalog_bytes;
         let left = memory_bytes.saturating_sub(catalog_bytes).max(memory_bytes / 4);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         if engine.memory_limit().abs_diff(left) > left / 64 {
-            // An engine that cannot change its memory keeps it.
-            let _ = engine.set_memory_limit(thread, left);
+            // An engine that cannot do with so little gets what it needs.
+            if let Err(LimitError { min, max, .. }) = engine.set_memory_limit(thread, left) {
+                let _ = engine.set_memory_limit(thread, left.clamp(min, max));
+            }
         }
     }
 
@@ -264,7 +326,7 @@ impl Tier {
         if !self.is_cache() || self.is_memory_kept.swap(true, Relaxed) {
             return;
         }
-        let (deadline, mut cursor) = (Instant::now() + self.stop, Cursor::default());
+        let (deadline, mut cursor) = (self.stop_by(), Cursor::default());
         let mut offered = cursor;
         while engine.offer_group(thread, &mut cursor, now) {
             // What has no room waits for the disk.
@@ -276,9 +338,14 @@ impl Tier {
         }
     }
 
+    /// Until when the stop waits for the disk, in all its steps.
+    fn stop_by(&self) -> Instant {
+        *self.stop_by.get_or_init(|| Instant::now() + self.stop)
+    }
+
     /// Stops the store. Returns the bytes that are not durable.
     pub(crate) fn stop(&self) -> u64 {
-        self.store.stop(self.stop)
+        self.store.stop(self.stop_by().saturating_duration_since(Instant::now()))
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use larder_engine::{Engine, Refusal, Stale, StoreError, StoreRequest, Stored, ThreadSlot};
 use larder_item::{Meta, Second, StoreMode};
+use larder_tier::format::{Address, Item};
 use larder_tier::store::{FindError, Known, StoredItem};
 
 use super::{KNOWN, Tier, demoter, recorder};
@@ -15,10 +16,20 @@ const RETURNS_MAX: u32 = 16;
 pub(crate) enum Brought {
     /// No item. What it has are records of other keys, or an old one of this key.
     Nothing(Known),
-    /// Memory has the item again.
-    Back,
-    /// Memory has no room for this item.
-    NoRoom(StoredItem),
+    /// Memory has the item again. The disk has this of the key.
+    Back(Known),
+    /// It stays where it is: memory has no room for this item, or it was read for the first time.
+    Left(StoredItem),
+}
+
+/// When a read brings an item back into memory that only the disk has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// At once.
+    Always,
+    /// If memory has room for it, or if the item was read on the disk lately. A large or a stale
+    /// item returns at once.
+    IfReused,
 }
 
 /// How an operation uses the present item.
@@ -53,6 +64,7 @@ impl Tier {
     ) -> Result<T, StoreError> {
         let deadline = self.patience();
         self.clear_if_due(engine, now);
+        self.share_memory_if_due(engine, thread, now);
         if !self.is_cache() {
             self.store.wait_for_room(deadline).map_err(recorder::refusal)?;
         }
@@ -105,13 +117,18 @@ impl Tier {
         key: &[u8],
         now: Second,
     ) -> Result<bool, StoreError> {
-        match self.bring(engine, thread, key, now)? {
-            Brought::Back => Ok(true),
+        match self.bring(engine, thread, (key, Returns::Always), now)? {
+            Brought::Back(known) => {
+                // Which records are other keys', or the change asks again without end. The key's
+                // own is not known: if memory loses it again, the change has to ask.
+                KNOWN.set(Known { own: None, ..known });
+                Ok(true)
+            }
             Brought::Nothing(known) => {
                 KNOWN.set(known);
                 Ok(false)
             }
-            Brought::NoRoom(_) => Err(StoreError::NoMemory),
+            Brought::Left(_) => Err(StoreError::NoMemory),
         }
     }
 
@@ -120,9 +137,10 @@ impl Tier {
         &self,
         engine: &Engine,
         thread: &ThreadSlot,
-        key: &[u8],
+        (key, returns): (&[u8], Returns),
         now: Second,
     ) -> Result<Brought, StoreError> {
+        let mut may_stay = returns == Returns::IfReused && engine.is_memory_full();
         loop {
             if self.store.is_flush_due(self.unix_of(now)) {
                 return Err(StoreError::Journal(Refusal::Busy));
@@ -141,40 +159,82 @@ impl Tier {
             };
             let (known, Some(item)) = found else { return Ok(Brought::Nothing(found.0)) };
             let Some(at) = known.own else { return Ok(Brought::Nothing(known)) };
+            if self.is_condemned(key, at) {
+                self.store.forget_condemned(key, at);
+                return Ok(Brought::Nothing(Known { own: None, ..known }));
+            }
             let now_unix_secs = self.unix_of(now);
             if item.is_expired(now_unix_secs) {
                 self.store.forget_expired(key, at, now_unix_secs);
                 return Ok(Brought::Nothing(Known { own: None, ..known }));
             }
-            let request = StoreRequest {
-                flags: item.flags,
-                deadline: self.deadline(item.deadline_unix_secs),
-                version: Some(item.version),
-                stale: if item.stale { Stale::Always } else { Stale::Never },
-                ..StoreRequest::new(key, StoreMode::Set)
-            };
-            let is_current = || self.store.is_current(key, at);
-            match engine.restore(thread, &request, &item.value, &is_current, now) {
-                Ok(Stored::Stored { .. } | Stored::NotStored) => return Ok(Brought::Back),
+            let is_current = || self.store.is_current(key, at) && !self.is_condemned(key, at);
+            // The recache token of a stale item is a mark of its record in memory.
+            may_stay &= !item.stale && item.value.len() <= engine.inline_bytes_max();
+            may_stay = may_stay && self.recent_reads.is_first(self.store.identity(key));
+            if may_stay {
+                match is_current() {
+                    true => return Ok(Brought::Left(item)),
+                    false => continue,
+                }
+            }
+            self.note_return(key);
+            match self.restore(engine, thread, (key, &item), &is_current, now) {
+                Ok(Stored::Stored { .. } | Stored::NotStored) => return Ok(Brought::Back(known)),
                 // It changed, or reclaim has moved it: look again.
                 Ok(Stored::NotFound | Stored::Exists) => {}
-                Err(StoreError::NoMemory) => return Ok(Brought::NoRoom(item)),
+                Err(StoreError::NoMemory) => return Ok(Brought::Left(item)),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Brings the item of a key back unless memory has it.
-    pub(crate) fn bring_back(&self, engine: &Engine, thread: &ThreadSlot, key: &[u8], now: Second) {
-        self.clear_if_due(engine, now);
-        if engine.peek(key, now).is_none() {
-            // What the disk does not return is counted.
-            let _ = self.bring(engine, thread, key, now);
-        }
+    /// True if a removal by prefix takes this item of a cache. One from a store deletes by records.
+    fn is_condemned(&self, key: &[u8], at: Address) -> bool {
+        self.is_cache() && self.store.is_condemned(key, at)
+    }
+
+    fn restore(
+        &self,
+        engine: &Engine,
+        thread: &ThreadSlot,
+        (key, item): (&[u8], &StoredItem),
+        is_current: &dyn Fn() -> bool,
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        let request = StoreRequest {
+            flags: item.flags,
+            deadline: self.deadline(item.deadline_unix_secs),
+            version: Some(item.version),
+            stale: if item.stale { Stale::Always } else { Stale::Never },
+            ..StoreRequest::new(key, StoreMode::Set)
+        };
+        engine.restore(thread, &request, &item.value, is_current, now)
+    }
+
+    /// The value and the metadata of an item that only the disk has. It stays there, and what the
+    /// disk does not return is counted.
+    pub(crate) fn peek_value(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
+        let found = self.store.find(key).inspect_err(|error| self.note_unreadable(error));
+        let (known, item) = found.ok()?;
+        let item = item.filter(|item| !item.is_expired(self.unix_of(now)))?;
+        known.own.filter(|at| !self.is_condemned(key, *at))?;
+        let meta = self.meta(&item, now);
+        Some((item.value, meta))
     }
 
     /// The metadata of an item that is shown from the disk.
     pub(crate) fn meta(&self, item: &StoredItem, now: Second) -> Meta {
+        let &StoredItem { ref value, flags, version, deadline_unix_secs, stale } = item;
+        let (token_sent, number) = (false, false);
+        let (key, value) = (&[][..], &value[..]);
+        let item =
+            Item { key, value, flags, version, deadline_unix_secs, stale, token_sent, number };
+        self.meta_of(&item, now)
+    }
+
+    /// As [`Self::meta`], for an item that a walk meets.
+    pub(super) fn meta_of(&self, item: &Item<'_>, now: Second) -> Meta {
         Meta {
             flags: item.flags,
             deadline: self.deadline(item.deadline_unix_secs),

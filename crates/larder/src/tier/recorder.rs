@@ -10,6 +10,7 @@ use larder_tier::format::Item;
 use larder_tier::store::{self, Store};
 
 use super::KNOWN;
+use super::removing::REMOVAL;
 
 /// Records the engine's changes in a store.
 pub(super) struct Recorder {
@@ -38,7 +39,7 @@ pub(super) fn change_of<'a>(change: &Change<'a>, epoch: Epoch) -> store::Change<
     store::Change {
         now_unix_secs: unix_of(epoch, change.now),
         is_resident: change.is_resident,
-        is_flushed: change.is_flushed,
+        is_gone: change.is_gone,
     }
 }
 
@@ -70,7 +71,13 @@ impl Journal for Recorder {
 
     fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
         let change = change_of(change, self.epoch);
-        KNOWN.with_borrow(|known| self.store.remove(key, &change, known)).map_err(refusal)
+        let removed = REMOVAL.with_borrow(|removal| {
+            KNOWN.with_borrow(|known| match removal {
+                Some(removal) => self.store.remove_covered(key, &change, known, removal),
+                None => self.store.remove(key, &change, known),
+            })
+        });
+        removed.map_err(refusal)
     }
 
     fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
@@ -85,6 +92,7 @@ pub(super) fn refusal(refusal: store::Refusal) -> Refusal {
         store::Refusal::AskDisk => Refusal::AskDisk,
         store::Refusal::Busy => Refusal::Busy,
         store::Refusal::Full => Refusal::Full,
+        store::Refusal::Newer => Refusal::Newer,
         store::Refusal::CatalogFull => Refusal::IndexFull,
         store::Refusal::Failed => Refusal::Failed,
         store::Refusal::TooLarge => Refusal::TooLarge,

@@ -67,6 +67,7 @@ pub struct DiskTier {
     pub(super) bytes: u64,
     pub(super) mode: TierMode,
     pub(super) admission: Admission,
+    pub(super) item_bytes_min: usize,
     pub(super) durability: Durability,
     pub(super) wait: Duration,
     pub(super) stop: Duration,
@@ -95,6 +96,7 @@ impl DiskTier {
             bytes,
             mode: TierMode::Store,
             admission: Admission::All,
+            item_bytes_min: 0,
             durability: Durability::Interval(Duration::from_millis(100)),
             wait: Duration::from_secs(1),
             stop: Duration::from_secs(60),
@@ -118,6 +120,15 @@ impl DiskTier {
     #[must_use]
     pub fn admission(mut self, admission: Admission) -> Self {
         self.admission = admission;
+        self
+    }
+
+    /// Sets the smallest size of key and value together that the disk gets, in bytes, with
+    /// [`TierMode::Cache`]: 0 by default. Smaller items are lost when memory evicts them, and at a
+    /// stop.
+    #[must_use]
+    pub fn item_bytes_min(mut self, bytes: usize) -> Self {
+        self.item_bytes_min = bytes;
         self
     }
 

@@ -205,11 +205,11 @@ impl Cache {
     /// [`StoreError::Journal`] if the log takes no changes; nothing is scheduled then.
     pub fn try_clear_at(&self, at: Second) -> Result<(), StoreError> {
         let shared = self.shared();
-        match &shared.tier {
+        match shared.tier.usable()? {
             None => shared.engine.flush_at(at, self.now()),
             Some(_) if at <= self.now() => return self.try_clear(),
             Some(tier) => {
-                tier.clear_at(at)?;
+                tier.clear_at(at, || shared.engine.flush_at(at, self.now()))?;
                 self.note_awaited(b"")?;
             }
         }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use larder_engine::{Miss, ReadOptions, StoreError};
+use larder_engine::{ReadOptions, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
 use crate::cache::Cache;
 use crate::large::{LargeValue, Read};
-use crate::tier::Brought;
+use crate::tier::Returns;
+use crate::tier::reading::DiskUse;
 
 impl Cache {
     /// Reads an item. `head` appends to `out` the bytes that precede the value, then the value is
@@ -55,8 +56,9 @@ impl Cache {
         out: &mut S,
         mut head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        if self.shared().tier.is_some() {
-            return self.read_tiered(key, reading, out, &mut head);
+        if !self.shared().tier.is_none() {
+            let disk = DiskUse { returns: Returns::Always, waits: true };
+            return self.read_tiered(key, (reading, disk), out, &mut head);
         }
         let now = self.now();
         self.with_thread_slot(|engine, thread| {
@@ -64,51 +66,29 @@ impl Cache {
         })
     }
 
-    /// As [`Cache::read_as`], for a cache with a disk tier: brings the item back into memory if
-    /// memory lacks it.
-    #[inline(never)]
-    fn read_tiered<S: Sink>(
+    /// Reads an item as [`Cache::read_as`] does, but does not wait for the disk: if that may have
+    /// the item, [`Cache::look_up_on_disk`] finds out, and the read is tried again.
+    ///
+    /// Cost: as [`Cache::read_as`]; one more lookup in the disk's index if memory lacks the item.
+    ///
+    /// # Errors
+    /// [`Read::Failed`] with [`Refusal::AskDisk`](crate::Refusal::AskDisk); nothing is in `out`.
+    #[inline]
+    pub fn read_at_once<S: Sink>(
         &self,
         key: &[u8],
-        reading: ReadOptions,
+        (reading, returns): (ReadOptions, Returns),
         out: &mut S,
-        head: &mut impl FnMut(&mut S, &Meta),
+        mut head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        let Some(tier) = &self.shared().tier else { return Read::Miss(Miss::Absent) };
-        let now = self.now();
-        let read = self.with_thread_slot(|engine, thread| {
-            tier.clear_if_due(engine, now);
-            for _ in 0..RETURNS_MAX {
-                let read = self.outcome(engine.read_as(thread, key, reading, now, out, &mut *head));
-                let Read::Miss(miss) = read else { return read };
-                match tier.bring(engine, thread, key, now) {
-                    Ok(Brought::Back) => {}
-                    Ok(Brought::Nothing(_)) => return Read::Miss(miss),
-                    Ok(Brought::NoRoom(item)) => {
-                        let meta = tier.meta(&item, now);
-                        head(out, &meta);
-                        if reading.value {
-                            out.extend(&item.value);
-                        }
-                        return Read::Hit(meta);
-                    }
-                    Err(error) => return Read::Failed(error),
-                }
-            }
-            // Eviction is faster than this reader, again and again.
-            if tier.is_cache() {
-                return Read::Miss(Miss::Absent);
-            }
-            Read::Failed(StoreError::NoMemory)
-        });
-        match self.note_awaited(key) {
-            Ok(()) => read,
-            Err(error) => Read::Failed(error),
+        if self.shared().tier.is_none() {
+            return self.read_as(key, reading, out, head);
         }
+        self.read_tiered(key, (reading, DiskUse { returns, waits: false }), out, &mut head)
     }
 
     #[inline]
-    fn outcome(&self, read: larder_engine::Read) -> Read {
+    pub(crate) fn outcome(&self, read: larder_engine::Read) -> Read {
         match read {
             larder_engine::Read::Hit(meta) => Read::Hit(meta),
             larder_engine::Read::Large(meta, pieces) => Read::Large(
@@ -132,14 +112,23 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn peek(&self, key: &[u8]) -> Option<Meta> {
+        self.try_peek(key).ok().flatten()
+    }
+
+    /// As [`Cache::peek`], for a cache with a disk tier.
+    ///
+    /// # Errors
+    /// Those of [`Cache::try_get_to`].
+    pub fn try_peek(&self, key: &[u8]) -> Result<Option<Meta>, StoreError> {
         let shared = self.shared();
         if shared.tier.is_none() {
-            return shared.engine.peek(key, self.now());
+            return Ok(shared.engine.peek(key, self.now()));
         }
         let unnoted = ReadOptions { noted: false, value: false };
         match self.read_as(key, unnoted, &mut Vec::new(), |_, _| ()) {
-            Read::Hit(meta) | Read::Large(meta, _) => Some(meta),
-            Read::Miss(_) | Read::Failed(_) => None,
+            Read::Hit(meta) | Read::Large(meta, _) => Ok(Some(meta)),
+            Read::Miss(_) => Ok(None),
+            Read::Failed(error) => Err(error),
         }
     }
 
@@ -178,6 +167,3 @@ impl Cache {
         self.shared().engine.prefetch(keys);
     }
 }
-
-/// How often an item is brought back that eviction takes away again.
-const RETURNS_MAX: u32 = 16;

@@ -52,7 +52,7 @@ impl Recorder {
 impl Journal for Recorder {
     fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal> {
         self.refused()?;
-        if !(change.is_flushed)() {
+        if !(change.is_gone)() {
             let Entry { value, flags, deadline, version, stale, .. } = *entry;
             let kept = Kept { value: value.to_vec(), flags, deadline, version, stale };
             self.items.lock().unwrap().insert(entry.key.to_vec(), kept);

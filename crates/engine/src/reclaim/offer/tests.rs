@@ -26,6 +26,8 @@ struct Keeper {
     items: Mutex<BTreeMap<Vec<u8>, Item>>,
     /// Items that the keeper still takes.
     room: Mutex<Option<u32>>,
+    /// Items that were offered and are flushed, or taken by a removal.
+    gone: Mutex<u32>,
 }
 
 impl Keeper {
@@ -40,7 +42,11 @@ impl Journal for Keeper {
     }
 
     fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, _: bool) -> bool {
-        assert!(change.is_resident && !(change.is_flushed)(), "a live item is offered");
+        assert!(change.is_resident, "a live item is offered");
+        if (change.is_gone)() {
+            *self.gone.lock().unwrap() += 1;
+            return true;
+        }
         if let Some(room) = &mut *self.room.lock().unwrap() {
             if *room == 0 {
                 return false;
@@ -70,6 +76,36 @@ fn with_keeper(config: &Config) -> (Engine, Arc<Keeper>) {
     let (mut engine, keeper) = (Engine::create(config).unwrap(), Arc::new(Keeper::default()));
     engine.set_journal(Arc::clone(&keeper) as Arc<dyn Journal>);
     (engine, keeper)
+}
+
+#[test]
+fn an_offered_item_that_a_removal_takes_is_reported_from_its_beginning_on() {
+    let (engine, keeper) = with_keeper(&SMALL);
+    let thread = engine.register().unwrap();
+    let store = |key: &str| {
+        let request = StoreRequest::new(key.as_bytes(), StoreMode::Set);
+        engine.store(&thread, &request, b"value", NOW).unwrap();
+    };
+    let offer = || {
+        let mut cursor = Cursor::default();
+        while engine.offer_group(&thread, &mut cursor, NOW) {}
+        (keeper.items.lock().unwrap().len(), std::mem::take(&mut *keeper.gone.lock().unwrap()))
+    };
+    ["user 1", "user 2", "other"].into_iter().for_each(store);
+    // The removal on the keeper's side begins while all items are offered.
+    let (removal, offered) =
+        engine.begin_prefix_removal_with(&thread, b"user", offer, NOW).unwrap();
+    assert_eq!(offered, (1, 2), "kept, reported, while the removal begins");
+    store("user 3");
+    assert_eq!(offer(), (2, 2), "kept, reported, when a new item was stored");
+    assert!(engine.remove_prefix_of_key(&thread, &removal, b"user 1", NOW).unwrap());
+    for kept in ["user 3", "other", "user 1"] {
+        let key = kept.as_bytes();
+        assert!(!engine.remove_prefix_of_key(&thread, &removal, key, NOW).unwrap(), "{kept}");
+    }
+    assert_eq!((offer(), removal.removed()), ((2, 1), 1));
+    drop(removal);
+    assert_eq!(offer(), (3, 0), "kept, reported, after the removal");
 }
 
 fn random_value(rng: &mut Rng) -> Vec<u8> {

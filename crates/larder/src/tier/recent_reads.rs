@@ -1,0 +1,69 @@
+//! Which items were read on the disk lately.
+//!
+//! An item that is read once evicts nothing from memory: it returns when it is read again before
+//! about as many others were as memory holds.
+
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The last reads of the disk, a cell for each place that keys share.
+#[derive(Debug)]
+pub(super) struct RecentReads(Box<[AtomicU16]>);
+
+/// One cell for this many bytes of memory: cells take 0.4 % of it.
+const BYTES_PER_CELL: u64 = 512;
+
+/// Cells, at most: 32 MiB.
+const CELLS_MAX: u64 = 1 << 24;
+
+impl RecentReads {
+    /// The reads that a cache with this much memory remembers.
+    pub(super) fn within(memory_bytes: u64) -> Self {
+        let cells = (memory_bytes / BYTES_PER_CELL).clamp(1, CELLS_MAX);
+        Self((0..cells).map(|_| AtomicU16::new(0)).collect())
+    }
+
+    /// Notes a read of the key with this identity. Returns false if that was read lately, and then
+    /// forgets it. Of the keys that share a cell it knows the last one; one in 65,535 of them looks
+    /// as if it were that one.
+    pub(super) fn is_first(&self, identity: u128) -> bool {
+        let (low, high) = (identity as u64, (identity >> 64) as u64);
+        let cell = &self.0[(low % self.0.len() as u64) as usize];
+        // 0 is an empty cell.
+        let mark = (high % 0xffff) as u16 + 1;
+        let is_first = cell.load(Relaxed) != mark;
+        cell.store(if is_first { mark } else { 0 }, Relaxed);
+        is_first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The identity of a key, spread as a hash does.
+    fn identity(key: u128) -> u128 {
+        let mixed = (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        (mixed ^ mixed >> 65).wrapping_mul(0xd6e8_feb8_6659_fd93_c2b2_ae3d_27d4_eb4f)
+    }
+
+    #[test]
+    fn the_second_read_is_known_and_the_third_is_a_first_one_again() {
+        let reads = RecentReads::within(1 << 20);
+        let seen: Vec<bool> = (0..4).map(|_| reads.is_first(identity(1))).collect();
+        assert_eq!(seen, [true, false, true, false]);
+    }
+
+    #[test]
+    fn a_read_is_forgotten_after_more_others_than_there_are_cells() {
+        let reads = RecentReads::within(1 << 20);
+        (0..2000).for_each(|key| assert!(reads.is_first(identity(key)), "{key} was never read"));
+        let known = (0..2000).filter(|key| !reads.is_first(identity(*key))).count();
+        assert!((500..2000).contains(&known), "{known} of 2000 reads are known with 2048 cells");
+        for key in 2000..22_000 {
+            reads.is_first(identity(key));
+        }
+        let known = (0..2000).filter(|key| !reads.is_first(identity(*key))).count();
+        assert!(known < 20, "{known} reads are known after ten times as many as there are cells");
+    }
+}

@@ -1,0 +1,193 @@
+//! Removal by prefix of what a disk tier has.
+//!
+//! The disk of a store has every item: a removal walks over it, and deletes. That of a cache has
+//! what memory evicts, and forgets without a record:
+//!
+//! ```text
+//! begin in memory ─▶ begin on the disk ─▶ the moment ─▶ forget on the disk ─▶ remove in memory
+//! ```
+//!
+//! From the beginning on nothing moves between the two that the removal takes: eviction drops it,
+//! and a read does not bring it back.
+
+use std::cell::RefCell;
+use std::mem;
+use std::sync::Arc;
+
+use larder_engine::{Deletion, Dumped, PrefixRemoval, Refusal, StoreError};
+use larder_tier::store::{self, PLACES, Removal, WalkStep};
+
+use super::operate::Use;
+use super::recorder::refusal;
+use crate::cache::Cache;
+use crate::walk::Walk;
+
+thread_local! {
+    /// The removal that this thread's operation belongs to.
+    pub(super) static REMOVAL: RefCell<Option<Arc<Removal>>> = const { RefCell::new(None) };
+}
+
+/// A removal in progress: a walk, and a delete of each item that it shows, unless that is newer.
+#[derive(Debug)]
+pub(crate) struct StoreRemoval {
+    walk: Walk,
+    removal: Arc<Removal>,
+    /// Items that are not tried yet.
+    found: Vec<Dumped>,
+    removed: u64,
+}
+
+/// A removal from a cache and its disk in progress.
+#[derive(Debug)]
+pub(crate) struct CacheRemoval {
+    prefix: Box<[u8]>,
+    /// What is left of the disk; `None` at its end.
+    walk: Option<store::Walk>,
+    /// Keys on the disk that are not forgotten yet.
+    found: Vec<Box<[u8]>>,
+    removal: Arc<Removal>,
+    memory: PrefixRemoval,
+    /// Items removed that memory did not have.
+    removed: u64,
+}
+
+impl Cache {
+    /// Begins a removal; `None` unless the disk has what memory evicts.
+    pub(crate) fn begin_cache_removal(
+        &self,
+        prefix: &[u8],
+    ) -> Result<Option<CacheRemoval>, StoreError> {
+        let Some(tier) = self.shared().tier.own().filter(|tier| tier.is_cache()) else {
+            return Ok(None);
+        };
+        let (now, begin) = (self.now(), || tier.store().begin_removal(prefix));
+        let (memory, removal) = self.with_thread_slot(|engine, thread| {
+            engine.begin_prefix_removal_with(thread, prefix, begin, now)
+        })?;
+        let (prefix, walk) = (prefix.into(), Some(tier.store().walk(PLACES)));
+        Ok(Some(CacheRemoval { prefix, walk, found: Vec::new(), removal, memory, removed: 0 }))
+    }
+
+    /// Begins a removal; `None` unless the disk has all items.
+    pub(crate) fn begin_store_removal(&self, prefix: &[u8]) -> Option<StoreRemoval> {
+        let tier = self.shared().tier.own().filter(|tier| !tier.is_cache())?;
+        let removal = tier.store().begin_removal(prefix);
+        Some(StoreRemoval { walk: self.walk(prefix), removal, found: Vec::new(), removed: 0 })
+    }
+}
+
+impl CacheRemoval {
+    /// Tries about this many items on the disk, or groups of the index. Returns false at the end.
+    pub(crate) fn step(&mut self, cache: &Cache, items_max: usize) -> Result<bool, StoreError> {
+        let now = cache.now();
+        for _ in 0..items_max {
+            if self.found.is_empty() && self.walk.is_some() {
+                self.walk_on(cache);
+                continue;
+            }
+            let Some(key) = self.found.pop() else {
+                let is_under_way = cache.with_thread_slot(|engine, thread| {
+                    engine.remove_prefix_of_group(thread, &mut self.memory, now)
+                })?;
+                if !is_under_way {
+                    return Ok(false);
+                }
+                continue;
+            };
+            self.forget(cache, &key)?;
+        }
+        Ok(true)
+    }
+
+    /// Forgets the item of a key on the disk.
+    fn forget(&mut self, cache: &Cache, key: &[u8]) -> Result<(), StoreError> {
+        let Some(tier) = cache.shared().tier.own() else { return Ok(()) };
+        let (is_forgotten, now) =
+            (tier.store().forget_covered(key, &self.removal).map_err(refusal)?, cache.now());
+        let is_removed = cache.with_thread_slot(|engine, thread| {
+            engine.remove_prefix_of_key(thread, &self.memory, key, now)
+        })?;
+        // One that memory had, too, was counted there.
+        self.removed += u64::from(is_forgotten && !is_removed);
+        Ok(())
+    }
+
+    /// Finds more keys on the disk, and reads it until there are some.
+    fn walk_on(&mut self, cache: &Cache) {
+        let (Some(walk), Some(tier)) = (&mut self.walk, cache.shared().tier.own()) else { return };
+        let (prefix, found, mut read) = (&self.prefix, &mut self.found, Vec::new());
+        loop {
+            let step = tier.store().walk_on(walk, mem::take(&mut read), |_, item| {
+                if item.key.starts_with(prefix) {
+                    found.push(item.key.into());
+                }
+            });
+            match step {
+                WalkStep::Reads(reads) => {
+                    read = reads.into_iter().map(|wanted| tier.store().read(wanted)).collect();
+                }
+                WalkStep::GoesOn | WalkStep::Slice => return,
+                WalkStep::Over => return self.walk = None,
+            }
+        }
+    }
+
+    pub(crate) fn removed(&self) -> u64 {
+        self.removed + self.memory.removed()
+    }
+
+    pub(crate) fn progress(&self, cache: &Cache) -> f64 {
+        match &self.walk {
+            Some(walk) => walk.progress() / 2.0,
+            None => 0.5 + cache.shared().engine.progress_of(&self.memory) / 2.0,
+        }
+    }
+}
+
+impl StoreRemoval {
+    /// Tries about this many items. Returns false at the end, when all of it is durable.
+    pub(crate) fn step(&mut self, cache: &Cache, items_max: usize) -> Result<bool, StoreError> {
+        for _ in 0..items_max {
+            while self.found.is_empty() {
+                if !self.walk.advance(&mut self.found) {
+                    return cache.sync().map(|()| false);
+                }
+            }
+            let Some(dumped) = self.found.pop() else { continue };
+            match self.remove(cache, &dumped.key) {
+                Ok(Deletion::Deleted(_)) => self.removed += 1,
+                Ok(_) | Err(StoreError::Journal(Refusal::Newer)) => {}
+                Err(error) => {
+                    self.found.push(dumped);
+                    return match error {
+                        // The disk does not keep up: the next step tries again.
+                        StoreError::Journal(Refusal::Busy) => Ok(true),
+                        error => Err(error),
+                    };
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn remove(&self, cache: &Cache, key: &[u8]) -> Result<Deletion, StoreError> {
+        let (shared, now) = (cache.shared(), cache.now());
+        let Some(tier) = shared.tier.own() else { return Ok(Deletion::NotFound) };
+        let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
+        REMOVAL.set(Some(Arc::clone(&self.removal)));
+        let outcome = cache.with_thread_slot(|engine, thread| {
+            let delete = || engine.delete(thread, key, None, now);
+            tier.change(engine, thread, (key, Use::Needs, now), delete, is_absent)
+        });
+        REMOVAL.set(None);
+        outcome
+    }
+
+    pub(crate) fn removed(&self) -> u64 {
+        self.removed
+    }
+
+    pub(crate) fn progress(&self) -> f64 {
+        self.walk.progress()
+    }
+}

@@ -1,0 +1,308 @@
+//! Walks over the items of a cache with a disk tier.
+//!
+//! The disk of a store has every item, so a walk over its index shows all. A cache has items in
+//! memory, on the disk or in both, and they move between the two:
+//!
+//! ```text
+//! part of the keys ─▶ those in memory ─▶ those on the disk, without those shown ─▶ next part
+//! ```
+//!
+//! What eviction takes out of memory after that was walked was shown; what it took before is on the
+//! disk. What returns to memory mostly stays on the disk. [`Returns`] has those that return before
+//! the walk meets them there, should the disk drop them.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larder_engine::{Cursor, DumpFilter, Dumped, Engine, ThreadSlot};
+use larder_item::Second;
+use larder_tier::store::{self, PLACES, place_of};
+
+use super::Tier;
+use super::asking::{DiskPages, DiskRead};
+
+/// The walks over a cache. Operations tell them of the items that they bring back to memory.
+#[derive(Debug, Default)]
+pub(super) struct Walks {
+    count: AtomicUsize,
+    returns: Mutex<Vec<Arc<Returns>>>,
+}
+
+/// The keys of items that return to memory before a walk has met them on the disk.
+#[derive(Debug, Default)]
+struct Returns(Mutex<Returned>);
+
+#[derive(Debug, Default)]
+struct Returned {
+    /// Where the walk will be in the present part.
+    places: Range<u64>,
+    /// The keys with their places.
+    keys: HashMap<Box<[u8]>, u64>,
+}
+
+impl Walks {
+    fn returns(&self) -> MutexGuard<'_, Vec<Arc<Returns>>> {
+        self.returns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) -> Arc<Returns> {
+        let mut all = self.returns();
+        let returns = Arc::<Returns>::default();
+        all.push(Arc::clone(&returns));
+        self.count.store(all.len(), Release);
+        returns
+    }
+
+    fn end(&self, returns: &Arc<Returns>) {
+        let mut all = self.returns();
+        all.retain(|other| !Arc::ptr_eq(other, returns));
+        self.count.store(all.len(), Release);
+    }
+}
+
+impl Returns {
+    fn lock(&self) -> MutexGuard<'_, Returned> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, places: Range<u64>) {
+        *self.lock() = Returned { places, keys: HashMap::new() };
+    }
+
+    /// Takes the keys with earlier places than `end`. If there are none, the walk is at `end`.
+    fn take(&self, end: u64) -> Vec<Box<[u8]>> {
+        let mut returned = self.lock();
+        let taken: Vec<_> =
+            returned.keys.extract_if(|_, place| *place < end).map(|(key, _)| key).collect();
+        if taken.is_empty() {
+            returned.places.start = end;
+        }
+        taken
+    }
+}
+
+/// A walk over the items of a cache with a disk tier.
+#[derive(Debug)]
+pub(crate) struct TierWalk {
+    stage: Stage,
+    /// The number of the next part of the keys, and how many there are.
+    part: u64,
+    parts: u64,
+    /// The keys of the part that memory has shown.
+    shown: HashSet<u128>,
+    /// Of a cache.
+    returns: Option<Arc<Returns>>,
+    /// True if what memory has, too, is left out.
+    is_disk_only: bool,
+    unreadable: u64,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The part is to be begun.
+    Begin,
+    Memory(Cursor, Range<u64>),
+    Disk(Box<store::Walk>),
+}
+
+/// What a walk does next.
+#[derive(Debug)]
+pub enum WalkStep {
+    /// It needs these reads of the disk: the next step gets what they return, in the same order.
+    Reads(Vec<DiskRead>),
+    /// It goes on.
+    GoesOn,
+    /// It has shown all.
+    Over,
+}
+
+/// What a step of a walk works with.
+pub(crate) struct Visit<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) thread: &'a ThreadSlot,
+    pub(crate) now: Second,
+    /// The first bytes of the keys to show.
+    pub(crate) prefix: &'a [u8],
+    pub(crate) out: &'a mut Vec<Dumped>,
+}
+
+impl TierWalk {
+    /// Records that the disk did not return, or that were damaged.
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// How much of the keys it has passed, 0 to 1.
+    pub(crate) fn progress(&self) -> f64 {
+        match &self.stage {
+            Stage::Disk(walk) => walk.progress(),
+            Stage::Begin | Stage::Memory(..) => self.part as f64 / self.parts as f64,
+        }
+    }
+
+    /// Memory that it holds, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let of_stage = match &self.stage {
+            Stage::Begin | Stage::Memory(..) => 0,
+            Stage::Disk(walk) => walk.held_bytes(),
+        };
+        of_stage + self.shown.capacity() * (size_of::<u128>() + 1)
+    }
+}
+
+impl Tier {
+    /// An item is about to return to memory.
+    pub(super) fn note_return(&self, key: &[u8]) {
+        if self.walks.count.load(Acquire) == 0 {
+            return;
+        }
+        let place = place_of(self.store.identity(key));
+        for returns in &*self.walks.returns() {
+            let mut returned = returns.lock();
+            if returned.places.contains(&place) && returned.keys.len() < RETURNS_MAX {
+                returned.keys.insert(key.into(), place);
+            }
+        }
+    }
+
+    /// Begins a walk over all items.
+    pub(crate) fn walk(&self, engine: &Engine) -> TierWalk {
+        let (parts, returns) = match self.is_cache() {
+            true => {
+                let in_memory = engine.items_about() / MEMORY_KEYS;
+                let on_disk = self.store.statistics().items / DISK_KEYS;
+                ((in_memory.max(on_disk) + 1).min(PARTS_MAX), Some(self.walks.begin()))
+            }
+            false => (1, None),
+        };
+        let shown = HashSet::new();
+        let (stage, is_disk_only) = (Stage::Begin, false);
+        TierWalk { stage, part: 0, parts, shown, returns, is_disk_only, unreadable: 0 }
+    }
+
+    /// Begins a walk over about `entries` items of the disk, from a place on. Returns the place
+    /// behind them; `None` behind the last one.
+    pub(crate) fn walk_slice(&self, place: u64, entries: usize) -> Option<(TierWalk, u64)> {
+        let walk = (place < PLACES.end).then(|| self.store.walk_slice(place, entries))?;
+        let (end, is_disk_only) = (walk.end(), self.is_cache());
+        let (stage, returns, shown) = (Stage::Disk(Box::new(walk)), None, HashSet::new());
+        let walk =
+            TierWalk { stage, part: 1, parts: 1, shown, returns, is_disk_only, unreadable: 0 };
+        Some((walk, end))
+    }
+
+    /// Ends a walk.
+    pub(crate) fn end_walk(&self, walk: &mut TierWalk) {
+        walk.returns.take().inspect(|returns| self.walks.end(returns));
+    }
+
+    /// Goes on with a walk, with what was read for it.
+    pub(crate) fn walk_on(
+        &self,
+        walk: &mut TierWalk,
+        read: Vec<DiskPages>,
+        visit: &mut Visit<'_>,
+    ) -> WalkStep {
+        self.clear_if_due(visit.engine, visit.now);
+        match &mut walk.stage {
+            Stage::Begin if walk.part == walk.parts => return WalkStep::Over,
+            Stage::Begin => {
+                let bound = |part| PLACES.end * part / walk.parts;
+                let places = bound(walk.part)..bound(walk.part + 1);
+                walk.part += 1;
+                walk.shown.clear();
+                walk.stage = match &walk.returns {
+                    Some(returns) => {
+                        returns.begin(places.clone());
+                        Stage::Memory(Cursor::default(), places)
+                    }
+                    None => Stage::Disk(Box::new(self.store.walk(places))),
+                };
+            }
+            Stage::Memory(..) => self.walk_memory(walk, visit),
+            Stage::Disk(_) => return self.walk_disk(walk, read, visit),
+        }
+        WalkStep::GoesOn
+    }
+
+    fn walk_memory(&self, walk: &mut TierWalk, visit: &mut Visit<'_>) {
+        let Stage::Memory(cursor, places) = &mut walk.stage else { return };
+        let mut found = Vec::new();
+        let filter = DumpFilter { key_prefix: visit.prefix };
+        if !visit.engine.dump_group(visit.thread, cursor, &filter, visit.now, &mut found) {
+            walk.stage = Stage::Disk(Box::new(self.store.walk(places.clone())));
+            return;
+        }
+        visit.out.extend(found.into_iter().filter(|dumped| {
+            let identity = self.store.identity(&dumped.key);
+            places.contains(&place_of(identity)) && walk.shown.insert(identity)
+        }));
+    }
+
+    fn walk_disk(
+        &self,
+        walk: &mut TierWalk,
+        read: Vec<DiskPages>,
+        visit: &mut Visit<'_>,
+    ) -> WalkStep {
+        let Stage::Disk(disk) = &mut walk.stage else { return WalkStep::GoesOn };
+        let read = read.into_iter().map(DiskPages::into_read).collect();
+        let (shown, is_disk_only, before) = (&walk.shown, walk.is_disk_only, disk.unreadable());
+        let next = self.store.walk_on(disk, read, |identity, item| {
+            if item.key.starts_with(visit.prefix) && !shown.contains(&identity) {
+                // Memory knows when it was used.
+                let meta = visit.engine.peek(item.key, visit.now);
+                if is_disk_only && meta.is_some() {
+                    return;
+                }
+                let meta = meta.unwrap_or_else(|| self.meta_of(item, visit.now));
+                visit.out.push(Dumped { key: item.key.to_vec(), meta });
+            }
+        });
+        let unreadable = disk.unreadable() - before;
+        walk.unreadable += unreadable;
+        self.unreadable.fetch_add(unreadable, Relaxed);
+        match next {
+            store::WalkStep::Reads(wanted) => {
+                let read = |wanted| DiskRead::new(Arc::clone(&self.store), wanted);
+                return WalkStep::Reads(wanted.into_iter().map(read).collect());
+            }
+            store::WalkStep::GoesOn => {}
+            store::WalkStep::Slice => self.show_returned(walk, visit),
+            store::WalkStep::Over => walk.stage = Stage::Begin,
+        }
+        WalkStep::GoesOn
+    }
+
+    /// Shows the items of a slice that returned to memory before the walk met them on the disk.
+    fn show_returned(&self, walk: &mut TierWalk, visit: &mut Visit<'_>) {
+        let TierWalk { stage: Stage::Disk(disk), returns: Some(returns), shown, .. } = walk else {
+            return;
+        };
+        for key in returns.take(disk.slice().end) {
+            let identity = self.store.identity(&key);
+            let is_shown = shown.contains(&identity) || disk.has_shown(identity);
+            if !is_shown && let Some(meta) = visit.engine.peek(&key, visit.now) {
+                shown.insert(identity);
+                if key.starts_with(visit.prefix) {
+                    visit.out.push(Dumped { key: key.into(), meta });
+                }
+            }
+            // Others may have returned meanwhile, or been evicted again.
+            disk.list_again();
+        }
+    }
+}
+
+/// A part of the keys has about as many in memory at most, or on the disk: it takes a few MiB.
+const MEMORY_KEYS: u64 = 64 << 10;
+const DISK_KEYS: u64 = 256 << 10;
+
+/// Memory is walked for each part.
+const PARTS_MAX: u64 = 4096;
+
+/// Keys of items that have returned to memory, at most: a walk that pauses may miss more.
+const RETURNS_MAX: usize = 32 << 10;
