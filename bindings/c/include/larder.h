@@ -12,8 +12,10 @@
 // not.
 //
 // A function that changes or reads items can also return LARDER_KEY; LARDER_STUCK if it changes
-// items in shared memory; LARDER_UNREACHABLE, LARDER_REFUSED and LARDER_PROTOCOL on a server; and
-// LARDER_DEFECT. Each costs a round trip on a server, unless its comment says otherwise.
+// items in shared memory; LARDER_UNREACHABLE, LARDER_REFUSED and LARDER_PROTOCOL on a server; the
+// errors from LARDER_DISK_FULL to LARDER_FORKED with a disk tier, and all but the last of them on a
+// server that has one; and LARDER_DEFECT. Each costs a round trip on a server, unless its comment
+// says otherwise.
 //
 // The library allocates nothing for the caller, except objects that have a _close function.
 
@@ -85,6 +87,28 @@
 // A client cleared the cache.
 #define LARDER_CLEARED 5
 
+// The directory holds all items: a durable store. Memory keeps the items in use.
+#define LARDER_MODE_STORE 0
+
+// The directory holds the items that memory evicts: a larger cache. `larder_close` keeps it, a
+// crash empties it.
+#define LARDER_MODE_CACHE 1
+
+// At most `2 * interval_ms` after the call returned.
+#define LARDER_DURABILITY_INTERVAL 0
+
+// Before the call returns. The changes of all threads share a sync of the disk.
+#define LARDER_DURABILITY_SYNC 1
+
+// Some time later: usually within 100 ms.
+#define LARDER_DURABILITY_ASYNC 2
+
+// All.
+#define LARDER_ADMIT_ALL 0
+
+// Those that were read since they were stored, and those stored again soon after an eviction.
+#define LARDER_ADMIT_REUSED 1
+
 // The longest key, in bytes.
 #define LARDER_KEY_BYTES_MAX 250
 
@@ -118,7 +142,7 @@ typedef enum larder_status {
     LARDER_STUCK = 22,
     // The cache could not be opened; `why` has the reason.
     LARDER_NOT_OPENED = 23,
-    // A connected cache does not support the operation.
+    // A connected cache, or one with a disk tier, does not support the operation.
     LARDER_UNSUPPORTED = 24,
     // The server is unreachable, or did not respond in time. It may have made the change.
     LARDER_UNREACHABLE = 25,
@@ -129,6 +153,17 @@ typedef enum larder_status {
     // A defect of the library. The call may have made a part of its change; the cache stays
     // usable.
     LARDER_DEFECT = 28,
+    // The disk has no room for the item; the old item stays.
+    LARDER_DISK_FULL = 29,
+    // The disk does not keep up with the changes; nothing has changed.
+    LARDER_DISK_BUSY = 30,
+    // The disk has failed, or the disk tier is stopped: it takes no changes until the cache is
+    // opened again. A change that waited for the disk may survive or not.
+    LARDER_DISK_FAILED = 31,
+    // The disk has the item but did not return it, or the item is damaged.
+    LARDER_DISK_UNREADABLE = 32,
+    // The disk tier belongs to the process from which this one was forked.
+    LARDER_FORKED = 33,
 } larder_status;
 
 // A cache: in this process, in memory that processes share, or on a server. Any number of threads
@@ -166,6 +201,45 @@ typedef struct larder_load {
     uint64_t words[4];
 } larder_load;
 
+// The function that `larder_open` calls while it reads the log, with `progress_context`, the
+// number of segments read so far, and the number of all.
+typedef void (*larder_progress)(void *context,
+                                size_t done,
+                                size_t total);
+
+// A directory on disk for the items of a cache. One process uses it at a time. Zero is the default
+// of every field except `struct_bytes`, `path` and `bytes`.
+typedef struct larder_tier {
+    // `sizeof(larder_tier)`. The library rejects a struct of another size.
+    size_t struct_bytes;
+    // The directory. The call creates it if it is missing.
+    const char *path;
+    // The size of the log in bytes: 32 MiB to 64 TiB. Live items can fill four fifths of it. It
+    // can grow from one start to the next, not shrink.
+    uint64_t bytes;
+    // The memory for changes that are not durable yet, in bytes, on top of `memory_bytes`; 0 is an
+    // eighth of `memory_bytes`, at most 64 MiB.
+    uint64_t dirty_bytes;
+    // What the directory holds: `LARDER_MODE_STORE` or `LARDER_MODE_CACHE`. It keeps its mode.
+    uint32_t mode;
+    // When a change of a store is durable: `LARDER_DURABILITY_INTERVAL` to
+    // `LARDER_DURABILITY_ASYNC`.
+    uint32_t durability;
+    // The interval of `LARDER_DURABILITY_INTERVAL`, in milliseconds; 0 is 100.
+    uint32_t interval_ms;
+    // Which items a cache admits: `LARDER_ADMIT_ALL` or `LARDER_ADMIT_REUSED`.
+    uint32_t admission;
+    // How long a change waits for a disk that does not keep up, in milliseconds; 0 is 1,000.
+    uint32_t wait_ms;
+    // How long `larder_close` and `larder_stop` wait for the disk, in milliseconds; 0 is 60,000.
+    uint32_t stop_ms;
+    // Called while `larder_open` reads the log, on the thread of that call; null for none. It must
+    // return.
+    larder_progress progress;
+    // The first argument of `progress`.
+    void *progress_context;
+} larder_tier;
+
 // How to open a cache. Zero is the default of every field except `struct_bytes`:
 // `larder_options options = {.struct_bytes = sizeof options, .memory_bytes = 64 << 20};`
 typedef struct larder_options {
@@ -185,6 +259,10 @@ typedef struct larder_options {
     // memory of this process. The call opens a cache that the file already has, with the limits of
     // that cache unless `LARDER_EXACTLY` is set.
     const char *path;
+    // A directory on disk for the items, too; null for none. Not with `path` and
+    // `LARDER_SHARED_WITH_CHILDREN`: such a cache is for the process that opens it. In a child of
+    // a `fork` its functions return `LARDER_FORKED`.
+    const struct larder_tier *tier;
 } larder_options;
 
 // A statistic.
@@ -242,7 +320,8 @@ enum larder_status larder_decrement(const struct larder *cache,
 // not overlap. An invalid key is `LARDER_MISSING` in memory, and `LARDER_KEY` on a server.
 //
 // Cost: at most two cache misses of the processor, and a copy of the value. A connected cache that
-// cannot read the memory of the server makes a round trip.
+// cannot read the memory of the server makes a round trip. With a disk tier the call reads an item
+// that memory lacks from the disk.
 enum larder_status larder_get(const struct larder *cache,
                               const void *key,
                               size_t key_bytes,
@@ -278,8 +357,8 @@ enum larder_status larder_get_and_touch(const struct larder *cache,
 // Copies the values of `count` keys. `keys` has the keys one behind the other, `key_bytes` their
 // lengths. The function writes the values to `values` one behind the other, as far as they fit
 // into `capacity` bytes, and writes to `items`, in the order of the keys, a `status` of
-// `LARDER_OK`, `LARDER_MISSING` or `LARDER_TOO_SMALL`. On a server, items have only their status,
-// offset and length.
+// `LARDER_OK`, `LARDER_MISSING`, `LARDER_TOO_SMALL` or, with a disk tier, the error of that key.
+// On a server, items have only their status, offset and length.
 //
 // Cost: less than half of the time of `count` calls of `larder_get`, if the items are not in the
 // caches of the processor. The library sends the keys of a server in batches of 16.
@@ -324,7 +403,9 @@ enum larder_status larder_cancel_load(const struct larder *cache,
 // at most `why_bytes` bytes, including the zero at the end. `LARDER_NOT_OPENED` if the cache
 // cannot be opened.
 //
-// Cost: system calls that map the memory; the system provides the pages at first use.
+// Cost: system calls that map the memory; the system provides the pages at first use. With a disk
+// tier it reads the log of a store, about a second for each GiB, and the library starts threads
+// that end with `larder_close`.
 enum larder_status larder_open(const struct larder_options *options,
                                struct larder **cache,
                                char *why,
@@ -344,7 +425,8 @@ enum larder_status larder_connect(const char *socket,
 
 // Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
 // handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
-// remain usable until they are closed. A shared cache stays for the other processes.
+// remain usable until they are closed. A shared cache stays for the other processes. A disk tier
+// stops as by `larder_stop`, which reports what is not durable.
 void larder_close(struct larder *cache);
 
 // Begins to put each item that leaves the cache, with its key and value, into a queue of at most
@@ -378,7 +460,8 @@ void larder_removals_close(struct larder_removals *removals);
 // Stores a value, and replaces the item of the key. The item expires after `ttl_secs` seconds; 0
 // is no expiry. `flags` are the caller's; a server accepts only 0, else `LARDER_UNSUPPORTED`.
 // `LARDER_TOO_LARGE` or `LARDER_NO_MEMORY` if the item does not fit: then the key has no item, so
-// that readers do not see the old value. `LARDER_KEY` leaves everything as it was.
+// that readers do not see the old value. `LARDER_KEY` leaves everything as it was, and so does
+// every error of a cache with a disk tier of `LARDER_MODE_STORE`.
 enum larder_status larder_set(const struct larder *cache,
                               const void *key,
                               size_t key_bytes,
@@ -450,7 +533,7 @@ enum larder_status larder_touch(const struct larder *cache,
 // `removed`. An empty prefix removes all items; `larder_clear` does so at once.
 // `LARDER_UNSUPPORTED` on a server.
 //
-// Cost: a walk through all keys.
+// Cost: a walk through all keys; a disk tier is read.
 enum larder_status larder_remove_prefix(const struct larder *cache,
                                         const void *prefix,
                                         size_t prefix_bytes,
@@ -464,7 +547,8 @@ enum larder_status larder_stats(const struct larder *cache,
                                 size_t *count);
 
 // Writes the number of items to `items`. It includes items that have expired or that a client has
-// cleared, until the cache finds them. `LARDER_UNSUPPORTED` on a server.
+// cleared, until the cache finds them. With a disk tier it is the number of items in memory;
+// `tier_items` of `larder_stats` counts those on the disk. `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_length(const struct larder *cache,
                                  uint64_t *items);
 
@@ -478,7 +562,8 @@ enum larder_status larder_memory_of(const struct larder *cache,
 enum larder_status larder_set_memory(const struct larder *cache,
                                      uint64_t bytes);
 
-// Removes all items: readers do not see them after the call. `LARDER_UNSUPPORTED` on a server.
+// Removes all items: readers do not see them after the call. With a disk tier the call can fail as
+// a store does, and all items stay. `LARDER_UNSUPPORTED` on a server.
 //
 // Cost: constant. The cache reclaims the memory later.
 enum larder_status larder_clear(const struct larder *cache);
@@ -491,6 +576,29 @@ enum larder_status larder_maintain(const struct larder *cache);
 
 // Returns the meaning of a status and the remedy, for people. The text is static.
 const char *larder_status_text(uint32_t status);
+
+// Makes all changes so far durable. Does nothing without a disk tier. `LARDER_DISK_FAILED` if the
+// disk has failed, `LARDER_UNSUPPORTED` on a server.
+//
+// Cost: a write and a sync of the disk.
+enum larder_status larder_sync(const struct larder *cache);
+
+// Stops the disk tier, as `larder_close` does: makes all changes durable, in mode cache also the
+// items in memory, and frees the directory. Writes the number of bytes that are not durable to
+// `left`, and returns `LARDER_DISK_FAILED` if it is not 0: the disk has failed, or hangs for
+// longer than `stop_ms`. Then a directory of mode cache begins empty. Later changes fail with
+// `LARDER_DISK_FAILED`, and `larder_close` is the only call that makes sense. Does nothing without
+// a disk tier. `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_stop(const struct larder *cache,
+                               uint64_t *left);
+
+// Writes the reason why the disk tier does not work as it should to `why`, an empty text if it
+// does: at most `why_bytes` bytes, including the zero at the end. The reason is that of
+// `LARDER_DISK_FAILED`, or else that of the last `LARDER_DISK_UNREADABLE`. `LARDER_UNSUPPORTED` on
+// a server and without a disk tier.
+enum larder_status larder_tier_trouble(const struct larder *cache,
+                                       char *why,
+                                       size_t why_bytes);
 
 // Begins a walk through all keys that begin with a prefix, in no particular order. The walk
 // returns an item that exists all the time at least once; it may skip an item that a client stores

@@ -296,6 +296,7 @@ int main(int count, char **arguments) {
     threads();
     children();
     files();
+    tiers(folder);
     if (count > 2) connected(arguments[2]);
     puts("all is so");
     return 0;

@@ -31,6 +31,9 @@ void connected(const char *socket) {
     CHECK(larder_remove_prefix(cache, TEXT("c"), &count) == LARDER_UNSUPPORTED);
     CHECK(larder_clear(cache) == LARDER_UNSUPPORTED);
     CHECK(larder_maintain(cache) == LARDER_UNSUPPORTED);
+    CHECK(larder_sync(cache) == LARDER_UNSUPPORTED);
+    CHECK(larder_stop(cache, &count) == LARDER_UNSUPPORTED);
+    CHECK(larder_tier_trouble(cache, why, sizeof why) == LARDER_UNSUPPORTED);
     CHECK(larder_contains(cache, TEXT("c")) == LARDER_OK);
     larder_close(cache);
 }

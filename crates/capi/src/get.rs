@@ -12,7 +12,8 @@ use crate::{Handle, Item, Status};
 /// not overlap. An invalid key is `LARDER_MISSING` in memory, and `LARDER_KEY` on a server.
 ///
 /// Cost: at most two cache misses of the processor, and a copy of the value. A connected cache that
-/// cannot read the memory of the server makes a round trip.
+/// cannot read the memory of the server makes a round trip. With a disk tier the call reads an item
+/// that memory lacks from the disk.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::get`].
@@ -104,8 +105,8 @@ pub unsafe extern "C" fn larder_get_and_touch(
 /// Copies the values of `count` keys. `keys` has the keys one behind the other, `key_bytes` their
 /// lengths. The function writes the values to `values` one behind the other, as far as they fit
 /// into `capacity` bytes, and writes to `items`, in the order of the keys, a `status` of
-/// `LARDER_OK`, `LARDER_MISSING` or `LARDER_TOO_SMALL`. On a server, items have only their status,
-/// offset and length.
+/// `LARDER_OK`, `LARDER_MISSING`, `LARDER_TOO_SMALL` or, with a disk tier, the error of that key.
+/// On a server, items have only their status, offset and length.
 ///
 /// Cost: less than half of the time of `count` calls of `larder_get`, if the items are not in the
 /// caches of the processor. The library sends the keys of a server in batches of 16.

@@ -58,7 +58,7 @@ impl Handle {
         }
     }
 
-    /// Copies a value into `buffer`: [`Cache::get_to`], [`Client::get_with`]. Reports the item,
+    /// Copies a value into `buffer`: [`Cache::try_get_to`], [`Client::get_with`]. Reports the item,
     /// more than once if it changes meanwhile: the last report counts.
     #[inline]
     pub(crate) fn get(
@@ -68,7 +68,9 @@ impl Handle {
         mut report: impl FnMut(Item),
     ) -> Result<Status, Status> {
         let is_found = match self {
-            Self::Cache(cache) => cache.get_to(key, buffer, |meta| report(Item::of(cache, meta))),
+            Self::Cache(cache) => {
+                cache.try_get_to(key, buffer, |meta| report(Item::of(cache, meta)))?
+            }
             Self::Client(client) => {
                 let found = client.get_with(key, |value, hit| {
                     report(Item::of_hit(value.len(), hit));
@@ -99,11 +101,11 @@ impl Handle {
         Ok(status)
     }
 
-    /// Returns the attributes of an item, or [`Item::MISSING`]: [`Cache::peek`]. A client reads the
-    /// value too, as by [`Client::get_with`].
+    /// Returns the attributes of an item, or [`Item::MISSING`]: [`Cache::try_peek`]. A client reads
+    /// the value too, as by [`Client::get_with`].
     pub(crate) fn peek(&self, key: &[u8]) -> Result<Item, Status> {
         let found = match self {
-            Self::Cache(cache) => cache.peek(key).map(|meta| Item::of(cache, &meta)),
+            Self::Cache(cache) => cache.try_peek(key)?.map(|meta| Item::of(cache, &meta)),
             Self::Client(client) => {
                 client.get_with(key, |value, hit| Item::of_hit(value.len(), hit))?
             }
@@ -125,7 +127,11 @@ impl Handle {
                 cache.prefetch(keys.iter().copied());
                 for (at, key) in keys.iter().enumerate() {
                     let (value_at, left) = (buffer.filled(), buffer.left());
-                    self.get(key, buffer, |item| report(at, item.at(value_at, left)))?;
+                    if let Err(status) =
+                        self.get(key, buffer, |item| report(at, item.at(value_at, left)))
+                    {
+                        report(at, Item { status, ..Item::MISSING });
+                    }
                     drop_partial(buffer, value_at);
                 }
             }

@@ -4,7 +4,8 @@
 //! The exports only convert: arguments of C into types of Rust, results into a [`Status`] and
 //! outputs. The operations are methods of [`Handle`]. An export allocates nothing for the caller
 //! except objects that have a `_close`, keeps no pointer after it returns, starts no thread unless
-//! [`flag::LARDER_MAINTAINER`] asks for one, and returns [`Status::Defect`] if it panics.
+//! [`flag::LARDER_MAINTAINER`] or [`Options::tier`] asks for some, and returns [`Status::Defect`]
+//! if it panics.
 //!
 //! The library holds no lock and no memory of the caller between two calls, so a host may jump out
 //! of any code between them (PHP's bail-out, Lua's errors). Any number of threads may call at the
@@ -24,7 +25,7 @@
 //! - a text ends with a zero.
 //!
 //! Files in reading order: `status`, `handle`, `item`, `open`, `get`, `set`, `load`, `count`,
-//! `walk`, `removals`, `stats`, and `raw`, which converts the pointers.
+//! `walk`, `removals`, `stats`, `tier`, and `raw`, which converts the pointers.
 
 #![allow(rustdoc::private_intra_doc_links, reason = "exports link to the operations they call")]
 
@@ -39,6 +40,7 @@ mod removals;
 mod set;
 mod stats;
 mod status;
+mod tier;
 mod walk;
 
 pub use count::{larder_decrement, larder_increment};
@@ -60,6 +62,9 @@ pub use stats::{
     larder_set_memory, larder_stats,
 };
 pub use status::{Status, larder_status_text};
+pub use tier::{
+    Progress, Tier, admission, durability, larder_stop, larder_sync, larder_tier_trouble, tier_mode,
+};
 pub use walk::{Keys, LARDER_KEY_BYTES_MAX, larder_keys, larder_keys_close, larder_keys_next};
 
 /// The interface that a program was compiled with. `larder_abi_version` returns the interface of

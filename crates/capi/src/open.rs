@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use larder::{Builder, Cache, Client};
 
-use crate::raw::{close, guard, put_text, required_place, sized, text};
+use crate::raw::{close, guard, put_text, reference, required_place, sized, text};
+use crate::tier::{self, Tier};
 use crate::{Handle, Status};
 
 /// Bits of `larder_options.flags`.
@@ -57,6 +58,10 @@ pub struct Options {
     /// memory of this process. The call opens a cache that the file already has, with the limits of
     /// that cache unless `LARDER_EXACTLY` is set.
     pub path: *const c_char,
+    /// A directory on disk for the items, too; null for none. Not with `path` and
+    /// `LARDER_SHARED_WITH_CHILDREN`: such a cache is for the process that opens it. In a child of
+    /// a `fork` its functions return `LARDER_FORKED`.
+    pub tier: *const Tier,
 }
 
 /// Opens a cache and writes its handle to `cache`; `larder_close` closes it. If `options` is null,
@@ -64,11 +69,13 @@ pub struct Options {
 /// at most `why_bytes` bytes, including the zero at the end. `LARDER_NOT_OPENED` if the cache
 /// cannot be opened.
 ///
-/// Cost: system calls that map the memory; the system provides the pages at first use.
+/// Cost: system calls that map the memory; the system provides the pages at first use. With a disk
+/// tier it reads the log of a store, about a second for each GiB, and the library starts threads
+/// that end with `larder_close`.
 ///
 /// # Safety
-/// The [pointer contract](crate#pointer-contract): `options` has `struct_bytes` bytes, `why` has
-/// `why_bytes`. Behavior: [`larder::Builder::open`].
+/// The [pointer contract](crate#pointer-contract): `options` and its `tier` have `struct_bytes`
+/// bytes, `why` has `why_bytes`. Behavior: [`larder::Builder::open`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_open(
     options: *const Options,
@@ -78,7 +85,8 @@ pub unsafe extern "C" fn larder_open(
 ) -> Status {
     guard(|| {
         // SAFETY: the C caller upholds the pointer contract: `options` is null or has
-        // `struct_bytes` bytes, and its `path` is null or a text.
+        // `struct_bytes` bytes, its `path` is null or a text, and its `tier` is null or has
+        // `struct_bytes` bytes, with a `path` and a `progress` of the same kind.
         let opened = unsafe { builder(options) }
             .and_then(|builder| builder.open().map_err(|error| error.to_string()));
         // SAFETY: the C caller upholds the pointer contract: `cache` is null or writable, `why` is
@@ -122,12 +130,21 @@ pub unsafe extern "C" fn larder_connect(
 
 /// Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
 /// handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
-/// remain usable until they are closed. A shared cache stays for the other processes.
+/// remain usable until they are closed. A shared cache stays for the other processes. A disk tier
+/// stops as by `larder_stop`, which reports what is not durable.
 ///
 /// # Safety
 /// `cache` is null or open, and no thread uses it now or later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_close(cache: *mut Handle) {
+    guard(|| {
+        // SAFETY: `cache` is null or open.
+        if let Handle::Cache(cache) = unsafe { reference(cache)? } {
+            // Walks and queues may keep the cache, and must not keep its directory.
+            cache.stop_tier();
+        }
+        Ok(Status::Ok)
+    });
     // SAFETY: `finish` made `cache` with `Box::into_raw`; the C caller closes it once and last.
     unsafe { close(cache) };
 }
@@ -159,7 +176,8 @@ unsafe fn finish(
 /// Converts options; defaults if `options` is null.
 ///
 /// # Safety
-/// `options` is null or has `struct_bytes` bytes, and its `path` is null or a text.
+/// `options` is null or has `struct_bytes` bytes, its `path` is null or a text, and its `tier` is
+/// as [`tier::disk`] needs it.
 unsafe fn builder(options: *const Options) -> Result<Builder, String> {
     if options.is_null() {
         return Ok(Cache::builder());
@@ -197,6 +215,10 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
     }
     if has(flag::LARDER_SHARED_WITH_CHILDREN) {
         builder = builder.anonymous_shared(true);
+    }
+    // SAFETY: the caller vouches for `tier`.
+    if let Some(disk) = unsafe { tier::disk(options.tier)? } {
+        builder = builder.tier(disk);
     }
     // SAFETY: the caller vouches that `path` is null or a text.
     match unsafe { text(options.path) } {

@@ -199,6 +199,35 @@ pub(crate) unsafe fn put_text(start: *mut c_char, capacity: usize, message: &str
     }
 }
 
+/// A function of C, and the pointer that it gets.
+#[derive(Clone, Copy)]
+pub(crate) struct Callback {
+    function: unsafe extern "C" fn(*mut c_void, usize, usize),
+    context: *mut c_void,
+}
+
+// SAFETY: the function is called on the thread that passed it, before its call returns; the pointer
+// is for the function alone.
+unsafe impl Send for Callback {}
+// SAFETY: as above.
+unsafe impl Sync for Callback {}
+
+impl Callback {
+    /// # Safety
+    /// The function may be called with `context` as long as the callback is used.
+    pub(crate) unsafe fn new(
+        function: unsafe extern "C" fn(*mut c_void, usize, usize),
+        context: *mut c_void,
+    ) -> Self {
+        Self { function, context }
+    }
+
+    pub(crate) fn call(&self, done: usize, total: usize) {
+        // SAFETY: the caller of `new` vouched for it.
+        unsafe { (self.function)(self.context, done, total) };
+    }
+}
+
 /// Drops an object that C got from [`Box::into_raw`]. Does nothing if the pointer is null.
 ///
 /// # Safety

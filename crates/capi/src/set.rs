@@ -36,7 +36,8 @@ unsafe fn store(
 /// Stores a value, and replaces the item of the key. The item expires after `ttl_secs` seconds; 0
 /// is no expiry. `flags` are the caller's; a server accepts only 0, else `LARDER_UNSUPPORTED`.
 /// `LARDER_TOO_LARGE` or `LARDER_NO_MEMORY` if the item does not fit: then the key has no item, so
-/// that readers do not see the old value. `LARDER_KEY` leaves everything as it was.
+/// that readers do not see the old value. `LARDER_KEY` leaves everything as it was, and so does
+/// every error of a cache with a disk tier of `LARDER_MODE_STORE`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::store`].
@@ -199,7 +200,7 @@ pub unsafe extern "C" fn larder_touch(
 /// `removed`. An empty prefix removes all items; `larder_clear` does so at once.
 /// `LARDER_UNSUPPORTED` on a server.
 ///
-/// Cost: a walk through all keys.
+/// Cost: a walk through all keys; a disk tier is read.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::remove_prefix`].

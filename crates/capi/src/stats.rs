@@ -75,7 +75,8 @@ fn lasting(text: &'static str) -> *const c_char {
 }
 
 /// Writes the number of items to `items`. It includes items that have expired or that a client has
-/// cleared, until the cache finds them. `LARDER_UNSUPPORTED` on a server.
+/// cleared, until the cache finds them. With a disk tier it is the number of items in memory;
+/// `tier_items` of `larder_stats` counts those on the disk. `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::len`].
@@ -121,17 +122,18 @@ pub unsafe extern "C" fn larder_set_memory(cache: *const Handle, bytes: u64) -> 
     })
 }
 
-/// Removes all items: readers do not see them after the call. `LARDER_UNSUPPORTED` on a server.
+/// Removes all items: readers do not see them after the call. With a disk tier the call can fail as
+/// a store does, and all items stay. `LARDER_UNSUPPORTED` on a server.
 ///
 /// Cost: constant. The cache reclaims the memory later.
 ///
 /// # Safety
-/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::clear`].
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::try_clear`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_clear(cache: *const Handle) -> Status {
     guard(|| {
         // SAFETY: the C caller upholds the pointer contract: `cache` is open.
-        unsafe { reference(cache)? }.cache()?.clear();
+        unsafe { reference(cache)? }.cache()?.try_clear()?;
         Ok(Status::Ok)
     })
 }

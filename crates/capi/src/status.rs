@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use larder::{ClientError, CountError, StoreError, SwapError};
+use larder::{ClientError, CountError, Refusal, StoreError, SwapError};
 
 /// The outcome of a call. Values from 16 on are errors.
 #[repr(C)]
@@ -36,7 +36,7 @@ pub enum Status {
     Stuck = 22,
     /// The cache could not be opened; `why` has the reason.
     NotOpened = 23,
-    /// A connected cache does not support the operation.
+    /// A connected cache, or one with a disk tier, does not support the operation.
     Unsupported = 24,
     /// The server is unreachable, or did not respond in time. It may have made the change.
     Unreachable = 25,
@@ -47,6 +47,17 @@ pub enum Status {
     /// A defect of the library. The call may have made a part of its change; the cache stays
     /// usable.
     Defect = 28,
+    /// The disk has no room for the item; the old item stays.
+    DiskFull = 29,
+    /// The disk does not keep up with the changes; nothing has changed.
+    DiskBusy = 30,
+    /// The disk has failed, or the disk tier is stopped: it takes no changes until the cache is
+    /// opened again. A change that waited for the disk may survive or not.
+    DiskFailed = 31,
+    /// The disk has the item but did not return it, or the item is damaged.
+    DiskUnreadable = 32,
+    /// The disk tier belongs to the process from which this one was forked.
+    Forked = 33,
 }
 
 impl Status {
@@ -71,6 +82,11 @@ impl Status {
         Self::Refused,
         Self::Protocol,
         Self::Defect,
+        Self::DiskFull,
+        Self::DiskBusy,
+        Self::DiskFailed,
+        Self::DiskUnreadable,
+        Self::Forked,
     ];
 
     /// Returns the meaning and the remedy, for people.
@@ -90,11 +106,16 @@ impl Status {
             Self::NoTokens => c"the cache keeps no cas tokens; open it with LARDER_CAS",
             Self::Stuck => c"a process that shares the cache is stopped in the middle of a change; continue or kill it",
             Self::NotOpened => c"the cache could not be opened",
-            Self::Unsupported => c"a connected cache does not support the operation; send the server a request of its protocol",
+            Self::Unsupported => c"the cache does not support the operation: it is on a server, or lacks what the operation needs",
             Self::Unreachable => c"the server is unreachable, or does not respond in time",
             Self::Refused => c"the server refused the request",
             Self::Protocol => c"the response of the server is not the memcached protocol; check the path of the socket",
             Self::Defect => c"a defect of the library; please report what it wrote to standard error",
+            Self::DiskFull => c"the disk has no room for the item; delete items, or open a larger disk tier",
+            Self::DiskBusy => c"the disk does not keep up with the changes; try again later",
+            Self::DiskFailed => c"the disk has failed or the disk tier is stopped, and takes no changes; repair the disk and open the cache again",
+            Self::DiskUnreadable => c"the disk did not return the item; larder fsck examines the directory",
+            Self::Forked => c"the disk tier is of the process that opened the cache; open a cache after the fork",
         }
     }
 }
@@ -106,7 +127,23 @@ impl From<StoreError> for Status {
             StoreError::NoMemory => Self::NoMemory,
             StoreError::Key(_) => Self::Key,
             StoreError::Stuck(_) => Self::Stuck,
-            StoreError::Journal(_) => Self::Refused,
+            StoreError::Journal(refusal) => refusal.into(),
+        }
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full => Self::DiskFull,
+            Refusal::IndexFull => Self::NoMemory,
+            // The library asks the disk itself, and gives up if others change the key meanwhile. A
+            // newer item is its own answer within a removal.
+            Refusal::Busy | Refusal::AskDisk | Refusal::Newer => Self::DiskBusy,
+            Refusal::Failed => Self::DiskFailed,
+            Refusal::Unreadable => Self::DiskUnreadable,
+            Refusal::TooLarge => Self::TooLarge,
+            Refusal::Forked => Self::Forked,
         }
     }
 }
@@ -145,6 +182,10 @@ fn refusal(text: &str) -> Status {
     match text {
         _ if text.contains("too large") => Status::TooLarge,
         _ if text.contains("out of memory") => Status::NoMemory,
+        _ if text.contains("out of disk space") => Status::DiskFull,
+        _ if text.contains("disk does not keep up") => Status::DiskBusy,
+        _ if text.contains("disk has failed") => Status::DiskFailed,
+        _ if text.contains("disk did not return") => Status::DiskUnreadable,
         _ if text.contains("non-numeric") => Status::NotANumber,
         _ if text.contains("is stopped") => Status::Stuck,
         _ => Status::Refused,

@@ -1,18 +1,18 @@
 //! Plays the scenes of conformance/api through the functions of larder.h.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use larder_c::{
-    Handle, Item, LARDER_KEY_BYTES_MAX, Options, Status, flag, larder_add, larder_append,
+    Handle, Item, LARDER_KEY_BYTES_MAX, Options, Status, Tier, flag, larder_add, larder_append,
     larder_clear, larder_close, larder_compare_and_set, larder_decrement, larder_delete,
     larder_get, larder_get_many, larder_increment, larder_keys, larder_keys_close,
     larder_keys_next, larder_length, larder_open, larder_peek, larder_prepend,
-    larder_remove_prefix, larder_replace, larder_set, larder_touch,
+    larder_remove_prefix, larder_replace, larder_set, larder_stop, larder_touch, tier_mode,
 };
-use larder_testkit::api::{FrontDoor, Got, play};
+use larder_testkit::api::{FrontDoor, Got, Settings, play};
 
 struct Abi(*mut Handle);
 
@@ -36,23 +36,44 @@ fn named(status: Status) -> String {
 }
 
 impl Abi {
-    fn open(cas: bool) -> Self {
+    fn open(settings: &Settings) -> Result<Self, String> {
+        let path = settings.tier.as_ref().map(|tier| tier.path.as_os_str().as_encoded_bytes());
+        let path = path.map(|path| CString::new(path).unwrap());
+        let tier = settings.tier.as_ref().zip(path.as_ref()).map(|(tier, path)| Tier {
+            struct_bytes: size_of::<Tier>(),
+            path: path.as_ptr(),
+            bytes: tier.bytes,
+            dirty_bytes: 64 << 20,
+            mode: u32::from(tier.is_cache) * tier_mode::LARDER_MODE_CACHE,
+            durability: 0,
+            interval_ms: 0,
+            admission: 0,
+            wait_ms: 0,
+            stop_ms: 0,
+            progress: None,
+            progress_context: ptr::null_mut(),
+        });
         let options = Options {
             struct_bytes: size_of::<Options>(),
             memory_bytes: 8 << 20,
             memory_bytes_max: 0,
             item_bytes_max: 0,
-            flags: if cas { flag::LARDER_CAS } else { 0 },
+            flags: if settings.cas { flag::LARDER_CAS } else { 0 },
             permissions: 0,
             path: ptr::null(),
+            tier: tier.as_ref().map_or(ptr::null(), ptr::from_ref),
         };
-        let (mut cache, mut why) = (ptr::null_mut(), [0; 200]);
+        let (mut cache, mut why) = (ptr::null_mut(), [0; 300]);
         // SAFETY: the pointers are to local variables of these types.
         let status =
             unsafe { larder_open(&raw const options, &raw mut cache, why.as_mut_ptr(), why.len()) };
         // SAFETY: `larder_open` ends the reason with a zero.
-        assert_eq!(status, Status::Ok, "{:?}", unsafe { CStr::from_ptr(why.as_ptr()) });
-        Self(cache)
+        let why = unsafe { CStr::from_ptr(why.as_ptr()) }.to_string_lossy().into_owned();
+        match status {
+            Status::Ok => Ok(Self(cache)),
+            Status::NotOpened => Err(why),
+            other => panic!("{other:?}: {why}"),
+        }
     }
 }
 
@@ -175,13 +196,12 @@ impl FrontDoor for Abi {
         found
     }
 
-    fn remove_prefix(&mut self, prefix: &[u8]) -> u64 {
+    fn remove_prefix(&mut self, prefix: &[u8]) -> (String, Option<u64>) {
         let mut removed = 0;
         let status = unsafe {
             larder_remove_prefix(self.0, prefix.as_ptr().cast(), prefix.len(), &raw mut removed)
         };
-        assert_eq!(status, Status::Ok);
-        removed
+        (named(status), (status == Status::Ok).then_some(removed))
     }
 
     fn clear(&mut self) {
@@ -192,6 +212,12 @@ impl FrontDoor for Abi {
         let mut items = 0;
         assert_eq!(unsafe { larder_length(self.0, &raw mut items) }, Status::Ok);
         items
+    }
+
+    fn close(self) {
+        let mut left = 1;
+        assert_eq!(unsafe { larder_stop(self.0, &raw mut left) }, Status::Ok);
+        assert_eq!(left, 0);
     }
 }
 

@@ -22,7 +22,8 @@ fn built() -> PathBuf {
 const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
 
 /// The program that checks the contracts of the header.
-const BEHAVIOUR: &[&str] = &["tests/behaviour.c", "tests/connected.c", "tests/same_calls.c"];
+const BEHAVIOUR: &[&str] =
+    &["tests/behaviour.c", "tests/connected.c", "tests/same_calls.c", "tests/tier.c"];
 
 /// Compiles `sources` with these arguments.
 fn compile(compiler: &str, sources: &[&str], words: &[&str], program: &Path) {
@@ -35,9 +36,12 @@ fn compile(compiler: &str, sources: &[&str], words: &[&str], program: &Path) {
 }
 
 fn plays(program: &Path, socket: Option<&Path>) {
-    let folder = tempfile::tempdir().unwrap();
+    plays_in(tempfile::tempdir().unwrap().path(), program, socket);
+}
+
+fn plays_in(folder: &Path, program: &Path, socket: Option<&Path>) {
     let mut command = Command::new("timeout");
-    command.arg("60").arg(program).arg(folder.path()).args(socket);
+    command.arg("60").arg(program).arg(folder).args(socket);
     let output = command.env("LD_LIBRARY_PATH", built()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let complaints = String::from_utf8_lossy(&output.stderr);
@@ -62,6 +66,32 @@ fn the_static_library_does_what_the_header_says() {
         panic!("the server listens on a unix socket")
     };
     plays(&program, Some(socket));
+}
+
+#[test]
+fn a_client_misses_nothing_beside_a_disk() {
+    let Ok(server) = env::var("LARDERD") else {
+        eprintln!("skipped the client of a server: set LARDERD to a larderd, as `make test` does");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("beside_disk");
+    let library = built().join("liblarder_c.a");
+    let words = [&["-std=gnu11", library.to_str().unwrap()], &SYSTEM[..]].concat();
+    compile("cc", &["tests/beside_disk.c"], &words, &program);
+    for mode in ["store", "cache"] {
+        for io in ["uring", "epoll"] {
+            let tier = folder.path().join(format!("{io}-{mode}"));
+            let tier = ["--tier-path", tier.to_str().unwrap(), "--tier-mode", mode];
+            let size = ["--tier-size", "1g", "-m", "4", "--io", io];
+            let args = [&tier[..], &size, &["--local-readers", "same-uid"]].concat();
+            let server = ServerUnderTest::start(&larderd(&server), Transport::Unix, &args).unwrap();
+            let Address::Unix(socket) = server.address() else {
+                panic!("the server listens on a unix socket")
+            };
+            plays_in(Path::new(mode), &program, Some(socket));
+        }
+    }
 }
 
 #[test]
