@@ -70,6 +70,9 @@ pub(crate) struct LoadArguments {
     /// Skew of the keys: the exponent of a Zipf distribution; 0 is uniform [default: 0]
     #[arg(long, value_name = "S", value_parser = skew)]
     pub(crate) skew: Option<f64>,
+    /// Seed of what is drawn: runs with the same options and seed request the same keys
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
     /// Request the keys of this trace in its order (see larder replay --help), again from the start
     /// when it ends
     #[arg(long, value_name = "FILE")]
@@ -181,6 +184,7 @@ impl LoadArguments {
             multiget: 1,
             keys: None,
             skew: None,
+            seed: 0,
             trace: None,
             value_bytes: None,
             sizes_of: None,

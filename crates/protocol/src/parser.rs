@@ -102,6 +102,12 @@ impl Parser {
         }
     }
 
+    /// An error has taken the place of the end of the list of keys that is in progress, if one is.
+    /// Its other keys are skipped; no [`Command::EndOfKeys`](crate::Command::EndOfKeys) follows.
+    pub fn end_list(&mut self) {
+        self.text.end_list();
+    }
+
     /// True if the next byte begins a command: no list of keys and no refused login is in progress.
     pub fn is_between_commands(&self) -> bool {
         self.refused_bytes == 0 && self.text.is_between_commands()
@@ -206,6 +212,37 @@ mod tests {
         assert_eq!(between, [false, false, true], "two keys, then the end");
         assert!(matches!(parser.next(b"get a"), Parsed::NeedMore));
         assert!(parser.is_between_commands(), "nothing of the line is consumed");
+    }
+
+    #[test]
+    fn a_list_that_an_error_ends_is_skipped_to_the_end_of_its_line() {
+        let long = [b"get a b ".as_slice(), &b"c ".repeat(2000), b"\r\nmn\r\n"].concat();
+        for input in [&b"get a b c\r\nmn\r\n"[..], b"get a\r\nmn\r\n", b"gats 1 a  \nmn\r\n", &long]
+        {
+            let (mut parser, mut rest, mut commands) = (Parser::default(), input, Vec::new());
+            loop {
+                let consumed = match parser.next(rest) {
+                    Parsed::Command { command, consumed, .. } => {
+                        commands.push(format!("{command:?}"));
+                        consumed
+                    }
+                    Parsed::Skipped { consumed } => consumed,
+                    ended => {
+                        assert_eq!(ended, Parsed::NeedMore);
+                        break;
+                    }
+                };
+                rest = &rest[consumed..];
+                if commands.len() == 1 {
+                    parser.end_list();
+                }
+            }
+            assert_eq!(commands[1..], ["NoOp"], "{commands:?}");
+            assert!(parser.is_between_commands());
+        }
+        let mut parser = Parser::default();
+        parser.end_list();
+        assert!(parser.is_between_commands(), "there is no list to end");
     }
 
     #[test]

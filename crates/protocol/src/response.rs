@@ -214,8 +214,8 @@ impl From<Refusal> for Response {
     }
 }
 
-/// A command that the server could not or may not execute. Each variant has memcached's exact
-/// words.
+/// A command that the server could not or may not execute. Each variant that memcached has, too,
+/// has its exact words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerError {
     /// The item exceeds the item size limit.
@@ -243,6 +243,11 @@ pub enum ServerError {
     DiskFailed,
     /// The disk did not return the item.
     DiskUnreadable,
+    /// The server is still reading its items from disk.
+    Recovering {
+        /// How much is read.
+        percent: u8,
+    },
     /// No memory to store the counter that the request creates.
     OutOfMemoryCreating,
     /// The memory limit cannot be changed to the requested value.

@@ -47,6 +47,11 @@ impl Clock {
     }
 }
 
+/// Returns the present second as a Unix time.
+pub(crate) fn unix_secs() -> u64 {
+    u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
+}
+
 /// A clock that clients move (`debugtime`), for test suites that cannot wait.
 #[derive(Debug, Default)]
 pub(crate) struct Warp {

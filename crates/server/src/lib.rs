@@ -34,7 +34,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `process` | start and stop, privileges, limits, signals, the service manager, the upgrade |
+//! | `process` | start and stop, privileges, limits, signals, the service manager, the upgrade, the answers to clients while the cache opens |
 //! | `http` | the admin listener: health, readiness, metrics and items over HTTP |
 //! | `net` | the listener, the workers and their loops (`ring`: io_uring, `poller`: epoll), connections, UDP |
 //! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |

@@ -27,6 +27,9 @@ fn start(place: &TempDir, mode: &str, io: &str) -> Result<ServerUnderTest> {
         let value = value(number);
         let request = format!("set k{number} {number} 0 {}\r\n{value}\r\n", value.len());
         ensure!(stream.ask(request.as_bytes(), b"\r\n")? == b"STORED\r\n", "k{number}");
+        if number % 64 == 0 {
+            stream.wait_for_disk(256 << 10)?;
+        }
     }
     Ok(server)
 }

@@ -247,8 +247,33 @@ fn be_refused(server: &ServerUnderTest) -> Result<()> {
     Ok(())
 }
 
+/// Those that a disk tier of mode cache has.
+const MOVED_ON_DISK: &[&str] = &[
+    "memcached_extstore_bytes_limit",
+    "memcached_extstore_bytes_used",
+    "memcached_extstore_bytes_written_total",
+    "memcached_extstore_objects_used",
+    "memcached_extstore_objects_written_total",
+    "memcached_extstore_pages_allocated_total",
+    "memcached_extstore_pages_free",
+    "memcached_extstore_pages_used",
+];
+
 #[test]
 fn names_labels_types_and_values_are_the_exporters() -> Result<()> {
+    compare_pages(&[], MOVED)
+}
+
+#[test]
+fn those_of_extstore_are_the_exporters_too() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let option = format!("ext_path={}:64m", folder.path().join("file").display());
+    compare_pages(&["-o", &option], &[MOVED, MOVED_ON_DISK].concat())
+}
+
+/// Compares the page of a server with that of the exporter, after some work that must have moved
+/// these series.
+fn compare_pages(args: &[&str], moved: &[&str]) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let Some(binary) = exporter(folder.path())? else { return Ok(()) };
     let admin = free_address()?;
@@ -257,7 +282,7 @@ fn names_labels_types_and_values_are_the_exporters() -> Result<()> {
     let server = ServerUnderTest::start(
         &larderd,
         Transport::Tcp,
-        &["-m", "16", "-c", "40", "-t", "1", &option],
+        &[&["-m", "16", "-c", "40", "-t", "1", &option], args].concat(),
     )?;
     let Address::Tcp(address) = server.address() else { bail!("no port") };
     let (_exporter, theirs) = start_exporter(&binary, address)?;
@@ -292,7 +317,7 @@ fn names_labels_types_and_values_are_the_exporters() -> Result<()> {
         ensure!(theirs == ours, "{name}: {theirs} for the exporter, {ours} for the server");
     }
     compare(&theirs, &ours)?;
-    for series in MOVED {
+    for series in moved {
         let value = ours.values.get(*series).copied();
         ensure!(value > Some(0.0), "{series} is {value:?}: the workload does not move it");
     }

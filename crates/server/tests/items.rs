@@ -322,8 +322,8 @@ fn limits_are_judged_before_and_while_a_body_arrives() -> Result<()> {
 
 #[test]
 fn items_need_no_privileges_and_writes_are_logged() -> Result<()> {
-    let cache = Cache::start(&["-o", "drop_privileges", "-I", "8m"])?;
-    let value = pattern(5 * MIB);
+    let cache = Cache::start(&["-o", "drop_privileges", "-I", "4000k"])?;
+    let value = pattern(3 * MIB);
     assert_eq!(cache.put("a%1b/k", &[], &value)?.status, 201, "{}", cache.server.log());
     ensure!(cache.get("a%1b/k")?.bytes == value, "other bytes: {}", cache.server.log());
     let stored = exchange(&cache.admin, &chunked("c", &[&value[..500_000]]))?;

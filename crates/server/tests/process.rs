@@ -42,10 +42,11 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
 
 /// Returns the lines of `/proc/<pid>/status` with this prefix, for each thread of a server.
 fn status_of_threads(server: &ServerUnderTest, word: &str) -> Result<Vec<String>> {
-    let threads = fs::read_dir(format!("/proc/{}/task", server.pid()))?;
+    let threads = fs::read_dir(format!("/proc/{}/task", server.pid()))?.flatten();
+    // A thread that has ended meanwhile has none.
     threads
-        .map(|thread| {
-            let status = fs::read_to_string(thread?.path().join("status"))?;
+        .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok())
+        .map(|status| {
             let line = status.lines().find(|line| line.starts_with(word));
             let (_, text) = line.and_then(|line| line.split_once(':')).context("no such line")?;
             Ok(text.trim().to_owned())

@@ -162,7 +162,12 @@ fn names_and_their_order_are_memcacheds() -> Result<()> {
     for command in ["stats", "stats items", "stats slabs", "stats settings"] {
         let names = |stream: &mut Stream| -> Result<Vec<String>> {
             let names = ask(stream, command)?.into_iter().map(|(name, _)| name);
-            Ok(names.filter(|name| !known.contains(&&name[..])).collect())
+            // With a disk tier (`LARDER_TIER`) there are rows about it; extstore.rs compares them.
+            let is_of_disk = |name: &str| {
+                name.starts_with("tier_") || name == "durability" || name.contains("extstore")
+            };
+            let is_compared = |name: &str| !known.contains(&name) && !is_of_disk(name);
+            Ok(names.filter(|name| is_compared(name)).collect())
         };
         let (theirs, ours) = (names(&mut memcached)?, names(&mut larderd)?);
         ensure!(theirs == ours, "{command}: {theirs:?}, larderd {ours:?}");

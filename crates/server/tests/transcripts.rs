@@ -1,5 +1,6 @@
 //! Every transcript of conformance/wire holds on larderd and on Debian's memcached. A word on the
-//! command line selects the transcripts with that word in their names.
+//! command line selects the transcripts with that word in their names. With LARDER_TIER larderd has
+//! a disk tier, and plays all but those that conformance/tier.toml names.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,6 +30,23 @@ fn run(wanted: &str) -> Result<()> {
             (Subject::Larder, larderd(env!("CARGO_BIN_EXE_larderd"))),
             (Subject::Memcached, memcached()?),
         ],
+        left_out: match std::env::var("LARDER_TIER") {
+            Ok(mode) => contradicting(&root.join("conformance/tier.toml"), &mode)?,
+            Err(_) => Vec::new(),
+        },
     };
     suite.run(wanted)
+}
+
+/// The transcripts that cannot hold with a disk tier of this mode.
+fn contradicting(table: &Path, mode: &str) -> Result<Vec<String>> {
+    let table: toml::Table = std::fs::read_to_string(table)?.parse()?;
+    let contradictions = table["contradiction"].as_array().context("an array of tables")?;
+    let words = |of: &toml::Value, name: &str| -> Vec<String> {
+        let words = of.get(name).and_then(toml::Value::as_array).into_iter().flatten();
+        words.filter_map(|word| word.as_str().map(str::to_owned)).collect()
+    };
+    let concerned =
+        contradictions.iter().filter(|of| words(of, "modes").iter().any(|of| of == mode));
+    Ok(concerned.flat_map(|of| words(of, "transcripts")).collect())
 }

@@ -35,7 +35,9 @@ fn kind(stat: &Stat) -> String {
     let kind = match stat.source {
         Source::Counter(counter) if counter.is_reset() => "counter",
         Source::ClassCounter(_) => "counter",
-        Source::Counter(_) | Source::Gauge(_) | Source::ClassGauge(_) => "gauge",
+        Source::Counter(_) | Source::Gauge(_) | Source::TierGauge(_) | Source::ClassGauge(_) => {
+            "gauge"
+        }
         Source::Constant(_) => "constant",
     };
     let options: Vec<_> =
@@ -54,6 +56,8 @@ fn option(condition: Condition) -> Option<&'static str> {
         Condition::Tls => "`-Z`",
         Condition::TlsSessions => "`-Z`, `ssl_session_cache`",
         Condition::Tier => "`--tier-path`",
+        Condition::TierCache => "`--tier-mode cache`",
+        Condition::TierStore => "`--tier-mode store`",
         Condition::SlabReassign => "`slab_reassign`",
         Condition::LruCrawler => "`lru_crawler`",
         Condition::LruMaintainer => "`lru_maintainer`",

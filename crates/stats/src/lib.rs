@@ -16,4 +16,4 @@ pub mod table;
 pub use counters::{ClassCounters, Counters};
 pub use histogram::{Distribution, HISTOGRAMS, Histogram, HistogramFamily, Timing};
 pub use stat::{Condition, Section, Source, Stat};
-pub use table::{ClassCounter, ClassGauge, Counter, Gauge, TABLE};
+pub use table::{ClassCounter, ClassGauge, Counter, Gauge, TABLE, TierGauge};

@@ -1,6 +1,6 @@
 //! The columns of the table.
 
-use crate::table::{ClassCounter, ClassGauge, Counter, Gauge, TABLE};
+use crate::table::{ClassCounter, ClassGauge, Counter, Gauge, TABLE, TierGauge};
 
 /// The reply of `stats` that contains a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +51,10 @@ pub enum Condition {
     TlsSessions,
     /// `--tier-path`.
     Tier,
+    /// `--tier-mode cache`.
+    TierCache,
+    /// `--tier-mode store`.
+    TierStore,
     /// `-o slab_reassign`, the default.
     SlabReassign,
     /// `-o lru_crawler`, the default.
@@ -72,6 +76,8 @@ pub enum Source {
     Counter(Counter),
     /// Computed on request.
     Gauge(Gauge),
+    /// Looked up on request in the disk tier.
+    TierGauge(TierGauge),
     /// The sum of the size class's counter over all threads.
     ClassCounter(ClassCounter),
     /// Computed on request, per size class.

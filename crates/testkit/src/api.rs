@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// A cache behind an interface. Each operation returns its outcome by the name in the table of
 /// statuses.
@@ -27,11 +28,33 @@ pub trait FrontDoor {
     /// Returns all keys with a prefix.
     fn keys(&mut self, prefix: &[u8]) -> Vec<Vec<u8>>;
     /// Removes all keys with a prefix.
-    fn remove_prefix(&mut self, prefix: &[u8]) -> u64;
+    fn remove_prefix(&mut self, prefix: &[u8]) -> (String, Option<u64>);
     /// Removes everything.
     fn clear(&mut self);
     /// Returns the number of items.
     fn length(&mut self) -> u64;
+    /// Closes the cache. Everything is on the disk of a disk tier then.
+    fn close(self);
+}
+
+/// How a scene's cache is opened: with 8 MiB of memory.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// True if items carry cas tokens.
+    pub cas: bool,
+    /// A disk tier, with 64 MiB of memory for what is not durable; `None` without one.
+    pub tier: Option<TierSettings>,
+}
+
+/// The disk tier of a scene's cache.
+#[derive(Clone, Debug)]
+pub struct TierSettings {
+    /// The directory.
+    pub path: PathBuf,
+    /// The size of the log.
+    pub bytes: u64,
+    /// True for mode cache, false for mode store.
+    pub is_cache: bool,
 }
 
 /// A value returned by a get.
@@ -45,21 +68,81 @@ pub struct Got {
     pub token: u64,
 }
 
-/// Plays all scenes. `open` returns a cache for each, with cas tokens or without.
+/// Plays all scenes. `open` returns a cache, or why it cannot be opened.
 ///
 /// # Errors
 /// Names the first step whose result differs from the scene.
-pub fn play<D: FrontDoor>(mut open: impl FnMut(bool) -> D) -> Result<usize> {
+pub fn play<D: FrontDoor>(open: impl Fn(&Settings) -> Result<D, String>) -> Result<usize> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/api/cases.json");
     let scenes: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
     let scenes = scenes.as_array().context("cases.json is a list of scenes")?;
     for scene in scenes {
-        let mut door = open(scene["cas"] == true);
+        let mut stage = Stage::new(&open, scene)?;
         for step in scene["steps"].as_array().context("a scene has steps")? {
-            self::step(&mut door, step).with_context(|| format!("{}: {step}", scene["name"]))?;
+            stage.play(step).with_context(|| format!("{}: {step}", scene["name"]))?;
         }
     }
     Ok(scenes.len())
+}
+
+/// The cache of a scene.
+struct Stage<'a, D, O> {
+    open: &'a O,
+    settings: Settings,
+    door: Option<D>,
+    folder: TempDir,
+}
+
+impl<'a, D: FrontDoor, O: Fn(&Settings) -> Result<D, String>> Stage<'a, D, O> {
+    fn new(open: &'a O, scene: &Value) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let cas = scene["cas"] == true;
+        let settings = with_tier(&Settings { cas, tier: None }, scene, folder.path());
+        let door = Some(open(&settings).map_err(anyhow::Error::msg)?);
+        Ok(Self { open, settings, door, folder })
+    }
+
+    fn play(&mut self, step: &Value) -> Result<()> {
+        match step["op"].as_str() {
+            Some("reopen") => {
+                self.door.take().into_iter().for_each(D::close);
+                self.door = self.open(step)?;
+                Ok(())
+            }
+            Some("open_another") => {
+                self.open(step)?.into_iter().for_each(D::close);
+                Ok(())
+            }
+            _ => self::step(self.door.as_mut().context("no cache is open")?, step),
+        }
+    }
+
+    /// Opens a cache with the settings of the scene and those of the step.
+    fn open(&self, step: &Value) -> Result<Option<D>> {
+        let settings = with_tier(&self.settings, step, self.folder.path());
+        match (self.open)(&settings) {
+            Ok(door) => {
+                ensure!(step["want"] == "ok", "it was opened");
+                Ok(Some(door))
+            }
+            Err(why) => {
+                ensure!(step["want"] == "not_opened", "the reason is {why}");
+                ensure!(why.contains(step["why"].as_str().unwrap_or_default()), "{why}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Returns settings with the disk tier that a scene or a step asks for.
+fn with_tier(settings: &Settings, asked: &Value, folder: &Path) -> Settings {
+    let mut settings = settings.clone();
+    if let Some(mode) = asked["tier"].as_str() {
+        let (path, is_cache) = (folder.join("tier"), mode == "cache");
+        let bytes = asked["tier_bytes"].as_u64().unwrap_or(64 << 20);
+        settings.tier = Some(TierSettings { path, bytes, is_cache });
+    }
+    settings
 }
 
 fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
@@ -104,9 +187,15 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
             "ok".to_owned()
         }
         "remove_prefix" => {
-            returned = Some(door.remove_prefix(&repeated(step, "prefix", "")));
-            "ok".to_owned()
+            let (outcome, number) = door.remove_prefix(&repeated(step, "prefix", ""));
+            returned = number;
+            outcome
         }
+        "fill" => numbered(step, |key| door.store("set", key, &[key, &value].concat(), 0)),
+        "check" => numbered(step, |key| match door.get(key) {
+            (_, Some(got)) if got.value != [key, &value].concat() => "another value".to_owned(),
+            (outcome, _) => outcome,
+        }),
         "clear" => {
             door.clear();
             "ok".to_owned()
@@ -123,6 +212,15 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
         "the number is {returned:?}"
     );
     Ok(())
+}
+
+/// Does something for as many keys as the step counts, until the outcome is not `ok`.
+fn numbered(step: &Value, mut act: impl FnMut(&[u8]) -> String) -> String {
+    let name = step["key"].as_str().unwrap_or_default();
+    (0..step["count"].as_u64().unwrap_or(0))
+        .map(|number| act(format!("{name}{number}").as_bytes()))
+        .find(|outcome| outcome != "ok")
+        .unwrap_or_else(|| "ok".to_owned())
 }
 
 fn check_got(step: &Value, got: &Got, value: &[u8]) -> Result<()> {

@@ -128,7 +128,7 @@ impl ServerUnderTest {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let error = match Stream::connect(&self.address) {
-                Ok(_) => return Ok(()),
+                Ok(_) => return self.wait_until_its_disk_is_open(deadline),
                 Err(error) => error,
             };
             if let Some(status) = self.child.try_wait()? {
@@ -139,6 +139,24 @@ impl ServerUnderTest {
             }
             sleep(START_POLL);
         }
+    }
+
+    /// A server accepts connections before it has opened its directory on disk, and says so. Those
+    /// that [`disk_tier`] has given one open it at once: it is empty.
+    fn wait_until_its_disk_is_open(&self, deadline: Instant) -> Result<()> {
+        while env::var_os("LARDER_TIER").is_some() {
+            let mut stream = Stream::connect(&self.address)?;
+            // A server of the binary protocol or TLS ends the connection.
+            let Ok(answer) = stream.ask(b"stats\r\n", b"\r\n") else { break };
+            if !String::from_utf8_lossy(&answer).contains("STAT recovering_percent") {
+                break;
+            }
+            if Instant::now() > deadline {
+                bail!("still opens its directory on disk: {}", self.log());
+            }
+            sleep(START_POLL);
+        }
+        Ok(())
     }
 
     /// Opens a connection.
@@ -281,10 +299,11 @@ fn operations_of(fdinfo: &Path) -> Result<usize> {
 }
 
 /// The variables that give a server a directory on disk, of the mode that `LARDER_TIER` names:
-/// all tests then run with a disk tier, but for those whose options contradict one.
+/// all tests then run with a disk tier, but for those whose options contradict one. What else
+/// contradicts one is in conformance/tier.toml.
 fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
-    const CONTRADICT: [&str; 6] =
-        ["-e", "--memory-file", "--local-readers", "--tier-path", "ext_path", "drop_privileges"];
+    const CONTRADICT: [&str; 5] =
+        ["-e", "--memory-file", "--local-readers", "--tier-path", "ext_path"];
     let contradicts = |arg: &&str| CONTRADICT.iter().any(|word| arg.starts_with(word));
     match env::var_os("LARDER_TIER") {
         Some(mode) if !args.iter().any(contradicts) => vec![

@@ -1,6 +1,6 @@
 //! A connection to a server under test.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -73,6 +73,29 @@ impl Stream {
         }
     }
 
+    /// Waits until no more than `bytes_max` of changes and evicted items are not on the disk of
+    /// `--tier-path` yet. A cache drops what its disk does not take in time.
+    ///
+    /// # Errors
+    /// They are not written within 20 seconds, or those of [`Stream::ask`].
+    pub fn wait_for_disk(&mut self, bytes_max: u64) -> io::Result<()> {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let stats = self.ask(b"stats larder\r\n", b"END\r\n")?;
+            let stats = String::from_utf8_lossy(&stats);
+            let row = stats.lines().find_map(|row| row.strip_prefix("STAT tier_dirty_bytes "));
+            match row.and_then(|bytes| bytes.parse().ok()) {
+                Some(bytes) if bytes_max >= bytes => return Ok(()),
+                Some(bytes) if Instant::now() > until => {
+                    let message = format!("{bytes} bytes are not written after 20 seconds");
+                    return Err(io::Error::new(ErrorKind::TimedOut, message));
+                }
+                Some::<u64>(_) => std::thread::sleep(Duration::from_millis(5)),
+                None => return Err(io::Error::other("the server has no disk tier")),
+            }
+        }
+    }
+
     /// Sends a request and reads until the answer ends with `end`.
     ///
     /// # Errors
@@ -85,11 +108,12 @@ impl Stream {
         while !answer.ends_with(end) {
             let count = self.read(&mut piece)?;
             if count == 0 || Instant::now() > deadline {
+                let kind = if count == 0 { ErrorKind::UnexpectedEof } else { ErrorKind::TimedOut };
                 let shown = answer[answer.len().saturating_sub(200)..].escape_ascii();
-                return Err(io::Error::other(format!(
-                    "expected an answer that ends with \"{}\", got \"{shown}\"",
-                    end.escape_ascii()
-                )));
+                let end = end.escape_ascii();
+                let message =
+                    format!("expected an answer that ends with \"{end}\", got \"{shown}\"");
+                return Err(io::Error::new(kind, message));
             }
             answer.extend_from_slice(&piece[..count]);
         }
@@ -105,7 +129,7 @@ impl Stream {
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             done => return done,
         }
     }

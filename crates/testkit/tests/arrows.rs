@@ -66,6 +66,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
             "set.rs",
             "stats.rs",
             "status.rs",
+            "tier.rs",
             "walk.rs",
         ],
     ),

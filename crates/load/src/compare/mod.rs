@@ -27,7 +27,7 @@ use workload::Workload;
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// The servers: a name and the command that starts the server; @SOCK stands for the path of a
-    /// Unix socket, @PORT for a port of 127.0.0.1
+    /// Unix socket, @PORT for a port of 127.0.0.1, @DIR for a folder that the server makes
     #[arg(value_name = "NAME=COMMAND", required = true, value_parser = Contestant::parse)]
     servers: Vec<Contestant>,
     /// Rounds; each round measures each server once with each workload
@@ -68,6 +68,9 @@ round. A server has to run with one worker thread.
 Columns: ns/request: processor time of the server; ratio: that of the first server over its own
 (above 1: cheaper); requests/s; busy: the share of its processor that the server used; hit: hits
 over gets; p99: the latency.
+
+@DIR is a path in the folder for temporary files (TMPDIR) at which nothing exists when the server
+starts. Its files are removed before the next server starts.
 
 This command ends only servers that it has started, also on Ctrl-C and when it is killed (a shell
 beside each server takes care of that).

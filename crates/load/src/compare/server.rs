@@ -21,7 +21,8 @@ pub(crate) struct Contestant {
     command: String,
 }
 
-/// A folder of this process for sockets and logs. Dropping it removes the folder.
+/// A folder of this process for sockets, logs and the servers' files. Dropping it removes the
+/// folder.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
@@ -74,6 +75,13 @@ impl Contestant {
             false => Address::Tcp { host: "127.0.0.1".to_owned(), port: free_port()? },
         };
         let mut command = self.command.replace("@SOCK", &socket.display().to_string());
+        if command.contains("@DIR") {
+            let files = folder.0.join("files");
+            if files.exists() {
+                fs::remove_dir_all(&files).context("removing the files of the last server")?;
+            }
+            command = command.replace("@DIR", &files.display().to_string());
+        }
         if let Address::Tcp { port, .. } = &address {
             command = command.replace("@PORT", &port.to_string());
         }

@@ -31,6 +31,7 @@ pub(crate) struct Pool {
     key_count: u32,
     gets: f64,
     skew: f64,
+    seed: u64,
     ttl_secs: Option<u32>,
     sizes: Sizes,
     /// The size of each key's value, if the sizes come from a trace.
@@ -71,6 +72,7 @@ impl Pool {
             key_count: trace.as_ref().map_or(arguments.key_count(), Trace::key_count),
             gets: arguments.gets(),
             skew: arguments.skew.unwrap_or(0.0),
+            seed: arguments.seed,
             ttl_secs: arguments.ttl,
             sizes: arguments.sizes(),
             sizes_of_keys,
@@ -87,6 +89,7 @@ impl Pool {
             key_count,
             gets: 1.0,
             skew: 0.0,
+            seed: 0,
             ttl_secs: None,
             sizes: Sizes::DEFAULT,
             sizes_of_keys: None,
@@ -156,12 +159,13 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
-    /// Seeds the generator by the thread, so that threads differ and runs repeat.
+    /// Seeds the generator by the pool's seed and the thread, so that threads differ and a run with
+    /// the same seed repeats.
     pub(crate) fn new(pool: &Pool, thread: u32) -> Self {
         let zipf = (pool.skew > 0.0).then(|| {
             Zipf::new(f64::from(pool.key_count), pool.skew).expect("both numbers are above 0")
         });
-        let random = SmallRng::seed_from_u64(mix(u64::from(thread)));
+        let random = SmallRng::seed_from_u64(mix(mix(pool.seed).wrapping_add(u64::from(thread))));
         Self { pool: pool.clone(), random, zipf }
     }
 
@@ -269,6 +273,18 @@ mod tests {
         assert!((3214..3614).contains(&drawn[0]), "{drawn:?}");
         assert!((1557..1857).contains(&drawn[1]), "{drawn:?}");
         assert!((280..400).contains(&drawn[9]), "{drawn:?}");
+    }
+
+    #[test]
+    fn another_seed_or_thread_draws_other_keys_and_the_same_draws_the_same() {
+        let drawn = |seed, thread| {
+            let mut draw = Draw::new(&Pool { seed, ..pool(1_000_000, 0.0, 1.0) }, thread);
+            [(); 10].map(|()| draw.next().key)
+        };
+        assert_eq!(drawn(1, 0), drawn(1, 0));
+        let all = [drawn(0, 0), drawn(0, 1), drawn(1, 0), drawn(1, 1)];
+        let distinct: std::collections::BTreeSet<u32> = all.concat().into_iter().collect();
+        assert_eq!(distinct.len(), 40, "{all:?}");
     }
 
     #[test]

@@ -223,6 +223,10 @@ for good, in all its threads:
   files, making memory executable, tracing and signalling other processes, changing users, mounts,
   limits and the clock.
 
+With `--tier-path` the server has to write: files may then be opened for reading and writing and
+created, not emptied, and not through links, and renamed. The filter cannot see in which directory;
+`ReadWritePaths=` of systemd, or a file system that is otherwise read-only, limits that.
+
 A forbidden call fails with EPERM and the server keeps running; memcached kills the process instead.
 The server can still accept connections and serve all commands on them; read files that the user may
 read, which it needs to reload users and certificates; and, with `-d` and `-P` together, remove a

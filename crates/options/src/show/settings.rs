@@ -3,12 +3,36 @@
 use crate::source::values::Values;
 use crate::table::Id;
 use crate::table::kind::{KIBIBYTE, Kind, MEBIBYTE};
+use crate::typed::disk_tier::{DiskTier, TierAdmission, TierMode};
 use crate::typed::options::{Options, Protocol, listen_text};
 
 /// Returns the rows of `stats settings`, in memcached's order. A feature that Larder lacks has the
-/// value of a memcached that does not use it.
+/// value of a memcached that does not use it. The rows of a disk tier follow if there is one.
 pub fn settings(options: &Options) -> Vec<(&'static str, String)> {
-    ROWS.iter().map(|(name, setting)| (*name, text(*setting, options))).collect()
+    let rows = ROWS.iter().map(|(name, setting)| (*name, text(*setting, options)));
+    rows.chain(options.disk_tier.iter().flat_map(tier)).collect()
+}
+
+/// The rows of a disk tier, which memcached does not have.
+fn tier(tier: &DiskTier) -> [(&'static str, String); 8] {
+    let mode = match tier.mode {
+        TierMode::Store => "store",
+        TierMode::Cache => "cache",
+    };
+    let admission = match tier.admission {
+        TierAdmission::All => "all",
+        TierAdmission::Reused => "reused",
+    };
+    [
+        ("tier_path", tier.path.display().to_string()),
+        ("tier_size", tier.bytes.to_string()),
+        ("tier_mode", mode.to_owned()),
+        ("tier_admit", admission.to_owned()),
+        ("durability", tier.durability.to_string()),
+        ("tier_wait_secs", tier.wait.as_secs().to_string()),
+        ("tier_stop_secs", tier.stop.as_secs().to_string()),
+        ("tier_dirty_bytes", tier.dirty_bytes.to_string()),
+    ]
 }
 
 /// The source of a row's text.
@@ -78,6 +102,17 @@ fn memory_file(options: &Options) -> String {
     let path = options.memory_file.as_ref().map(|path| path.display().to_string());
     path.unwrap_or_else(|| "(null)".to_owned())
 }
+
+/// Without the option all items of a cache go to the disk.
+fn ext_item_size(options: &Options) -> String {
+    let given = options.accepted.0.number(Id::ExtItemSize);
+    let is_cache = options.disk_tier.as_ref().is_some_and(|tier| tier.mode == TierMode::Cache);
+    let default = if is_cache { 0 } else { EXT_ITEM_SIZE };
+    given.unwrap_or(default).to_string()
+}
+
+/// memcached's default.
+const EXT_ITEM_SIZE: i64 = 512;
 
 /// Returns the oldest TLS version that the server speaks.
 fn ssl_min_version(options: &Options) -> String {
@@ -152,7 +187,7 @@ const ROWS: &[(&str, Setting)] = &[
     ("track_sizes", Behaves(|o| yes(o.track_sizes))),
     ("inline_ascii_response", Constant("no")),
     ("drop_privileges", Behaves(|o| yes(o.drop_privileges))),
-    ("ext_item_size", Accepted(Id::ExtItemSize)),
+    ("ext_item_size", Behaves(ext_item_size)),
     ("ext_item_age", Accepted(Id::ExtItemAge)),
     ("ext_low_ttl", Accepted(Id::ExtLowTtl)),
     ("ext_recache_rate", Accepted(Id::ExtRecacheRate)),
@@ -194,6 +229,48 @@ mod tests {
             .map(|(name, text)| format!("{name} {text}"))
             .collect();
         assert_eq!(shown, MEMCACHED.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_size_that_goes_to_the_disk_is_the_one_in_effect() {
+        let size = |given: &[(&'static str, &'static str)]| {
+            let (options, warnings) = Options::from_map(given.iter().copied()).unwrap();
+            let row = settings(&options).into_iter().find(|(name, _)| *name == "ext_item_size");
+            (row.unwrap().1, warnings.len())
+        };
+        let cache = ("ext_path", "/f:1g");
+        assert_eq!(size(&[]), ("512".to_owned(), 0));
+        assert_eq!(size(&[cache]), ("0".to_owned(), 0));
+        assert_eq!(size(&[cache, ("ext_item_size", "512")]), ("512".to_owned(), 0));
+        assert_eq!(size(&[("ext_item_size", "7")]), ("7".to_owned(), 1), "it has no effect");
+    }
+
+    #[test]
+    fn the_rows_of_a_disk_tier_follow() {
+        let (options, _) = Options::from_map([
+            ("tier_path", "/srv/items"),
+            ("tier_size", "1g"),
+            ("tier_mode", "store"),
+            ("durability", "sync"),
+            ("tier_stop_secs", "90"),
+        ])
+        .unwrap();
+        let shown: Vec<String> = settings(&options)
+            .into_iter()
+            .skip(ROWS.len())
+            .map(|(name, text)| format!("{name} {text}"))
+            .collect();
+        let expected = [
+            "tier_path /srv/items",
+            "tier_size 1073741824",
+            "tier_mode store",
+            "tier_admit all",
+            "durability sync",
+            "tier_wait_secs 1",
+            "tier_stop_secs 90",
+            "tier_dirty_bytes 8388608",
+        ];
+        assert_eq!(shown, expected);
     }
 
     #[test]

@@ -210,33 +210,34 @@ ExtPath = Row::word("ext_path", Kind::FileSize).exit(EXIT_USAGE).group(Mapped)
     .doc("file and size of extstore; means --tier-mode cache --tier-path FILE.tier --tier-size \
           SIZE, and the file itself is left alone");
 ExtPageSize = Row::word("ext_page_size", number(1, INT_MAX))
-    .group(Warned(NO_TIER)).doc("page size of the flash tier, in MiB");
+    .group(Warned("a segment of Larder's disk tier has 4 MiB")).doc("page size of the flash tier, in MiB");
 ExtWbufSize = Row::word("ext_wbuf_size", number(1, INT_MAX)).default("4")
-    .group(Warned(NO_TIER)).doc("write buffer size of the flash tier, in MiB");
+    .group(Warned("the memory for what is not on the disk yet is --tier-dirty-bytes")).doc("write buffer size of the flash tier, in MiB");
 ExtThreads = Row::word("ext_threads", number(1, INT_MAX))
-    .group(Warned(NO_TIER)).doc("I/O threads of the flash tier");
+    .group(Warned("Larder reads its disk tier by io_uring, or by eight threads of each worker")).doc("I/O threads of the flash tier");
 ExtIoDepth = Row::word("ext_io_depth", number(1, INT_MAX))
-    .group(Warned(NO_TIER)).doc("concurrent reads of an I/O thread");
-ExtItemSize = Row::word("ext_item_size", number(0, INT_MAX)).default("512")
-    .group(Warned(NO_TIER)).doc("smallest value to move out of memory, in bytes");
+    .group(Warned("the reads of a worker are under way together, as many as 8 MiB hold")).doc("concurrent reads of an I/O thread");
+ExtItemSize = Row::word("ext_item_size", number(0, INT_MAX)).group(Mapped)
+    .doc("smallest size of key and value together that goes to the disk of --tier-mode cache or \
+          ext_path, in bytes (default: items of all sizes)");
 ExtItemAge = Row::word("ext_item_age", number(0, U32_MAX)).default("4294967295")
-    .group(Warned(NO_TIER)).doc("seconds without a read after which a value may move out of \
+    .group(Warned("what memory evicts goes to the disk, whatever its age")).doc("seconds without a read after which a value may move out of \
           memory");
 ExtLowTtl = Row::word("ext_low_ttl", number(0, U32_MAX)).default("0")
-    .group(Warned(NO_TIER)).doc("time to live below which values are stored separately, in \
+    .group(Warned("the log on disk has items of all times to live, in the order of their eviction")).doc("time to live below which values are stored separately, in \
           seconds");
 ExtRecacheRate = Row::word("ext_recache_rate", number(0, U32_MAX)).default("2000")
-    .group(Warned(NO_TIER)).doc("reads of a value after which it returns to memory");
+    .group(Warned("an item returns when it is read twice within a while")).doc("reads of a value after which it returns to memory");
 ExtCompactUnder = Row::word("ext_compact_under", number(0, U32_MAX)).default("0")
-    .group(Warned(NO_TIER)).doc("free pages below which pages are compacted");
+    .group(Warned(NO_COMPACTION)).doc("free pages below which pages are compacted");
 ExtDropUnder = Row::word("ext_drop_under", number(0, U32_MAX)).default("0")
-    .group(Warned(NO_TIER)).doc("free pages below which values are dropped");
+    .group(Warned(NO_COMPACTION)).doc("free pages below which values are dropped");
 ExtMaxFrag = Row::word("ext_max_frag", share()).default("0.8")
-    .group(Warned(NO_TIER)).doc("live share of a page below which it may be compacted");
+    .group(Warned(NO_COMPACTION)).doc("live share of a page below which it may be compacted");
 ExtMaxSleep = Row::word("ext_max_sleep", number(0, U32_MAX)).default("1000000")
-    .group(Warned(NO_TIER)).doc("longest pause of the tier's threads, in microseconds");
+    .group(Warned("the threads of the disk wait for work, not for a time")).doc("longest pause of the tier's threads, in microseconds");
 ExtDropUnread = Row::word("ext_drop_unread", Switch)
-    .group(Warned(NO_TIER)).doc("drop values that were not read, in compaction");
+    .group(Warned(NO_COMPACTION)).doc("drop values that were not read, in compaction");
 
 SslChainCert = Row::word("ssl_chain_cert", Path).exit(EXIT_USAGE)
     .doc("file of the server's certificate and its chain, in PEM");
@@ -357,7 +358,7 @@ const INT_MAX: i64 = i32::MAX as i64;
 const U32_MAX: i64 = u32::MAX as i64;
 const ANY_SIZE: &str = "Larder stores items of any size in any memory";
 const S3_FIFO: &str = "Larder evicts by S3-FIFO, which sizes its queues itself";
-const NO_TIER: &str = "Larder's disk tier is one log and has no such setting";
+const NO_COMPACTION: &str = "the log on disk is not compacted: its oldest segment goes";
 const NO_PROXY: &str = "Larder has no proxy; memcached's can run in front of it";
 
 #[cfg(test)]

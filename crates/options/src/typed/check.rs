@@ -178,20 +178,6 @@ fn tier_beside(values: &Values) -> Contradiction {
             "a directory on disk keeps the items over a restart: leave out one of them",
         );
     }
-    if has_readers(values) {
-        return wrong(
-            Id::LocalReaders,
-            "local readers do not see items that are only on the disk: leave out --tier-path, or \
-             let them ask the server",
-        );
-    }
-    if values.switch(Id::DropPrivileges) {
-        return wrong(
-            Id::DropPrivileges,
-            "the system call filter does not let the server write to the directory on disk: leave \
-             out one of them",
-        );
-    }
     match asked.mode? {
         TierMode::Cache if !is_default(values, Id::Durability) => wrong(
             Id::Durability,
@@ -271,6 +257,11 @@ fn warnings(values: &Values) -> Vec<String> {
         {
             warnings.push(format!("{}: it has no effect: {reason}", given.origin.spelling(row)));
         }
+    }
+    let is_cache = Asked::of(values).is_some_and(|asked| asked.mode == Some(TierMode::Cache));
+    if values.given(Id::ExtItemSize).is_some() && !is_cache {
+        let what = "it has no effect without ext_path or --tier-mode cache";
+        warnings.push(format!("option -o ext_item_size: {what}"));
     }
     let workers: usize = values.unsigned(Id::Threads);
     if workers > WORKER_COUNT_SENSIBLE {

@@ -47,6 +47,9 @@ pub struct DiskTier {
     pub mode: TierMode,
     /// `--tier-admit`: which evicted items it gets.
     pub admission: TierAdmission,
+    /// `-o ext_item_size`: the smallest size of key and value together that a cache gives the disk,
+    /// in bytes.
+    pub item_bytes_min: usize,
     /// `--durability`: when a change survives a power loss.
     pub durability: Durability,
     /// `--tier-wait-secs`: how long a change waits for the disk before it fails.
@@ -72,6 +75,9 @@ impl DiskTier {
                 Some("reused") => TierAdmission::Reused,
                 _ => TierAdmission::All,
             },
+            item_bytes_min: values
+                .given(Id::ExtItemSize)
+                .map_or(0, |_| values.unsigned(Id::ExtItemSize)),
             durability: values.text(Id::Durability).and_then(Durability::parse).unwrap_or_default(),
             wait: secs(Id::TierWaitSecs),
             stop: secs(Id::TierStopSecs),

@@ -23,6 +23,8 @@ pub const NOT_ALLOWED: u16 = 0x20;
 pub const UNKNOWN: u16 = 0x81;
 /// The server is out of memory.
 pub const OUT_OF_MEMORY: u16 = 0x82;
+/// The server cannot execute the request yet.
+pub const TEMPORARY_FAILURE: u16 = 0x86;
 
 /// Returns memcached's text for a status; empty for success.
 pub const fn words(status: u16) -> &'static str {
@@ -36,6 +38,7 @@ pub const fn words(status: u16) -> &'static str {
         NOT_ALLOWED => "Auth failure.",
         UNKNOWN => "Unknown command",
         OUT_OF_MEMORY => "Out of memory",
+        TEMPORARY_FAILURE => "Temporary failure",
         _ => "",
     }
 }
@@ -58,6 +61,7 @@ pub(super) const fn of_client_error(error: ClientError) -> u16 {
 pub(super) const fn of_server_error(error: ServerError) -> (u16, &'static str) {
     let words = match error {
         ServerError::TooLarge => return (TOO_LARGE, words(TOO_LARGE)),
+        ServerError::Recovering { .. } => return (TEMPORARY_FAILURE, words(TEMPORARY_FAILURE)),
         ServerError::OutOfMemoryStoring => "Out of memory allocating item",
         ServerError::OutOfMemoryCreating => "Out of memory allocating new item",
         ServerError::OutOfMemory => "Out of memory incrementing value",

@@ -166,6 +166,7 @@ const STATUSES: &[(u16, &str)] = &[
         "The opcode does not exist. Its body is skipped, and the connection stays open.",
     ),
     (status::OUT_OF_MEMORY, "The server is out of memory; the words name the use."),
+    (status::TEMPORARY_FAILURE, "The server still reads the items of `--tier-path`."),
 ];
 
 #[cfg(test)]

@@ -44,9 +44,10 @@ const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         memcached: "`extstore` and `watch`'s `type=extwrite` exist.",
-        larder: "`extstore` gets `ERROR`, as from a memcached without a flash tier, and there are \
-            no rows `extstore_…`: `stats larder` has rows `tier_…`.",
-        reason: "`ext_path` means Larder's own disk tier, which has none of extstore's settings.",
+        larder: "`extstore` gets `ERROR`, as from a memcached without a flash tier. Rows \
+            `extstore_…` are there with `--tier-mode cache` or `ext_path`, but for those without a \
+            counterpart; `stats larder` has rows `tier_…`.",
+        reason: "`ext_path` means Larder's own disk tier, whose settings are options of the start.",
     },
     Difference {
         memcached: "`-e` accepts any file, and starts empty unless the last server stopped \

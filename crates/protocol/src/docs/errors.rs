@@ -141,6 +141,11 @@ pub(super) const ERRORS: &[(Response, &str)] = &[
         "The disk returned an error, or the item's record is damaged.",
     ),
     (
+        Response::ServerError(ServerError::Recovering { percent: 43 }),
+        "The server reads the items of `--tier-path`, for longer than `--tier-wait-secs` by now. \
+        Nothing was changed. `version`, `stats` and `mn` are answered.",
+    ),
+    (
         Response::ServerError(ServerError::OutOfMemoryReadingRequest),
         "All connections together exceed the memory for buffers, and this one holds the most among \
          those that make no progress. The connection closes.",

@@ -45,8 +45,9 @@ and gets another identity is connected to another cache. `<format>` is the versi
 The response is a message of its own. The server closes the connection if earlier responses leave no
 room for it, so clients should send `larder_region` first.
 
-Readers find only hits in the memory and ask the server for everything else, misses included. A copy
-is valid if the sequence of the segment is the same before and after copying. The server advances
-the clock in the region every second: if the clock stands still, the server has exited or is
-stopped, and readers must not trust the memory any more.
+Readers find only hits in the memory and ask the server for everything else, misses included: with
+`--tier-path` the item may be on the disk, and only the server knows. A hit there may show a change
+that is not durable yet. A copy is valid if the sequence of the segment is the same before and after
+copying. The server advances the clock in the region every second: if the clock stands still, the
+server has exited or is stopped, and readers must not trust the memory any more.
 ";

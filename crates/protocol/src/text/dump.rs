@@ -57,6 +57,13 @@ pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(super::LINE_END);
 }
 
+/// Appends the line that ends a list, in place of its own, if the disk did not return some items.
+pub fn unreadable(out: &mut Vec<u8>, items: u64) {
+    out.extend_from_slice(b"SERVER_ERROR the disk did not return ");
+    push_number(out, items);
+    out.extend_from_slice(b" items\r\n");
+}
+
 /// Appends a key, or a part of one, as it is. A key that a line cannot hold, which the binary
 /// protocol allows, is appended in URI encoding: it must not end the line, let alone the list.
 ///

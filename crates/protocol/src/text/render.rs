@@ -50,6 +50,11 @@ pub fn response(out: &mut Vec<u8>, response: &Response) {
         Response::Reset => out.extend_from_slice(b"RESET\r\n"),
         Response::NoOp => out.extend_from_slice(b"MN\r\n"),
         Response::ClientError(error) => push_line(out, &[client_error(error)]),
+        Response::ServerError(ServerError::Recovering { percent }) => {
+            out.extend_from_slice(b"SERVER_ERROR recovering (");
+            push_number(out, percent);
+            out.extend_from_slice(b" %)\r\n");
+        }
         Response::ServerError(error) => push_line(out, &[server_error(error)]),
     }
 }
@@ -166,6 +171,7 @@ fn server_error(error: ServerError) -> &'static str {
             "SERVER_ERROR the disk has failed; the log of the server says why"
         }
         ServerError::DiskUnreadable => "SERVER_ERROR the disk did not return the item",
+        ServerError::Recovering { .. } => "SERVER_ERROR recovering",
         ServerError::MemoryLimitFixed => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
         ServerError::NoTls => "Error TLS not enabled",
         ServerError::CertificatesUnusable => {

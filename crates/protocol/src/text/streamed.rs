@@ -47,6 +47,9 @@ enum Word<'a> {
 }
 
 impl StreamedKeys {
+    /// The rest of a line whose answer is complete.
+    pub(super) const REFUSED: Self = Self { expected: Expected::Refused };
+
     /// Returns the list that a long line announces by its name, and the length of the name with the
     /// space after it. `None` if the line begins with no name that allows a long list.
     pub(super) fn begin(line: &[u8]) -> Option<(Self, usize)> {

@@ -2,18 +2,18 @@
 //!
 //! A dump is a state of its session instead of a command that runs to its end: in each turn it
 //! appends as much as its connection may have waiting, or visits as many items as a turn's commands
-//! would have, and other connections get their turns in between. It holds only a position in the
-//! index.
+//! would have, and other connections get their turns in between.
 
 use std::sync::Arc;
 
-use larder::{Cache, Cursor, Dumped};
+use larder::{Cache, Dumped};
 use larder_item::Deadline;
 use larder_protocol::admin::{Crawled, DumpForm};
 use larder_protocol::text::dump::{self, DumpedItem};
 use larder_stats::{Counter, Counters};
 
 use crate::admin::classes::{Classes, ItemSize};
+use crate::admin::listing::{Listed, Listing};
 
 /// A dump in progress.
 #[derive(Debug)]
@@ -23,8 +23,18 @@ pub(crate) struct Dump {
     counters: Arc<Counters>,
     form: DumpForm,
     crawled: Crawled,
-    cursor: Cursor,
-    found: Vec<Dumped>,
+    listing: Listing,
+}
+
+/// What a step of a dump has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dumping {
+    /// It has visited this many items.
+    Visited(usize),
+    /// It needs the disk, as [`Listed::NeedsDisk`].
+    NeedsDisk,
+    /// It is at its end.
+    Over,
 }
 
 impl Dump {
@@ -44,27 +54,36 @@ impl Dump {
             counters: Arc::clone(counters),
             form,
             crawled,
-            cursor: Cursor::default(),
-            found: Vec::new(),
+            listing: Listing::begin(cache),
         }
     }
 
-    /// Visits the items of one more group of the index, and appends the lines of those requested.
-    /// Returns how many items it visited, or `None` at the end, whose line it appends too.
-    pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> Option<usize> {
-        self.found.clear();
-        if !self.cache.dump_group(&mut self.cursor, &mut self.found) {
-            let end: &[u8] = match self.form {
-                DumpForm::Meta => b"END\r\n",
-                DumpForm::Get => b"EN\r\n",
-            };
-            out.extend_from_slice(end);
-            return None;
+    /// Visits a few more items, and appends the lines of those requested, and at the end its line.
+    pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> Dumping {
+        let listed = self.listing.step();
+        self.listing.found().iter().for_each(|item| self.show(item, out));
+        match listed {
+            Listed::Found => Dumping::Visited(self.listing.found().len()),
+            Listed::NeedsDisk => Dumping::NeedsDisk,
+            Listed::Over => {
+                self.end(out);
+                Dumping::Over
+            }
         }
-        for item in &self.found {
-            self.show(item, out);
+    }
+
+    fn end(&self, out: &mut Vec<u8>) {
+        match (self.listing.unreadable(), self.form) {
+            // A list that lacks items does not end as a whole one does.
+            (lost @ 1.., _) => dump::unreadable(out, lost),
+            (0, DumpForm::Meta) => out.extend_from_slice(b"END\r\n"),
+            (0, DumpForm::Get) => out.extend_from_slice(b"EN\r\n"),
         }
-        Some(self.found.len())
+    }
+
+    /// The list of its items.
+    pub(crate) fn listing(&mut self) -> &mut Listing {
+        &mut self.listing
     }
 
     /// Returns the format of the lines.
@@ -74,8 +93,7 @@ impl Dump {
 
     /// Returns the memory it owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.found.capacity() * size_of::<Dumped>()
-            + self.found.iter().map(|item| item.key.capacity()).sum::<usize>()
+        self.listing.held_bytes()
     }
 
     fn show(&self, item: &Dumped, out: &mut Vec<u8>) {

@@ -8,6 +8,7 @@ pub(crate) mod crawler;
 pub(crate) mod dump;
 pub(crate) mod hot;
 pub(crate) mod latency;
+pub(crate) mod listing;
 pub(crate) mod prefix_removal;
 pub(crate) mod prefixes;
 pub(crate) mod readers;

@@ -1,5 +1,6 @@
 //! Health and readiness: whether the process works, and whether it serves.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use super::Serving;
 use crate::clock::monotonic_us;
 use crate::server::Server;
+use crate::server::progress::Progress;
 
 /// Returns the answer of `/health`: whether the workers turn their loops. A server that is still
 /// opening its cache is alive.
@@ -34,41 +36,42 @@ fn of_silence(silence_us: u64) -> (StatusCode, Value) {
 /// why not.
 pub(super) fn ready(
     serving: Option<&Serving>,
-    opening: Option<&OpeningFile>,
+    opening: Option<&OpeningCache>,
 ) -> (StatusCode, Value) {
     let Some(Serving { server, .. }) = serving else {
-        return match opening.and_then(OpeningFile::percent) {
+        return match opening.and_then(OpeningCache::percent) {
             Some(percent) => not_ready(&format!("recovering {percent} %")),
             None => not_ready("recovering"),
         };
     };
     match reason_not_ready(server) {
         None => (StatusCode::OK, json!({ "status": "ready", "reasons": [] })),
-        Some(reason) => not_ready(reason),
+        Some(reason) => not_ready(&reason),
     }
 }
 
 /// Returns why new clients should go elsewhere; `None`: they are welcome.
-pub(super) fn reason_not_ready(server: &Server) -> Option<&'static str> {
+pub(super) fn reason_not_ready(server: &Server) -> Option<Cow<'static, str>> {
     if server.stop.requested().is_some() {
-        Some("stopping")
+        Some("stopping".into())
     } else if server.handed_over.load(Relaxed) {
-        Some("handed over")
+        Some("handed over".into())
     } else if server.drain.closes_at_us().is_some() {
-        Some("draining")
+        Some("draining".into())
     } else if !server.accepting.load(Relaxed) {
-        Some("as many connections as -c allows")
-    } else if has_store_failed(server) {
-        Some("the disk has failed")
+        Some("as many connections as -c allows".into())
     } else {
-        None
+        failure_of_store(server).map(|why| format!("the disk has failed: {why}").into())
     }
 }
 
-/// True if the server takes no changes. A cache goes on in memory.
-fn has_store_failed(server: &Server) -> bool {
-    let is_store = || server.cache.tier().is_some_and(|tier| tier.mode == TierMode::Store);
-    server.cache.has_tier_failed() && is_store()
+/// Why the server takes no changes. A cache goes on in memory.
+fn failure_of_store(server: &Server) -> Option<String> {
+    if !server.cache.has_tier_failed() {
+        return None;
+    }
+    let tier = server.cache.tier().filter(|tier| tier.mode == TierMode::Store)?;
+    Some(tier.trouble.unwrap_or_else(|| "its log says why".to_owned()))
 }
 
 fn not_ready(reason: &str) -> (StatusCode, Value) {
@@ -76,21 +79,32 @@ fn not_ready(reason: &str) -> (StatusCode, Value) {
     (StatusCode::SERVICE_UNAVAILABLE, document)
 }
 
-/// The memory file of `-e`, while it is being opened.
+/// A cache that is being opened.
 #[derive(Debug)]
-pub(super) struct OpeningFile {
-    pub(super) path: PathBuf,
-    /// Its size when it is complete.
-    pub(super) memory_bytes: u64,
+pub(super) enum OpeningCache {
+    /// In the memory file of `-e`.
+    File {
+        path: PathBuf,
+        /// Its size when it is complete.
+        memory_bytes: u64,
+    },
+    /// With the directory of `--tier-path`.
+    Directory(Progress),
 }
 
-impl OpeningFile {
-    /// Returns how much of a new file's memory is reserved, in percent; `None` while no file is
-    /// made. An existing file is attached in milliseconds, in which there is nothing to measure.
+impl OpeningCache {
+    /// Returns how much of a directory is read, or how much of a new file's memory is reserved, in
+    /// percent; `None` while no file is made. An existing file is attached in milliseconds, in
+    /// which there is nothing to measure.
     fn percent(&self) -> Option<u64> {
-        let reserved_bytes = u128::from(Builder::reserved_bytes(&self.path)?);
-        let percent = reserved_bytes * 100 / u128::from(self.memory_bytes.max(1));
-        Some(percent.min(100) as u64)
+        match self {
+            Self::File { path, memory_bytes } => {
+                let reserved_bytes = u128::from(Builder::reserved_bytes(path)?);
+                let percent = reserved_bytes * 100 / u128::from((*memory_bytes).max(1));
+                Some(percent.min(100) as u64)
+            }
+            Self::Directory(progress) => Some(progress.percent().into()),
+        }
     }
 }
 

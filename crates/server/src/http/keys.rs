@@ -1,22 +1,27 @@
 //! `/api/v1/keys`: lists keys, a page at a time.
 //!
 //! A page looks at a limited part of the index, so it may have fewer rows than asked for, or none,
-//! and a cursor all the same. The cursor is a place in the index: a group, and a key in it. As for
-//! any walk, every item that exists from the first page to the last is shown at least once, while
-//! other clients store and the index grows; then an item may be shown twice.
+//! and a cursor all the same. The cursor is a place in an index: a number, and the last key there.
+//! As for any walk, every item that exists from the first page to the last is shown at least once,
+//! while other clients store and the index grows; then an item may be shown twice.
+//!
+//! The pages of a cache with a disk tier go on with the index of the disk; those of a store begin
+//! with it, because it has all. Between two pages the server keeps nothing: an item of a cache that
+//! moves between memory and disk meanwhile may be shown twice, or be missing.
 
 use std::hash::{BuildHasher, RandomState};
+use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use larder::{Cache, Cursor, Dumped};
+use larder::{Cache, Cursor, Dumped, TierMode};
 use larder_item::{Deadline, KEY_BYTES_MAX};
 use larder_protocol::base64;
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value, json};
-use tokio::task::yield_now;
+use tokio::task::{spawn_blocking, yield_now};
 
 use super::json::{decoded, insert_bytes, refusal};
 use super::routes::{Site, as_json, recovering};
@@ -32,11 +37,29 @@ struct Asked {
 /// Where a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Place {
-    /// The number of the group.
-    group: u64,
-    /// The last key of the group that is shown; empty for none. The keys of a group are shown in
-    /// the order of their bytes.
+    index: Index,
+    /// The number of a group, or a place in the index of the disk.
+    number: u64,
+    /// The last key there that is shown; empty for none. The keys of a group, or of a slice of the
+    /// disk's index, are shown in the order of their bytes.
     after: Vec<u8>,
+}
+
+/// Which index a page walks over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Index {
+    #[default]
+    Memory,
+    Disk,
+}
+
+/// The items of a place.
+struct Listed {
+    found: Vec<Dumped>,
+    /// The number of the next place.
+    next: u64,
+    /// Items that the disk did not return.
+    unreadable: u64,
 }
 
 /// Shows a page.
@@ -49,40 +72,101 @@ pub(super) async fn keys(State(site): State<Site>, RawQuery(query): RawQuery) ->
         Ok(asked) => asked,
         Err(words) => return refusal(StatusCode::BAD_REQUEST, words),
     };
-    let (shown, next) = page(&serving.server.cache, &asked).await;
+    let Page { shown, next, unreadable } = page(&serving.server.cache, &asked).await;
     let rows = shown.iter().map(|item| row(&serving.server.cache, item));
     let cursor = next.map(|place| place.text());
-    let page = json!({ "keys": rows.collect::<Vec<_>>(), "cursor": cursor });
+    let mut page = json!({ "keys": rows.collect::<Vec<_>>(), "cursor": cursor });
+    if unreadable > 0 {
+        page["unreadable"] = unreadable.into();
+    }
     as_json((StatusCode::OK, page))
 }
 
-/// Returns the items of a page, and where the next one begins.
-async fn page(cache: &Cache, asked: &Asked) -> (Vec<Dumped>, Option<Place>) {
-    let (mut shown, mut found) = (Vec::new(), Vec::new());
-    let Place { mut group, mut after } = asked.place.clone();
-    for looked_at in 0..GROUPS_MAX {
+/// The items of a page.
+#[derive(Default)]
+struct Page {
+    shown: Vec<Dumped>,
+    /// Where the next page begins; `None` behind the last one.
+    next: Option<Place>,
+    /// Items that the disk did not return.
+    unreadable: u64,
+}
+
+async fn page(cache: &Cache, asked: &Asked) -> Page {
+    let mut page = Page::default();
+    let mut place = asked.place.clone();
+    let mode = cache.tier().map(|tier| tier.mode);
+    if mode == Some(TierMode::Store) {
+        place.index = Index::Disk;
+    }
+    let mut looks_left = LOOKS_MAX;
+    while looks_left > 0 {
+        let listed = match place.index {
+            Index::Memory => group(cache, &asked.prefix, place.number),
+            Index::Disk => slice(cache, &asked.prefix, place.number).await,
+        };
+        let Some(listed) = listed else {
+            if place.index == Index::Disk || mode.is_none() {
+                return page;
+            }
+            place = Place { index: Index::Disk, ..Place::default() };
+            continue;
+        };
+        looks_left -= 1;
         // Other requests of the listener are answered in between.
-        if looked_at % GROUPS_PER_SLICE == GROUPS_PER_SLICE - 1 {
+        if looks_left.is_multiple_of(LOOKS_PER_SLICE) {
             yield_now().await;
         }
-        let mut cursor = Cursor::at(group);
-        if !cache.dump_group_of(&asked.prefix, &mut cursor, &mut found) {
-            return (shown, None);
+        page.unreadable += listed.unreadable;
+        if !page.takes(listed.found, &mut place, asked.rows_max) {
+            page.next = Some(place);
+            return page;
         }
+        place = Place { number: listed.next, after: Vec::new(), ..place };
+        if place.index == Index::Disk {
+            looks_left = looks_left.saturating_sub(LOOKS_MAX / SLICES_MAX);
+        }
+    }
+    page.next = Some(place);
+    page
+}
+
+impl Page {
+    /// Takes the items of a place, behind those that were shown. False if they do not fit.
+    fn takes(&mut self, mut found: Vec<Dumped>, place: &mut Place, rows_max: usize) -> bool {
         found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
-        for item in found.drain(..) {
-            if item.key <= after {
+        for item in found {
+            if item.key <= place.after {
                 continue;
             }
-            if shown.len() == asked.rows_max {
-                return (shown, Some(Place { group, after }));
+            if self.shown.len() == rows_max {
+                return false;
             }
-            after.clone_from(&item.key);
-            shown.push(item);
+            place.after.clone_from(&item.key);
+            self.shown.push(item);
         }
-        (group, after) = (cursor.position(), Vec::new());
+        true
     }
-    (shown, Some(Place { group, after }))
+}
+
+/// Returns the items of a group in memory; `None` behind the last group.
+fn group(cache: &Cache, prefix: &[u8], number: u64) -> Option<Listed> {
+    let (mut cursor, mut found) = (Cursor::at(number), Vec::new());
+    let has_group = cache.dump_group(prefix, &mut cursor, &mut found);
+    has_group.then(|| Listed { found, next: cursor.position(), unreadable: 0 })
+}
+
+/// Returns the items of a slice of the disk; `None` behind the last one. Does not hold up the
+/// listener while it waits for the disk.
+async fn slice(cache: &Cache, prefix: &[u8], number: u64) -> Option<Listed> {
+    let (cache, prefix) = (cache.clone(), prefix.to_vec());
+    let listing = spawn_blocking(move || {
+        let (mut walk, next) = cache.walk_disk_from(number, SLICE_ENTRIES, prefix)?;
+        let mut found = Vec::new();
+        while walk.advance(&mut found) {}
+        Some(Listed { found, next, unreadable: walk.unreadable() })
+    });
+    listing.await.unwrap_or_else(|panic| resume_unwind(panic.into_panic()))
 }
 
 /// Returns the row of an item.
@@ -137,10 +221,12 @@ fn parse(query: &str) -> Result<Asked, &'static str> {
 }
 
 impl Place {
-    /// Returns the place as the text of a cursor: seal, group and key in base64 that a URL takes.
+    /// Returns the place as the text of a cursor: seal, index, number and key in base64 that a URL
+    /// takes.
     fn text(&self) -> String {
         let mut bytes = self.seal().to_be_bytes().to_vec();
-        bytes.extend_from_slice(&self.group.to_be_bytes());
+        bytes.push(self.index as u8);
+        bytes.extend_from_slice(&self.number.to_be_bytes());
         bytes.extend_from_slice(&self.after);
         let mut text = Vec::new();
         base64::encode(&mut text, &bytes);
@@ -157,8 +243,14 @@ impl Place {
         text.extend(std::iter::repeat_n('=', text.len().next_multiple_of(4) - text.len()));
         let bytes = decoded(text.as_bytes(), CURSOR_BYTES_MAX)?;
         let (seal, rest) = bytes.split_first_chunk()?;
-        let (group, after) = rest.split_first_chunk()?;
-        let place = Self { group: u64::from_be_bytes(*group), after: after.to_vec() };
+        let (index, rest) = rest.split_first()?;
+        let index = match index {
+            0 => Index::Memory,
+            1 => Index::Disk,
+            _ => return None,
+        };
+        let (number, after) = rest.split_first_chunk()?;
+        let place = Self { index, number: u64::from_be_bytes(*number), after: after.to_vec() };
         (place.seal() == u64::from_be_bytes(*seal)).then_some(place)
     }
 
@@ -166,7 +258,7 @@ impl Place {
     /// cache.
     fn seal(&self) -> u64 {
         static SECRET: OnceLock<RandomState> = OnceLock::new();
-        SECRET.get_or_init(RandomState::new).hash_one((self.group, &self.after))
+        SECRET.get_or_init(RandomState::new).hash_one((self.index, self.number, &self.after))
     }
 }
 
@@ -175,12 +267,17 @@ const ROWS: usize = 100;
 const ROWS_MAX: usize = 1000;
 
 /// How many groups of the index a page looks at: some ten thousand items, a few milliseconds.
-const GROUPS_MAX: usize = 2048;
+const LOOKS_MAX: usize = 2048;
 
 /// How many of them the listener looks at before it turns to other requests.
-const GROUPS_PER_SLICE: usize = 128;
+const LOOKS_PER_SLICE: usize = 128;
 
-/// More than the longest cursor has: 266 bytes in base64.
+/// How many slices of the disk's index a page looks at, and about how many items a slice has: each
+/// costs a read.
+const SLICES_MAX: usize = 16;
+const SLICE_ENTRIES: usize = 128;
+
+/// More than the longest cursor has: 267 bytes in base64.
 const CURSOR_BYTES_MAX: usize = 400;
 
 #[cfg(test)]
@@ -218,7 +315,7 @@ mod tests {
     #[test]
     fn a_cursor_is_read_as_it_was_written_and_a_changed_one_is_refused() {
         for after in [Vec::new(), b"k".to_vec(), vec![255; KEY_BYTES_MAX]] {
-            let place = Place { group: 77, after };
+            let place = Place { index: Index::Disk, number: 77, after };
             let text = place.text();
             assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)));
             assert_eq!(Place::parse(text.as_bytes()), Some(place));

@@ -34,6 +34,7 @@ use crate::clock::monotonic_us;
 use crate::log;
 use crate::net::sockets::Address;
 use crate::server::Server;
+use crate::server::progress::Progress;
 use crate::tls::certificates::Certificates;
 use crate::waker::Waker;
 use access::Rules;
@@ -41,7 +42,7 @@ use access::journal::Journal;
 use access::tokens::Tokens;
 use cache::memory::Memory;
 use connections::secured::Secured;
-use health::OpeningFile;
+use health::OpeningCache;
 use sockets::AdminSocket;
 
 /// The admin listener of a server.
@@ -65,8 +66,8 @@ struct Shared {
     memory: Memory,
     /// The server, once its workers run.
     serving: OnceLock<Serving>,
-    /// The memory file; set when the listener starts.
-    opening: OnceLock<OpeningFile>,
+    /// What is being opened; set when the listener starts.
+    opening: OnceLock<OpeningCache>,
     journal: Journal,
 }
 
@@ -99,19 +100,23 @@ impl Http {
         http
     }
 
-    /// Begins to answer, unless it does or has no sockets.
+    /// Begins to answer, unless it does or has no sockets. `progress` says how much of the cache is
+    /// open.
     ///
     /// # Errors
     /// No file descriptors or threads are left.
-    pub(crate) fn start(&mut self, options: &Options) -> io::Result<()> {
+    pub(crate) fn start(&mut self, options: &Options, progress: &Progress) -> io::Result<()> {
         if self.sockets.is_empty() || self.thread.is_some() {
             return Ok(());
         }
-        if let Some(path) = options.memory_file.clone() {
-            // The listener starts once.
-            let _ =
-                self.shared.opening.set(OpeningFile { path, memory_bytes: options.memory_bytes });
-        }
+        let memory_bytes = options.memory_bytes;
+        let opening = match (&options.memory_file, &options.disk_tier) {
+            (Some(path), _) => Some(OpeningCache::File { path: path.clone(), memory_bytes }),
+            (None, Some(_)) => Some(OpeningCache::Directory(progress.clone())),
+            (None, None) => None,
+        };
+        // The listener starts once.
+        let _ = opening.map(|opening| self.shared.opening.set(opening));
         let mut listeners = Vec::new();
         for socket in &self.sockets {
             let is_trusted = socket.is_trusted(self.wire_is_open);

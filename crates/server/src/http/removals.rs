@@ -24,10 +24,6 @@ pub(super) async fn begin(State(site): State<Site>, request: Request) -> Respons
     };
     match serving.server.delete_prefix(&prefix) {
         Ok(id) => as_json((StatusCode::ACCEPTED, json!({ "id": id }))),
-        Err(Refusal::NoPrefixRemoval) if serving.server.cache.tier().is_some() => refusal(
-            StatusCode::NOT_IMPLEMENTED,
-            "removal by prefix is not available with a disk tier (--tier-path)",
-        ),
         Err(refused) => {
             let (status, words) = words_of(refused);
             refusal(status, words)

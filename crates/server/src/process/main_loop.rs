@@ -10,7 +10,7 @@ use crate::http::Http;
 use crate::net::listener::Listener;
 use crate::process::signals::{Asked, Signals};
 use crate::process::supervisor::Supervisor;
-use crate::process::upgrade::Upgrade;
+use crate::process::upgrade::{Step, Upgrade};
 use crate::server::{Server, disk_tier};
 use crate::stop::Manner;
 
@@ -36,7 +36,7 @@ impl MainLoop<'_> {
             self.obey(asked);
             disk_tier::report_failure(&self.server.cache, &mut self.has_reported);
             self.listener.accept_from(readable);
-            if self.upgrade.turn(self.server, self.supervisor) {
+            if self.upgrade.turn(self.server, self.supervisor) == Step::Retire {
                 // First: it would report that this server is retired, while the successor is ready.
                 self.http.stop();
                 self.listener.retire();
@@ -52,7 +52,7 @@ impl MainLoop<'_> {
         }
     }
 
-    /// True if a successor process serves.
+    /// True if a successor process serves, or is about to.
     pub(crate) fn has_successor(&self) -> bool {
         self.upgrade.is_done()
     }

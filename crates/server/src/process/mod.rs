@@ -3,6 +3,7 @@
 pub(crate) mod daemon;
 pub(crate) mod limits;
 pub(crate) mod main_loop;
+pub(crate) mod opening;
 pub(crate) mod pidfile;
 pub(crate) mod privileges;
 pub(crate) mod signals;

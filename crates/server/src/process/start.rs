@@ -1,5 +1,6 @@
 //! The life of a server from start to end.
 
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use larder_options::Options;
+use larder_stats::Counter;
 
 use crate::admin::conn_table::Ends;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
@@ -22,15 +24,19 @@ use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
 use crate::net::worker::Worker;
 use crate::process::main_loop::MainLoop;
+use crate::process::opening::Opening;
 use crate::process::signals::Signals;
 use crate::process::supervisor::Supervisor;
+use crate::process::syscalls::Needs;
 use crate::process::upgrade::Upgrade;
 use crate::process::upgrade::handover::{Handover, Predecessor};
 use crate::process::upgrade::inherited::InheritedSocket;
 use crate::process::upgrade::program::Program;
 use crate::process::upgrade::{activation, inherited};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
+use crate::server::credentials::Credentials;
 use crate::server::open::{self, InheritedMemory};
+use crate::server::progress::Progress;
 use crate::server::{Server, disk_tier};
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
@@ -77,13 +83,13 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         // Before the threads start, which inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
     }
+    let progress = Progress::default();
     if predecessor.is_none() {
         // Before the cache is opened, which may take long. A predecessor answers meanwhile.
-        start_http(&mut http, &options)?;
+        start_http(&mut http, &options, &progress)?;
     }
-    let takeover = predecessor.is_some().then_some(open::Takeover { memory });
-    let mut server =
-        Server::replacing(options, takeover).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
+    let opening = begin_opening(&options, &sockets, &progress, supervisor)?;
+    let mut server = open_server(options, (predecessor.as_ref(), memory), &progress)?;
     server.certificates = certificates;
     server.connection_count_max = connection_count_max;
     let server = Arc::new(server);
@@ -91,13 +97,17 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     show_classes(&server);
     enroll(&server, &sockets, &datagrams);
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
+    end_opening(opening, &server, &inboxes);
     http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
-    start_http(&mut http, options)?;
+    start_http(&mut http, options, &progress)?;
     if let Some(path) = &options.pidfile {
         pidfile::write(path, predecessor.as_ref().and_then(|predecessor| predecessor.pid));
     }
     if options.drop_privileges {
-        syscalls::restrict(options.daemon && options.pidfile.is_some())?;
+        syscalls::restrict(Needs {
+            removal: options.daemon && options.pidfile.is_some(),
+            disk: options.disk_tier.is_some(),
+        })?;
     }
     match detached {
         Some(detached) => detached.notify_ready(options)?,
@@ -128,7 +138,12 @@ fn serve(
     let server = main_loop.server;
     if main_loop.has_successor() {
         stop(server, inboxes, workers);
-        return Ok(());
+        let left = match server.options.disk_tier {
+            Some(_) => disk_tier::hand_over(&server.cache),
+            None => 0,
+        };
+        main_loop.upgrade.release(main_loop.supervisor);
+        return check_left(left);
     }
     main_loop.supervisor.notify_stopping();
     stop(server, inboxes, workers);
@@ -138,6 +153,11 @@ fn serve(
     if let (Some(path), true) = (&server.options.pidfile, server.options.daemon) {
         pidfile::remove(path);
     }
+    check_left(left)
+}
+
+/// Fails if the disk lacks bytes of changes.
+fn check_left(left: u64) -> Result<(), Failure> {
     match left {
         0 => Ok(()),
         left => Err(Failure::new(
@@ -194,9 +214,54 @@ fn open_http(
     Ok(Http::new(sockets, tokens, wire_is_open, certificates))
 }
 
-fn start_http(http: &mut Http, options: &Options) -> Result<(), Failure> {
-    let started = http.start(options);
+fn start_http(http: &mut Http, options: &Options, progress: &Progress) -> Result<(), Failure> {
+    let started = http.start(options, progress);
     started.map_err(|error| os_failure("start the admin listener", &error))
+}
+
+/// Lets clients be answered while the cache of a directory opens, which may take long.
+fn begin_opening(
+    options: &Options,
+    sockets: &[Socket],
+    progress: &Progress,
+    supervisor: &Supervisor,
+) -> Result<Option<Opening>, Failure> {
+    let begin = || Opening::begin(options, sockets, progress, supervisor);
+    let begun = options.disk_tier.as_ref().map(|_| begin()).transpose();
+    begun.map_err(|error| os_failure("start a thread", &error))
+}
+
+/// Opens the cache, and with it the server.
+fn open_server(
+    options: Options,
+    (predecessor, memory): (Option<&Predecessor>, Option<InheritedMemory>),
+    progress: &Progress,
+) -> Result<Server, Failure> {
+    if let (Some(predecessor), Some(_)) = (predecessor, &options.disk_tier) {
+        take_directory(predecessor, &options)?;
+    }
+    let takeover = predecessor.is_some().then_some(open::Takeover { memory });
+    let opened = Server::replacing(options, takeover, progress);
+    opened.map_err(|error| Failure::new(EXIT_FAILURE, error))
+}
+
+/// Has the predecessor release the directory of `--tier-path`. What else could keep this process
+/// from serving is checked first: afterwards no other process serves.
+fn take_directory(predecessor: &Predecessor, options: &Options) -> Result<(), Failure> {
+    Credentials::load(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
+    let released = predecessor.ask_release();
+    released.map_err(|error| os_failure("take the directory of --tier-path over", &error))
+}
+
+/// Gives the connections that came while the cache opened to the workers in turn.
+fn end_opening(opening: Option<Opening>, server: &Server, inboxes: &[Arc<Inbox>]) {
+    let Some(opening) = opening else { return };
+    let (counters, inboxes, next) = (server.opening_counters(), inboxes.to_vec(), Cell::new(0));
+    opening.end(Box::new(move |accepted| {
+        counters.bump(Counter::ConnectionsTotal);
+        counters.bump(Counter::ConnectionsCurrent);
+        inboxes[next.replace((next.get() + 1) % inboxes.len())].put(accepted);
+    }));
 }
 
 /// Makes the paths of the items absolute.

@@ -31,6 +31,25 @@ impl Supervisor {
         Self(connected.inspect_err(said).ok())
     }
 
+    /// Returns another one for another thread.
+    ///
+    /// # Errors
+    /// No file descriptors are left.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        self.0.as_ref().map(UnixDatagram::try_clone).transpose().map(Self)
+    }
+
+    /// Reports that the sockets answer while the cache opens, so that the service manager does not
+    /// take that for a start that hangs.
+    pub(crate) fn notify_recovering(&self, percent: u8) {
+        self.notify(format_args!("READY=1\nSTATUS=recovering ({percent} %)"));
+    }
+
+    /// Reports that the cache is open after [`Self::notify_recovering`].
+    pub(crate) fn notify_serving(&self) {
+        self.notify(format_args!("STATUS=serving"));
+    }
+
     /// Reports that the server serves.
     pub(crate) fn notify_ready(&self) {
         self.notify(format_args!("READY=1"));

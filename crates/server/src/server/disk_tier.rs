@@ -9,6 +9,7 @@ use larder_options::{self as options, Options};
 
 use crate::clock::Stopwatch;
 use crate::log;
+use crate::server::progress::Progress;
 
 /// The directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,7 @@ pub(crate) fn open(
     builder: Builder,
     tier: &options::DiskTier,
     options: &Options,
+    progress: &Progress,
 ) -> Result<Cache, DiskTierError> {
     let stopwatch = Stopwatch::start();
     let disk = larder::DiskTier::new(&tier.path, tier.bytes)
@@ -34,6 +36,7 @@ pub(crate) fn open(
             options::TierAdmission::Reused => larder::Admission::Reused,
             options::TierAdmission::All => larder::Admission::All,
         })
+        .item_bytes_min(tier.item_bytes_min)
         .durability(match tier.durability {
             options::Durability::Sync => larder::Durability::Sync,
             options::Durability::Interval(interval) => larder::Durability::Interval(interval),
@@ -42,7 +45,7 @@ pub(crate) fn open(
         .wait(tier.wait)
         .stop(tier.stop)
         .dirty_bytes(tier.dirty_bytes)
-        .progress(progress());
+        .progress(report(progress.clone()));
     let open = |builder: Builder| builder.tier(disk).open();
     // Room to grow costs only address space, but locked memory does not allow it.
     let cache = match options.lock_memory {
@@ -53,10 +56,15 @@ pub(crate) fn open(
     let ms = stopwatch.elapsed_us() as f64 / 1000.0;
     if let Some(status) = cache.tier() {
         let items = status.started.items;
+        let source = if status.started.is_from_index { ", from its index" } else { "" };
         log::say(format_args!(
-            "larderd: directory {}: opened in {ms:.1} ms, with {items} items",
+            "larderd: directory {}: opened in {ms:.1} ms, with {items} items{source}",
             tier.path.display(),
         ));
+        if let Some(caution) = status.caution {
+            let path = tier.path.display();
+            log::say(format_args!("larderd: directory {path}: {caution}"));
+        }
         if let Some(cut) = status.started.cut {
             log::say(format_args!("larderd: the last stop was not clean; the log ends at {cut}",));
         }
@@ -64,15 +72,16 @@ pub(crate) fn open(
     Ok(cache)
 }
 
-/// Logs how much of the log is read, every few seconds.
-fn progress() -> impl Fn(usize, usize) + Send + Sync + 'static {
+/// Notes how much of the log or the index is read, and logs it every few seconds.
+fn report(progress: Progress) -> impl Fn(usize, usize) + Send + Sync + 'static {
     let logged = Mutex::new(Instant::now());
     move |done, total| {
+        progress.note(done, total);
         let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.elapsed() >= PROGRESS_PERIOD && total > 0 {
             *logged = Instant::now();
             let percent = done * 100 / total;
-            log::say(format_args!("larderd: reading the log: {percent} % of {total} segments"));
+            log::say(format_args!("larderd: reading the directory: {percent} %"));
         }
     }
 }
@@ -95,7 +104,15 @@ pub(crate) fn report_failure(cache: &Cache, has_reported: &mut bool) {
 
 /// Stops the directory's log. Returns the bytes of changes that are not on the disk.
 pub(crate) fn stop(cache: &Cache) -> u64 {
-    let left = cache.stop_tier();
+    report_left(cache, cache.stop_tier())
+}
+
+/// As [`stop`], for another process that takes the directory over.
+pub(crate) fn hand_over(cache: &Cache) -> u64 {
+    report_left(cache, cache.hand_tier_over())
+}
+
+fn report_left(cache: &Cache, left: u64) -> u64 {
     if left > 0 {
         let why = cache.tier().and_then(|status| status.trouble);
         let why = why.unwrap_or_else(|| "the disk did not answer in time".to_owned());

@@ -8,6 +8,7 @@ pub(crate) mod heartbeats;
 pub(crate) mod leases;
 mod memory_file;
 pub(crate) mod open;
+pub(crate) mod progress;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +38,7 @@ use crate::server::drain::Drain;
 use crate::server::heartbeats::Heartbeats;
 use crate::server::leases::Leases;
 use crate::server::open::Takeover;
+use crate::server::progress::Progress;
 use crate::stop::Stop;
 use crate::tls::certificates::{Certificates, Refreshed};
 use error::{ServerError, UsersError};
@@ -88,8 +90,8 @@ pub struct Server {
     tuning: Mutex<Tuning>,
     /// False while new connections wait because the connection limit is reached.
     pub(crate) accepting: AtomicBool,
-    /// Counters of each worker, then of the watchers, the crawler, the admin listener's thread and
-    /// the listener.
+    /// Counters of each worker, then of the watchers, the crawler, the admin listener's thread, the
+    /// thread that serves while the cache opens, and the listener.
     counters: Vec<Arc<Counters>>,
     /// Counter values at the last `stats reset`, or at the start. Counters have one writer each and
     /// are never set back, and those of a cache that outlives its servers continue; statistics show
@@ -113,17 +115,18 @@ impl Server {
     /// # Errors
     /// The cache could not be opened, the users could not be read, or no file descriptors are left.
     pub fn new(options: Options) -> Result<Self, ServerError> {
-        Self::replacing(options, None)
+        Self::replacing(options, None, &Progress::default())
     }
 
     /// As [`Server::new`], for a process that replaces a server: uses that server's cache if it
-    /// matches the options.
+    /// matches the options. Notes in `progress` how much of the cache is open.
     pub(crate) fn replacing(
         options: Options,
         takeover: Option<Takeover>,
+        progress: &Progress,
     ) -> Result<Self, ServerError> {
         let credentials = Credentials::load(&options).map_err(UsersError)?;
-        let cache = open::cache(&options, takeover)?;
+        let cache = open::cache(&options, takeover, progress)?;
         cache.tick(cache.system_second());
         let readers = Readers::new(&options, &cache)?;
         let counters: Vec<Arc<Counters>> =
@@ -202,6 +205,11 @@ impl Server {
     /// Returns the counters of the listener.
     pub(crate) fn listener_counters(&self) -> Arc<Counters> {
         Arc::clone(self.counters.last().expect("the listener has counters"))
+    }
+
+    /// Returns the counters of the thread that serves connections while the cache opens.
+    pub(crate) fn opening_counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters[self.options.worker_count + OPENING_COUNTERS])
     }
 
     /// Returns the counters of the admin listener's thread.
@@ -383,9 +391,11 @@ pub(crate) fn descriptors_reserved(options: &Options) -> usize {
     3 + 3 + 3 * options.worker_count + listening + 1 + admin + DESCRIPTORS_SPARE
 }
 
-/// How many counters follow those of the workers, and the place of the admin listener's thread.
-const COUNTERS_MORE: usize = 4;
+/// How many counters follow those of the workers, and the places of the admin listener's thread
+/// and of the one that serves while the cache opens.
+const COUNTERS_MORE: usize = 5;
 const ADMIN_COUNTERS: usize = 2;
+const OPENING_COUNTERS: usize = 3;
 
 /// Connections of the admin listener at once.
 pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 128;

@@ -6,6 +6,7 @@ use larder_options::Options;
 
 use crate::log;
 use crate::server::error::ServerError;
+use crate::server::progress::Progress;
 use crate::server::{disk_tier, memory_file};
 
 /// What a server takes over from the one that it replaces.
@@ -23,11 +24,16 @@ pub(crate) struct InheritedMemory {
     pub(crate) readers: String,
 }
 
-/// Opens the cache of a server with these options.
+/// Opens the cache of a server with these options. Notes in `progress` how much of a directory is
+/// read.
 ///
 /// # Errors
 /// The memory cannot be allocated, or the memory file cannot be used.
-pub(crate) fn cache(options: &Options, takeover: Option<Takeover>) -> Result<Cache, ServerError> {
+pub(crate) fn cache(
+    options: &Options,
+    takeover: Option<Takeover>,
+    progress: &Progress,
+) -> Result<Cache, ServerError> {
     let builder = Cache::builder()
         .memory_bytes(options.memory_bytes)
         .item_bytes_max(options.item_bytes_max)
@@ -37,7 +43,7 @@ pub(crate) fn cache(options: &Options, takeover: Option<Takeover>) -> Result<Cac
         .maintainer(true)
         .inheritable(options.has_readers());
     if let Some(tier) = &options.disk_tier {
-        return Ok(disk_tier::open(builder, tier, options)?);
+        return Ok(disk_tier::open(builder, tier, options, progress)?);
     }
     if let Some(path) = &options.memory_file {
         // The server that is replaced still has the file open.

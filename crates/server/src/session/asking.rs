@@ -1,38 +1,32 @@
 //! Commands that need the disk: the session stops before them, until what they need was read.
 
 use larder::Asking;
-use larder_item::{KEY_BYTES_MAX, StoreMode};
-use larder_protocol::{Command, Fetch, Frame, Parsed, Store};
+use larder_item::StoreMode;
+use larder_protocol::{Command, Store};
 
 use super::Session;
-use super::batch::Batch;
+use super::batch::{Batch, ParsedCommand};
 use super::observer::key_of;
 use super::payload::{Payload, payload_bytes};
-use crate::session::execute::Executor;
+use crate::session::execute::{Executor, is_read};
 
 impl Session {
-    /// True if the first command of `input` must wait until its key was looked up on the disk.
-    pub(super) fn must_ask(&mut self, batch: &Batch<'_>, input: &[u8]) -> bool {
-        let Parsed::Command { command, frame, consumed } = self.parser.clone().next(input) else {
-            return false;
-        };
-        let Some(key) = key_of(&command) else { return false };
-        if let Command::Store(store) = &command
-            && input.len() - consumed < payload_bytes(store, &frame)
+    /// Returns the key that must be looked up on the disk before a command. Reads find out
+    /// themselves (see [`Executed::AsksDisk`](crate::session::execute::Executed::AsksDisk)), unless
+    /// an observer looks at the item before them.
+    pub(super) fn asked_before(batch: &Batch<'_>, parsed: ParsedCommand<'_>) -> Option<Box<[u8]>> {
+        if finds_out(parsed.command) && batch.interest.is_none() {
+            return None;
+        }
+        if let Command::Store(store) = parsed.command
+            && parsed.input.len() - parsed.consumed < payload_bytes(store, parsed.frame)
         {
             // Once its value is there.
-            return false;
+            return None;
         }
-        let mut bytes = [0; KEY_BYTES_MAX];
-        let key = match &frame {
-            Frame::Meta(frame) if frame.base64 => frame.decoded_key(&mut bytes).unwrap_or(key),
-            _ => key,
-        };
-        let must_ask = batch.executor.cache().asks_disk(key, asking(&command));
-        if must_ask {
-            self.asked = Some(key.into());
-        }
-        must_ask
+        let key = key_of(parsed.command)?;
+        let cache = batch.executor.cache();
+        cache.asks_disk(key, asking(parsed.command)).then(|| key.into())
     }
 
     /// Returns the keys to look up on the disk: that of the command which waits, and those of reads
@@ -63,12 +57,21 @@ pub(super) fn asked_of(executor: &Executor, payload: &Payload, input: &[u8]) -> 
 /// Returns how a command depends on the item of its key.
 pub(super) fn asking(command: &Command<'_>) -> Asking {
     match command {
-        Command::Get { exptime: None, .. }
-        | Command::LeaseGet { .. }
-        | Command::Inspect { .. }
-        | Command::Fetch(Fetch { exptime: None, vivify: None, .. }) => Asking::Reads,
+        Command::Get { exptime: None, .. } | Command::LeaseGet { .. } | Command::Inspect { .. } => {
+            Asking::Reads
+        }
+        Command::Fetch(fetch) if is_read(fetch) => Asking::Reads,
         Command::Store(store) => asking_of(store),
         _ => Asking::Changes,
+    }
+}
+
+/// True if the command itself finds out that it needs the disk.
+fn finds_out(command: &Command<'_>) -> bool {
+    match command {
+        Command::Get { exptime: None, .. } | Command::LeaseGet { .. } => true,
+        Command::Fetch(fetch) => is_read(fetch),
+        _ => false,
     }
 }
 

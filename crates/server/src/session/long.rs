@@ -1,12 +1,14 @@
 //! Answers that are longer than a turn: lists of items, statistics, watch lines.
 
+use larder::{DiskPages, DiskRead};
 use larder_protocol::{Frame, Refusal, Response};
 
 use super::batch::{Batch, Step};
-use super::{Session, State};
-use crate::admin::dump::Dump;
+use super::{Next, Session, State};
+use crate::admin::dump::{Dump, Dumping};
+use crate::admin::listing::Listing;
 use crate::admin::watch::Watch;
-use crate::stats::Gathering;
+use crate::stats::{Gathered, Gathering};
 
 impl Session {
     #[cold]
@@ -41,13 +43,46 @@ impl Session {
     #[cold]
     pub(super) fn gather_on(&mut self, batch: &mut Batch<'_>) -> Step {
         (batch.left, batch.took_long) = (0, true);
-        if let State::Gather(gathering, kept) = &mut self.state
-            && gathering.step(&kept.frame(), &mut batch.out.bytes)
-        {
-            batch.respond(&Response::EndOfStats, &kept.frame());
-            self.state = State::Command;
+        let State::Gather(gathering, kept) = &mut self.state else { return Step::GoOn(0) };
+        match gathering.step(&kept.frame(), &mut batch.out.bytes) {
+            Gathered::Some => {}
+            Gathered::NeedsDisk => return Step::Stop(0, Next::Disk),
+            Gathered::All => {
+                batch.respond(&Response::EndOfStats, &kept.frame());
+                self.state = State::Command;
+            }
         }
         Step::GoOn(0)
+    }
+
+    pub(super) fn dump_on(&mut self, batch: &mut Batch<'_>) -> Step {
+        let State::Dump(dump) = &mut self.state else { return Step::GoOn(0) };
+        match dump.step(&mut batch.out.bytes) {
+            Dumping::Visited(items) => batch.left = batch.left.saturating_sub(items.max(1)),
+            Dumping::NeedsDisk => return Step::Stop(0, Next::Disk),
+            Dumping::Over => self.state = State::Command,
+        }
+        Step::GoOn(0)
+    }
+
+    /// Returns the reads of the disk that a list of items waits for.
+    pub(crate) fn reads_to_list(&mut self) -> Vec<DiskRead> {
+        self.listing().map(Listing::take_reads).unwrap_or_default()
+    }
+
+    /// Gives a list of items what its reads have returned.
+    pub(crate) fn give_read(&mut self, read: Vec<DiskPages>) {
+        if let Some(listing) = self.listing() {
+            listing.give_read(read);
+        }
+    }
+
+    fn listing(&mut self) -> Option<&mut Listing> {
+        match &mut self.state {
+            State::Dump(dump) => Some(dump.listing()),
+            State::Gather(gathering, _) => gathering.listing(),
+            _ => None,
+        }
     }
 
     #[cold]

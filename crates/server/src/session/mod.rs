@@ -128,6 +128,7 @@ impl Session {
             // A brief session has nothing to wait with.
             asks_disk: executor.has_disk() && !self.is_brief,
         };
+        executor.let_ask(batch.asks_disk);
         let mut consumed = 0;
         let next = loop {
             if batch.out.is_full(allowance.out_bytes_max) {
@@ -142,13 +143,7 @@ impl Session {
                 State::Payload(_) => self.payload(&mut batch, rest),
                 State::Dump(_) | State::Gather(..) if batch.left == 0 => break Next::GiveWay,
                 State::Gather(..) => self.gather_on(&mut batch),
-                State::Dump(dump) => {
-                    match dump.step(&mut batch.out.bytes) {
-                        Some(items) => batch.left = batch.left.saturating_sub(items.max(1)),
-                        None => self.state = State::Command,
-                    }
-                    Step::GoOn(0)
-                }
+                State::Dump(_) => self.dump_on(&mut batch),
                 State::Connections(_) if batch.left == 0 => break Next::GiveWay,
                 State::Connections(list) => {
                     batch.left -= 1;
@@ -216,18 +211,35 @@ impl Session {
         if batch.tight_bytes_max < usize::MAX && self.lacks_room(batch, input) {
             return Step::Stop(0, Next::Drain);
         }
-        if batch.asks_disk && self.must_ask(batch, input) {
-            return Step::Stop(0, Next::Disk);
+        if batch.asks_disk {
+            return self.command_beside_disk(batch, input);
         }
+        self.next_command::<false>(batch, input)
+    }
+
+    /// As [`Self::command`], for a cache with a disk tier. A command that needs the disk is not
+    /// consumed: it is passed again once the disk was asked.
+    #[inline(never)]
+    fn command_beside_disk(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
+        let before = self.parser.clone();
+        let step = self.next_command::<true>(batch, input);
+        if matches!(step, Step::Stop(_, Next::Disk)) {
+            self.parser = before;
+        }
+        step
+    }
+
+    /// Executes the first command of `input`, of a cache with a disk tier if `DISK`.
+    #[inline]
+    fn next_command<const DISK: bool>(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         // By reference: the parser has just written the value field by field. A move would read it
         // in larger parts, which waits until all of these stores have left the store buffer.
         match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
-                self.decode(batch, command, frame, input, *consumed)
+                self.decode::<DISK>(batch, command, frame, input, *consumed)
             }
-            Parsed::Command { command, frame, consumed } => {
-                self.run(batch, ParsedCommand { command, frame, input, consumed: *consumed })
-            }
+            Parsed::Command { command, frame, consumed } => self
+                .run::<DISK>(batch, ParsedCommand { command, frame, input, consumed: *consumed }),
             Parsed::Skipped { consumed } => Step::GoOn(*consumed),
             Parsed::NeedMore => Step::Stop(0, Next::Input),
             Parsed::Bad(bad) => self.refuse(batch, bad, input),
@@ -255,7 +267,7 @@ impl Session {
 
     /// Executes a command whose key is written in base64.
     #[cold]
-    fn decode(
+    fn decode<const DISK: bool>(
         &mut self,
         batch: &mut Batch<'_>,
         command: &Command<'_>,
@@ -266,12 +278,15 @@ impl Session {
         let mut bytes = [0; KEY_BYTES_MAX];
         let key = frame.decoded_key(&mut bytes).expect("the parser has checked the key");
         let (command, frame) = (command.with_key(key), Frame::Meta(*frame));
-        self.run(batch, ParsedCommand { command: &command, frame: &frame, input, consumed })
+        self.run::<DISK>(batch, ParsedCommand { command: &command, frame: &frame, input, consumed })
     }
 
     /// Executes a command.
     #[inline]
-    fn run(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+    fn run<const DISK: bool>(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+        if DISK && let Some(key) = Self::asked_before(batch, parsed) {
+            return self.ask(&key);
+        }
         match parsed.is_of_list() {
             true => batch.take_key(),
             false => batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND),
@@ -282,11 +297,20 @@ impl Session {
         self.run_unsampled(batch, parsed)
     }
 
+    /// Waits until the key was looked up on the disk.
+    fn ask(&mut self, key: &[u8]) -> Step {
+        self.asked = Some(key.into());
+        Step::Stop(0, Next::Disk)
+    }
+
     /// As [`Self::run`], for a command that is sampled for the hot keys.
     #[cold]
     fn run_sampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         let started = batch.out.len();
         let step = self.run_unsampled(batch, parsed);
+        if matches!(step, Step::Stop(_, Next::Disk)) {
+            return step;
+        }
         let key = key_of(parsed.command);
         let mut bytes = parsed.consumed + batch.out.len().saturating_sub(started);
         if let Command::Store(store) = parsed.command {
@@ -316,13 +340,18 @@ impl Session {
         let observer = batch.observer(self.id);
         let meta = observer.before(parsed.command, parsed.frame);
         batch.last_response = None;
+        // The observer has taken what was found on the disk: asking again would not end where
+        // memory has no room for the item.
+        batch.executor.let_ask(false);
         let step = self.carry_out::<true>(batch, parsed);
+        batch.executor.let_ask(batch.asks_disk);
         if let Some(response) = &batch.last_response {
             observer.after(parsed.command, parsed.frame, meta, response);
         }
         if batch.interest.shows_commands() {
             let words = words(Some(parsed.command), parsed.frame, parsed.input, parsed.consumed);
-            self.show(words, parsed.is_of_list(), batch, started);
+            let is_error = matches!(batch.last_response, Some(Response::ServerError(_)));
+            self.show(words, parsed.is_of_list() && !is_error, batch, started);
         }
         step
     }
@@ -379,6 +408,8 @@ impl Session {
                     Response::Ok => batch.interest = batch.executor.log().interest(),
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
+                    // It ends the answer to a list of keys: clients expect no `END` behind it.
+                    Response::ServerError(_) => self.parser.end_list(),
                     // Some statistics visit many thousands of items.
                     Response::EndOfStats => (batch.left, batch.took_long) = (0, true),
                     _ => {}
@@ -401,6 +432,10 @@ impl Session {
                 batch.respond(&Response::EndOfStats, frame);
             }
             Executed::Watch(watch) => self.begin_watch(batch, watch, frame),
+            Executed::AsksDisk => {
+                let key = key_of(command).unwrap_or_default();
+                return self.ask(key);
+            }
             Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             Executed::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
             Executed::Reads => match command {

@@ -39,7 +39,7 @@ impl ByClass<'_> {
                         render::stat(out, name, value, frame);
                     }
                     Source::Constant(text) => render::stat(out, name, text, frame),
-                    Source::Counter(_) | Source::Gauge(_) => {}
+                    Source::Counter(_) | Source::Gauge(_) | Source::TierGauge(_) => {}
                 }
             }
         }

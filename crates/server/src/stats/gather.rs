@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use larder::{Cursor, Dumped};
+use larder::Dumped;
 use larder_item::Deadline;
 use larder_protocol::{Frame, text};
 use larder_stats::Section;
@@ -14,6 +14,7 @@ use super::by_class::ByClass;
 use super::rows;
 use crate::admin::census::Census;
 use crate::admin::classes::ItemSize;
+use crate::admin::listing::{Listed, Listing};
 use crate::server::Server;
 
 /// The requested statistics.
@@ -31,6 +32,17 @@ pub(crate) struct Gathering {
     what: What,
 }
 
+/// What a slice of a response has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gathered {
+    /// A part of it.
+    Some,
+    /// A part of it; it needs the disk, as [`Listed::NeedsDisk`].
+    NeedsDisk,
+    /// All but its end.
+    All,
+}
+
 #[derive(Debug)]
 enum What {
     Census(Counted),
@@ -43,8 +55,7 @@ enum What {
 #[derive(Debug)]
 struct Keys {
     class: u8,
-    cursor: Cursor,
-    found: Vec<Dumped>,
+    listing: Listing,
     items_left: u32,
     looks_left: usize,
     bytes_left: usize,
@@ -59,8 +70,7 @@ impl Gathering {
     pub(super) fn keys(server: &Arc<Server>, class: u8, items_max: u32) -> Self {
         let keys = Keys {
             class,
-            cursor: Cursor::default(),
-            found: Vec::new(),
+            listing: Listing::begin(&server.cache),
             items_left: if items_max == 0 { u32::MAX } else { items_max },
             looks_left: LOOKS_MAX,
             bytes_left: BYTES_MAX,
@@ -73,11 +83,10 @@ impl Gathering {
         Self { server: Arc::clone(server), what: What::Prefixes(None) }
     }
 
-    /// Continues for one slice, and appends its results. Returns true once the response is complete
-    /// except for its end.
-    pub(crate) fn step(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> bool {
-        match &mut self.what {
-            What::Keys(keys) => keys.step(&self.server, out),
+    /// Continues for one slice, and appends its results.
+    pub(crate) fn step(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Gathered {
+        let is_complete = match &mut self.what {
+            What::Keys(keys) => return keys.step(&self.server, out),
             What::Prefixes(last) => self.server.prefixes.dump(last, PREFIX_BYTES_PER_SLICE, out),
             What::Census(counted) => match self.server.censuses.step() {
                 Some(census) => {
@@ -86,6 +95,15 @@ impl Gathering {
                 }
                 None => false,
             },
+        };
+        if is_complete { Gathered::All } else { Gathered::Some }
+    }
+
+    /// The list of items that it shows; `None` if it shows something else.
+    pub(crate) fn listing(&mut self) -> Option<&mut Listing> {
+        match &mut self.what {
+            What::Keys(keys) => Some(&mut keys.listing),
+            What::Census(_) | What::Prefixes(_) => None,
         }
     }
 
@@ -108,10 +126,7 @@ impl Gathering {
         match &self.what {
             What::Census(_) => 0,
             What::Prefixes(last) => last.as_ref().map_or(0, |prefix| prefix.len()),
-            What::Keys(keys) => {
-                keys.found.capacity() * size_of::<Dumped>()
-                    + keys.found.iter().map(|item| item.key.capacity()).sum::<usize>()
-            }
+            What::Keys(keys) => keys.listing.held_bytes(),
         }
     }
 }
@@ -127,27 +142,35 @@ impl Counted {
 }
 
 impl Keys {
-    fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> bool {
-        let (mut groups_left, mut slice_left) = (GROUPS_PER_SLICE, LOOKS_PER_SLICE);
-        while groups_left > 0 && slice_left > 0 {
-            groups_left -= 1;
-            self.found.clear();
-            if !server.cache.dump_group(&mut self.cursor, &mut self.found) {
-                return true;
+    fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Gathered {
+        let (mut steps_left, mut slice_left) = (STEPS_PER_SLICE, LOOKS_PER_SLICE);
+        while steps_left > 0 && slice_left > 0 {
+            steps_left -= 1;
+            let listed = self.listing.step();
+            slice_left = slice_left.saturating_sub(self.listing.found().len());
+            let is_over = self.show(server, out) || listed == Listed::Over;
+            match listed {
+                _ if is_over => return Gathered::All,
+                Listed::NeedsDisk => return Gathered::NeedsDisk,
+                _ => {}
             }
-            for item in &self.found {
-                slice_left = slice_left.saturating_sub(1);
-                self.looks_left = self.looks_left.saturating_sub(1);
-                let size = ItemSize::new(item.key.len(), &item.meta);
-                if server.classes.class_of(size) == self.class {
-                    let start = out.len();
-                    show_key(server, item, out);
-                    self.items_left -= 1;
-                    self.bytes_left = self.bytes_left.saturating_sub(out.len() - start);
-                }
-                if self.items_left == 0 || self.looks_left == 0 || self.bytes_left == 0 {
-                    return true;
-                }
+        }
+        Gathered::Some
+    }
+
+    /// Shows the items of the last step. True if those are enough.
+    fn show(&mut self, server: &Server, out: &mut Vec<u8>) -> bool {
+        for item in self.listing.found() {
+            self.looks_left = self.looks_left.saturating_sub(1);
+            let size = ItemSize::new(item.key.len(), &item.meta);
+            if server.classes.class_of(size) == self.class {
+                let start = out.len();
+                show_key(server, item, out);
+                self.items_left -= 1;
+                self.bytes_left = self.bytes_left.saturating_sub(out.len() - start);
+            }
+            if self.items_left == 0 || self.looks_left == 0 || self.bytes_left == 0 {
+                return true;
             }
         }
         false
@@ -171,6 +194,6 @@ const BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Items visited for one response …
 const LOOKS_MAX: usize = 30_000;
 
-/// … and items or groups visited in one slice.
+/// … and items or steps of the walk in one slice.
 const LOOKS_PER_SLICE: usize = 500;
-const GROUPS_PER_SLICE: usize = 2_000;
+const STEPS_PER_SLICE: usize = 2_000;

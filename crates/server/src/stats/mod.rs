@@ -16,7 +16,7 @@ use larder_stats::Section;
 use crate::server::Server;
 pub(crate) use connections::ConnectionList;
 use gather::Counted;
-pub(crate) use gather::Gathering;
+pub(crate) use gather::{Gathered, Gathering};
 pub(crate) use hot_keys::hot_keys;
 
 /// The result of a request for statistics.
@@ -51,8 +51,8 @@ pub(crate) fn answer(
     };
     let mut gathering = Box::new(gathering);
     match gathering.step(frame, out) {
-        true => Answer::Done(Response::EndOfStats),
-        false => Answer::Gather(gathering),
+        Gathered::All => Answer::Done(Response::EndOfStats),
+        Gathered::Some | Gathered::NeedsDisk => Answer::Gather(gathering),
     }
 }
 

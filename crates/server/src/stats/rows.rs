@@ -34,6 +34,10 @@ pub(super) fn section(server: &Server, section: Section, frame: &Frame<'_>, out:
             Source::Gauge(gauge) => {
                 render::stat(out, stat.name, gauge_text(server, &report, gauge), frame);
             }
+            Source::TierGauge(gauge) => {
+                let number = server.cache.tier().map_or(0, |tier| tier.gauge(gauge));
+                render::stat(out, stat.name, number, frame);
+            }
             Source::Constant(text) => render::stat(out, stat.name, text, frame),
             Source::ClassCounter(_) | Source::ClassGauge(_) => {}
         }
@@ -99,24 +103,6 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::EvictionAgeSecs => report.eviction_age_secs,
         Gauge::GroupCount => report.groups,
         Gauge::GroupOverflowCount => report.overflow_groups,
-        Gauge::TierItems
-        | Gauge::TierSizeBytes
-        | Gauge::TierLiveBytes
-        | Gauge::TierFreeBytes
-        | Gauge::TierIndexBytes
-        | Gauge::TierIndexBytesMax
-        | Gauge::TierDirtyBytes
-        | Gauge::TierWrittenBytes
-        | Gauge::TierZeroedBytes
-        | Gauge::TierSyncs
-        | Gauge::TierReads
-        | Gauge::TierSegmentsReclaimed
-        | Gauge::TierItemsCopied
-        | Gauge::TierSegmentsDamaged
-        | Gauge::TierItemsUnreadable
-        | Gauge::TierItemsEvicted
-        | Gauge::TierItemsDropped
-        | Gauge::TierFailed => server.cache.tier().and_then(|tier| tier.gauge(gauge)).unwrap_or(0),
         // Only `slabs` shows it, after taking a census.
         Gauge::ActiveClasses => {
             ByClass { census: &server.censuses.at_once(), server }.active_count()

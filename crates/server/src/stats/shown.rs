@@ -1,6 +1,6 @@
 //! Which statistics this server shows.
 
-use larder_options::AnswersAs;
+use larder_options::{AnswersAs, Options, TierMode};
 use larder_stats::{Condition, Stat};
 
 use crate::server::Server;
@@ -14,6 +14,8 @@ pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
         Condition::Tls => server.certificates.is_some(),
         Condition::TlsSessions => server.certificates.as_ref().is_some_and(|of| of.has_sessions()),
         Condition::Tier => options.disk_tier.is_some(),
+        Condition::TierCache => mode(options) == Some(TierMode::Cache),
+        Condition::TierStore => mode(options) == Some(TierMode::Store),
         Condition::SlabReassign => options.slab_reassign,
         Condition::LruCrawler => server.crawler.is_enabled(),
         Condition::LruMaintainer => options.lru_maintainer,
@@ -21,4 +23,8 @@ pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
         Condition::Answers45 => options.answers_as == AnswersAs::V1_6_45,
         Condition::Answers18 => options.answers_as == AnswersAs::V1_6_18,
     })
+}
+
+fn mode(options: &Options) -> Option<TierMode> {
+    options.disk_tier.as_ref().map(|tier| tier.mode)
 }

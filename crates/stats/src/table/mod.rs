@@ -7,9 +7,10 @@
 //! - `level X`: each thread adds its increases and decreases; the sum is the current value. Not
 //!   reset.
 //! - `gauge X`: measured or looked up on request. Defines [`Gauge::X`](Gauge).
+//! - `tier_gauge X`: the same, of the disk tier. Defines [`TierGauge::X`](TierGauge).
 //! - `class_counter X`, `class_gauge X`: the same per size class. Define
 //!   [`ClassCounter::X`](ClassCounter) and [`ClassGauge::X`](ClassGauge).
-//! - `same Counter X`, `same Gauge X`: shows the value of another row.
+//! - `same Counter X`, `same Gauge X`, `same TierGauge X`: shows the value of another row.
 //! - `constant "text"`: a key of memcached without a counterpart in Larder; tools expect the key.
 //!
 //! `if Condition …` before the doc omits the row from the reply unless all conditions hold.
@@ -19,6 +20,7 @@ use crate::stat::{Condition, Section, Source, Stat};
 macro_rules! table {
     ($($section:ident { $(
         $name:literal $(counter $counter:ident)? $(level $level:ident)? $(gauge $gauge:ident)?
+        $(tier_gauge $tier_gauge:ident)?
         $(class_counter $class_counter:ident)? $(class_gauge $class_gauge:ident)?
         $(same $kind:ident $shown:ident)? $(constant $text:literal)? $(if $($condition:ident)+)?
         $doc:literal;
@@ -72,6 +74,12 @@ macro_rules! table {
             pub const ALL: &[Self] = &[$($( $(Self::$gauge,)? )*)*];
         }
 
+        /// The values of the disk tier, looked up on request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum TierGauge {
+            $($( $(#[doc = $doc] $tier_gauge,)? )*)*
+        }
+
         /// The values measured on request per size class.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ClassGauge {
@@ -87,7 +95,8 @@ macro_rules! table {
         pub const TABLE: &[Stat] = &[$($( Stat {
             name: $name,
             source: $(Source::Counter(Counter::$counter))? $(Source::Counter(Counter::$level))?
-                $(Source::Gauge(Gauge::$gauge))? $(Source::$kind($kind::$shown))?
+                $(Source::Gauge(Gauge::$gauge))?
+                $(Source::TierGauge(TierGauge::$tier_gauge))? $(Source::$kind($kind::$shown))?
                 $(Source::ClassCounter(ClassCounter::$class_counter))?
                 $(Source::ClassGauge(ClassGauge::$class_gauge))?
                 $(Source::Constant($text))?,
@@ -130,6 +139,7 @@ General {
     "get_misses" counter GetMisses "Misses of the commands counted in `cmd_get`, for any reason.";
     "get_expired" counter GetExpired "Misses because the item had expired.";
     "get_flushed" counter GetFlushed "Misses because flush_all had invalidated the item.";
+    "badcrc_from_extstore" same TierGauge ItemsUnreadable if TierCache "Same as `tier_items_unreadable`: also items that the disk did not return at all.";
     "delete_misses" counter DeleteMisses "Deletes of absent keys.";
     "delete_hits" counter DeleteHits "Items deleted by clients.";
     "incr_misses" counter IncrMisses "Increments of absent keys.";
@@ -176,6 +186,26 @@ General {
     "log_watcher_skipped" counter LogWatcherSkipped "Lines dropped because a watching connection was too slow.";
     "log_watcher_sent" counter LogWatcherSent "Lines sent to watching connections.";
     "log_watchers" level LogWatchers "Watching connections.";
+    "extstore_compact_lost" constant "0" if TierCache "Always 0: the log is not compacted; its oldest segment goes.";
+    "extstore_compact_rescues" constant "0" if TierCache "Always 0: the log is not compacted; an item of an old segment is written anew when memory evicts it again.";
+    "extstore_compact_resc_cold" constant "0" if TierCache Answers45 "Always 0: the log is not compacted.";
+    "extstore_compact_resc_old" constant "0" if TierCache Answers45 "Always 0: the log is not compacted.";
+    "extstore_compact_skipped" constant "0" if TierCache "Always 0: the log is not compacted.";
+    "extstore_page_allocs" tier_gauge ExtstorePageAllocs if TierCache "Segments of the log that were begun since the start. Here and below a page is a segment of 4 MiB.";
+    "extstore_page_evictions" tier_gauge ExtstorePageEvictions if TierCache "Segments reclaimed since the start that still had items.";
+    "extstore_page_reclaims" same TierGauge SegmentsReclaimed if TierCache "Segments reclaimed since the start.";
+    "extstore_pages_free" tier_gauge ExtstorePagesFree if TierCache "Segments that the log has room for.";
+    "extstore_pages_used" tier_gauge ExtstorePagesUsed if TierCache "Segments of the log.";
+    "extstore_objects_evicted" tier_gauge ExtstoreObjectsEvicted if TierCache "Items that went with a reclaimed segment, since the start.";
+    "extstore_objects_read" same TierGauge Reads if TierCache "Items read from the disk since the start.";
+    "extstore_objects_written" same TierGauge ItemsEvicted if TierCache "Items written to the disk since the start.";
+    "extstore_objects_used" same TierGauge Items if TierCache "Items on the disk, those that are in memory too included.";
+    "extstore_bytes_evicted" tier_gauge ExtstoreBytesEvicted if TierCache "Bytes of the items that went with a reclaimed segment, since the start; those of damaged segments are not known.";
+    "extstore_bytes_written" same TierGauge WrittenBytes if TierCache "Bytes written to the log since the start.";
+    "extstore_bytes_read" tier_gauge ExtstoreBytesRead if TierCache "Bytes read from the log for items since the start, in whole pages of 4 KiB.";
+    "extstore_bytes_used" same TierGauge LiveBytes if TierCache "Bytes of the items on the disk, estimated from the mean length of the items of each segment.";
+    "extstore_bytes_fragmented" tier_gauge ExtstoreBytesFragmented if TierCache "Bytes of the segments in use that hold no item.";
+    "extstore_limit_maxbytes" same TierGauge SizeBytes if TierCache "Size of the log (`--tier-size`, or that of `ext_path`), in bytes.";
     "ssl_new_sessions" counter SslNewSessions if TlsSessions "TLS handshakes that started a new session.";
     "ssl_handshake_errors" counter SslHandshakeErrors if Tls "Failed TLS handshakes.";
     "ssl_proto_errors" counter SslProtoErrors if Tls Answers45 "Connections closed because the data after the handshake was not valid TLS.";
@@ -293,24 +323,26 @@ Larder {
     "eviction_age_secs" gauge EvictionAgeSecs "Mean age of evicted items in their segments since the last `stats reset`, in seconds.";
     "groups" gauge GroupCount "Groups of the index.";
     "groups_overflow" gauge GroupOverflowCount "Overflow groups: they hold items that did not fit into the group of their hash.";
-    "tier_items" gauge TierItems if Tier "Items on the disk: those in memory, and expired ones that reclaim has not met yet, included.";
-    "tier_size_bytes" gauge TierSizeBytes if Tier "Size of the log on the disk, in bytes.";
-    "tier_live_bytes" gauge TierLiveBytes if Tier "Bytes of live items in the log, estimated from the mean length of the items of each segment. Beyond four fifths of the size stores fail.";
-    "tier_free_bytes" gauge TierFreeBytes if Tier "Space of the log that holds no segment, in bytes.";
-    "tier_index_bytes" gauge TierIndexBytes if Tier "Memory of the index of the disk, in bytes. It is a part of `-m`.";
-    "tier_index_bytes_max" gauge TierIndexBytesMax if Tier "Memory that the index of the disk may take, in bytes. Beyond it stores of new keys fail.";
-    "tier_dirty_bytes" gauge TierDirtyBytes if Tier "Bytes of changes that are not durable yet.";
-    "tier_written_bytes" gauge TierWrittenBytes if Tier "Bytes written to the log since the start, copies by reclaim included.";
-    "tier_zeroed_bytes" gauge TierZeroedBytes if Tier "Zeros written since the start to allocate the space of segments, in bytes.";
-    "tier_syncs" gauge TierSyncs if Tier "Syncs of the log since the start.";
-    "tier_reads" gauge TierReads if Tier "Items read from the disk since the start.";
-    "tier_segments_reclaimed" gauge TierSegmentsReclaimed if Tier "Segments of the log reclaimed since the start.";
-    "tier_items_copied" gauge TierItemsCopied if Tier "Live items that reclaim has copied since the start.";
-    "tier_segments_damaged" gauge TierSegmentsDamaged if Tier "Segments that reclaim has found damaged since the start, and left where they are.";
-    "tier_items_unreadable" gauge TierItemsUnreadable if Tier "Items that the disk did not return since the start, or whose records are damaged.";
-    "tier_items_evicted" gauge TierItemsEvicted if Tier "Items that memory evicted and the disk of a cache took since the start.";
-    "tier_items_dropped" gauge TierItemsDropped if Tier "Items that memory evicted and for which the disk of a cache had no room at the moment, since the start.";
-    "tier_failed" gauge TierFailed if Tier "1 if a write or a sync of the log has failed: until the server is started again, a store takes no changes, and the disk of a cache takes no items.";
+    "tier_items" tier_gauge Items if Tier "Items on the disk: those in memory, and expired ones that reclaim has not met yet, included.";
+    "tier_size_bytes" tier_gauge SizeBytes if Tier "Size of the log on the disk, in bytes.";
+    "tier_live_bytes" tier_gauge LiveBytes if Tier "Bytes of live items in the log, estimated from the mean length of the items of each segment.";
+    "tier_live_bytes_max" tier_gauge LiveBytesMax if TierStore "Bytes of live items beyond which stores fail: four fifths of the log, without the 20 MiB that deletes and reclaim keep for themselves.";
+    "tier_free_bytes" tier_gauge FreeBytes if Tier "Space of the log that holds no segment, in bytes.";
+    "tier_index_bytes" tier_gauge IndexBytes if Tier "Memory of the index of the disk, in bytes. It is a part of `-m`.";
+    "tier_index_bytes_max" tier_gauge IndexBytesMax if Tier "Memory that the index of the disk may take, in bytes. Beyond it stores of new keys fail.";
+    "tier_dirty_bytes" tier_gauge DirtyBytes if Tier "Bytes of changes that are not durable yet.";
+    "tier_written_bytes" tier_gauge WrittenBytes if Tier "Bytes written to the log since the start, copies by reclaim included.";
+    "tier_zeroed_bytes" tier_gauge ZeroedBytes if Tier "Zeros written since the start to allocate the space of segments, in bytes.";
+    "tier_syncs" tier_gauge Syncs if Tier "Syncs of the log since the start.";
+    "tier_sync_us" tier_gauge SyncUs if Tier "Time that these syncs took, in microseconds; divided by `tier_syncs`, the mean.";
+    "tier_reads" tier_gauge Reads if Tier "Items read from the disk since the start.";
+    "tier_segments_reclaimed" tier_gauge SegmentsReclaimed if Tier "Segments of the log reclaimed since the start.";
+    "tier_items_copied" tier_gauge ItemsCopied if Tier "Live items that reclaim has copied since the start.";
+    "tier_segments_damaged" tier_gauge SegmentsDamaged if Tier "Segments that reclaim has found damaged since the start, and left where they are.";
+    "tier_items_unreadable" tier_gauge ItemsUnreadable if Tier "Items that the disk did not return since the start, or whose records are damaged.";
+    "tier_items_evicted" tier_gauge ItemsEvicted if Tier "Items that memory evicted and the disk of a cache took since the start.";
+    "tier_items_dropped" tier_gauge ItemsDropped if Tier "Items that memory evicted and for which the disk of a cache had no room at the moment, since the start.";
+    "tier_failed" tier_gauge Failed if Tier "1 if a write or a sync of the log has failed: until the server is started again, a store takes no changes, and the disk of a cache takes no items.";
 }
 }
 

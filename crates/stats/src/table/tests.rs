@@ -55,7 +55,7 @@ fn without_crawler_and_maintainer_stats_shows_84_keys_or_83() {
         Condition::LruMaintainer,
         Condition::IdleTimeout,
         Condition::TlsSessions,
-        Condition::Tier,
+        Condition::TierCache,
     ];
     for (version, count, with_tls) in
         [(Condition::Answers18, 84, 87), (Condition::Answers45, 83, 85)]
@@ -113,7 +113,7 @@ const GENERAL: &str = "pid uptime time version libevent pointer_size rusage_user
     max_connections curr_connections total_connections rejected_connections connection_structures
     response_obj_oom response_obj_count response_obj_bytes read_buf_count read_buf_bytes
     read_buf_bytes_free read_buf_oom reserved_fds cmd_get cmd_set cmd_flush cmd_touch cmd_meta
-    get_hits get_misses get_expired get_flushed delete_misses delete_hits incr_misses incr_hits
+    get_hits get_misses get_expired get_flushed badcrc_from_extstore delete_misses delete_hits incr_misses incr_hits
     decr_misses decr_hits cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large
     store_no_memory auth_cmds auth_errors idle_kicks bytes_read bytes_written limit_maxbytes
     accepting_conns listen_disabled_num time_in_listen_disabled_us threads conn_yields
@@ -122,7 +122,14 @@ const GENERAL: &str = "pid uptime time version libevent pointer_size rusage_user
     slab_reassign_busy_deletes slab_reassign_busy_nomem slab_reassign_last_busy_status
     slab_reassign_running slabs_moved lru_crawler_running lru_crawler_starts
     lru_maintainer_juggles malloc_fails log_worker_dropped log_worker_written log_watcher_skipped
-    log_watcher_sent log_watchers ssl_new_sessions ssl_handshake_errors ssl_proto_errors
+    log_watcher_sent log_watchers
+    extstore_compact_lost extstore_compact_rescues extstore_compact_resc_cold
+    extstore_compact_resc_old extstore_compact_skipped extstore_page_allocs
+    extstore_page_evictions extstore_page_reclaims extstore_pages_free extstore_pages_used
+    extstore_objects_evicted extstore_objects_read extstore_objects_written extstore_objects_used
+    extstore_bytes_evicted extstore_bytes_written extstore_bytes_read extstore_bytes_used
+    extstore_bytes_fragmented extstore_limit_maxbytes
+    ssl_new_sessions ssl_handshake_errors ssl_proto_errors
     time_since_server_cert_refresh unexpected_napi_ids round_robin_fallback bytes curr_items
     total_items slab_global_page_pool expired_unfetched evicted_unfetched evicted_active evictions
     reclaimed crawler_reclaimed crawler_items_checked lrutail_reflocked moves_to_cold

@@ -493,8 +493,8 @@ fn options_without_effect_are_warned_about_once() {
         [
             "\"stray\" is not an option and has no effect",
             "option -N: it has no effect: Larder does not place connections by network queue",
-            "option -o ext_threads: it has no effect: Larder's disk tier is one log and has no such \
-             setting",
+            "option -o ext_threads: it has no effect: Larder reads its disk tier by io_uring, or by \
+             eight threads of each worker",
             "option -t: 65 workers: more than 64 are not recommended",
         ]
     );

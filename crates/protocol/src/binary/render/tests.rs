@@ -105,6 +105,7 @@ fn failures_have_their_status_and_words() {
         (ClientError::Unauthenticated.into(), 0x20, "Auth failure."),
         (ClientError::AuthenticationFailed.into(), 0x20, "Auth failure."),
         (ServerError::TooLarge.into(), 0x03, "Too large."),
+        (ServerError::Recovering { percent: 43 }.into(), 0x86, "Temporary failure"),
         (ServerError::OutOfMemoryStoring.into(), 0x82, "Out of memory allocating item"),
         (ServerError::OutOfMemory.into(), 0x82, "Out of memory incrementing value"),
         (ServerError::OutOfMemoryCreating.into(), 0x82, "Out of memory allocating new item"),

@@ -183,6 +183,12 @@ impl Parser {
         Parsed::Skipped { consumed }
     }
 
+    /// An error has taken the place of the end of the list that is in progress, if one is: the rest
+    /// of its line is skipped.
+    pub fn end_list(&mut self) {
+        self.list = self.list.map(|_| List::Streamed(StreamedKeys::REFUSED));
+    }
+
     /// True if no line that names keys is in progress.
     pub fn is_between_commands(&self) -> bool {
         self.list.is_none()

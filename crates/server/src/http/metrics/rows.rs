@@ -10,6 +10,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use crate::server::Server;
+use crate::stats::Gathered;
 use crate::stats::{self, Answer};
 
 /// The rows of a command by their names, or of a size class by their names without its prefix.
@@ -72,7 +73,7 @@ pub(in crate::http) async fn answer(
         let deadline = Instant::now() + CENSUS_TIME_MAX;
         loop {
             let before = text.len();
-            if gathering.step(&frame, &mut text) {
+            if gathering.step(&frame, &mut text) == Gathered::All {
                 break;
             }
             if Instant::now() > deadline {

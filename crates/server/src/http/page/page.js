@@ -279,6 +279,54 @@ $("map").addEventListener("mousemove", (event) => {
   $("cell").textContent = `${name}: ${uses.join(", ")}${live}`;
 });
 
+const TIER_WORDS = {
+  store: "store: all items, memory keeps those in use",
+  cache: "cache: the items that memory evicts",
+};
+
+function showTier(status, change) {
+  const { tier, larder } = status;
+  $("tier-section").hidden = !tier;
+  if (!tier) return;
+  const isStore = tier.mode === "store";
+  $("tier-words").textContent = TIER_WORDS[tier.mode] +
+    (isStore ? `; durability ${tier.durability}.` : "; a crash empties it.");
+  $("tier-trouble").hidden = tier.trouble === null;
+  $("tier-trouble").textContent = larder.tier_failed
+    ? `The disk has failed: ${tier.trouble}. ` + (isStore
+      ? "The server takes no changes until it is started again."
+      : "It takes no more items; the cache goes on in memory.")
+    : `An item could not be read: ${tier.trouble}.`;
+  const [live, most] = [larder.tier_live_bytes, larder.tier_live_bytes_max];
+  const share = (part, whole) => right(`${bytes(part)} of ${bytes(whole)}, ${percent(part, whole)}`);
+  fill("tier-space", ["", right("")], [
+    ["items", right(count(larder.tier_items))],
+    ["size of the log", right(bytes(larder.tier_size_bytes))],
+    ["bytes of live items", isStore ? share(live, most) : right(bytes(live))],
+    ["unused", right(bytes(larder.tier_free_bytes))],
+    ["index, in memory", share(larder.tier_index_bytes, larder.tier_index_bytes_max)],
+    ["not on the disk yet", right(bytes(larder.tier_dirty_bytes))],
+  ]);
+  const line = (words, name, unit) => {
+    const difference = change.larder(name);
+    const rate = difference === null ? null : difference / change.secs;
+    return [words, right(unit(rate)), right(unit(larder[name]))];
+  };
+  const meanSync = (us, syncs) => right(syncs > 0 ? duration(us / syncs / 1e6) : "–");
+  fill("tier-work", ["", right("per second"), right("since start")], [
+    line("written", "tier_written_bytes", bytes),
+    line("syncs", "tier_syncs", count),
+    ["time of a sync, mean", meanSync(change.larder("tier_sync_us"), change.larder("tier_syncs")),
+      meanSync(larder.tier_sync_us, larder.tier_syncs)],
+    line("items read", "tier_reads", count),
+    ...(isStore ? [line("items copied by reclaim", "tier_items_copied", count)] : [
+      line("items evicted to the disk", "tier_items_evicted", count),
+      line("items dropped", "tier_items_dropped", count)]),
+    line("items unreadable", "tier_items_unreadable", count),
+    line("segments damaged", "tier_segments_damaged", count),
+  ]);
+}
+
 // Returns the upper bound of the bucket with the given share of the samples.
 function quantile(bounds, counts, share) {
   const all = counts.reduce((sum, n) => sum + n, 0);
@@ -357,6 +405,7 @@ function show(status, hot, ready) {
   showEvictions(status, change);
   showConnections(status, change);
   showMemory(status);
+  showTier(status, change);
   showHot(hot);
 }
 

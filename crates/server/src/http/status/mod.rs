@@ -3,6 +3,7 @@
 //! Its counters are totals. A client asks again and shows the differences, so that the server keeps
 //! nothing for its watchers.
 
+mod disk_tier;
 mod segments;
 pub(super) mod statistics;
 
@@ -31,6 +32,7 @@ pub(super) async fn document(server: &Arc<Server>) -> Value {
         "larder": numbers(answer(server, StatsSection::Larder).await),
         "latency": latency(&server.latencies.snapshot()),
         "segments": segments::map(&server.cache).await,
+        "tier": disk_tier::tier(server),
     })
 }
 

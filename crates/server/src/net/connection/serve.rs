@@ -1,5 +1,6 @@
 //! A turn of a connection: it begins with input, executes it, and ends with output.
 
+use larder::{DiskPages, DiskRead};
 use larder_item::Second;
 use larder_stats::{Counter, Timing};
 
@@ -53,6 +54,16 @@ impl Connection {
     /// Returns the keys to look up on the disk, with those of the next commands.
     pub(crate) fn keys_to_ask(&mut self, executor: &Executor) -> Vec<Box<[u8]>> {
         self.session.keys_to_ask(executor, self.input.waiting())
+    }
+
+    /// Returns the reads of the disk that a list of items waits for.
+    pub(crate) fn reads_to_list(&mut self) -> Vec<DiskRead> {
+        self.session.reads_to_list()
+    }
+
+    /// Gives a list of items what its reads have returned.
+    pub(crate) fn give_read(&mut self, read: Vec<DiskPages>) {
+        self.session.give_read(read);
     }
 
     /// Returns how a turn with this input is timed, `None` if it answers no request from its

@@ -46,6 +46,8 @@ pub(super) struct Asking {
 struct AskingTurn {
     turn: PendingTurn,
     lookups: Vec<DiskLookup>,
+    /// What was read for a list of items. A turn has either this or lookups.
+    listed: Vec<Option<DiskPages>>,
     under_way: usize,
 }
 
@@ -55,6 +57,8 @@ pub(super) struct Answers {
     /// The turn goes on after it has waited.
     goes_on: bool,
     lookups: Vec<DiskLookup>,
+    /// What was read for a list of items.
+    listed: Vec<DiskPages>,
     /// The memory that the reads took.
     bytes: usize,
     /// The turn has waited long enough for the disk to take changes.
@@ -114,8 +118,14 @@ impl Worker {
         let Some(connection) = self.connections.of_mut(turn.token) else {
             return self.scratch.give_output(turn.output);
         };
-        let keys = connection.keys_to_ask(&self.executor);
-        let (mut lookups, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut lookups, mut bytes) = (Vec::new(), 0);
+        let mut reads: Vec<_> = connection.reads_to_list().into_iter().enumerate().collect();
+        bytes += reads.iter_mut().map(|(_, read)| read.room().len()).sum::<usize>();
+        let listed = reads.iter().map(|_| None).collect();
+        let keys = match reads.is_empty() {
+            true => connection.keys_to_ask(&self.executor),
+            false => Vec::new(),
+        };
         for key in &keys {
             let Some((lookup, read)) = self.executor.cache().look_up_on_disk(key) else { break };
             if let Some(mut read) = read {
@@ -134,7 +144,7 @@ impl Worker {
             turn.answers.lookups = lookups;
             return self.asking.ready.push(turn);
         }
-        let turn = self.asking.turns.keep(AskingTurn { turn, lookups, under_way });
+        let turn = self.asking.turns.keep(AskingTurn { turn, lookups, listed, under_way });
         for (lookup, of) in reads {
             self.read(Asked { turn, lookup, of });
         }
@@ -152,8 +162,11 @@ impl Worker {
     /// Goes on with a lookup after a read, or with its turn after the last read of all.
     pub(super) fn take_read(&mut self, asked: Asked<DiskPages>) {
         let Some(asking) = self.asking.turns.get_mut(asked.turn) else { return };
-        let lookup = &mut asking.lookups[asked.lookup];
-        if let Some(mut of) = self.executor.cache().go_on(lookup, asked.of) {
+        if let Some(listed) = asking.listed.get_mut(asked.lookup) {
+            *listed = Some(asked.of);
+        } else if let Some(lookup) = asking.lookups.get_mut(asked.lookup)
+            && let Some(mut of) = self.executor.cache().go_on(lookup, asked.of)
+        {
             let bytes = of.room().len();
             asking.turn.answers.bytes += bytes;
             self.asking.bytes += bytes;
@@ -161,9 +174,11 @@ impl Worker {
         }
         asking.under_way -= 1;
         if asking.under_way == 0
-            && let Some(AskingTurn { mut turn, lookups, .. }) = self.asking.turns.take(asked.turn)
+            && let Some(asking) = self.asking.turns.take(asked.turn)
         {
+            let AskingTurn { mut turn, lookups, listed, .. } = asking;
             turn.answers.lookups = lookups;
+            turn.answers.listed = listed.into_iter().flatten().collect();
             self.asking.ready.push(turn);
         }
     }
@@ -190,7 +205,10 @@ impl Worker {
 
     /// Gives a turn what was looked up for it.
     pub(super) fn give_answers(&mut self, turn: &mut PendingTurn) {
-        let Answers { lookups, bytes, has_waited, .. } = std::mem::take(&mut turn.answers);
+        let Answers { lookups, listed, bytes, has_waited, .. } = std::mem::take(&mut turn.answers);
+        if let Some(connection) = self.connections.of_mut(turn.token) {
+            connection.give_read(listed);
+        }
         self.asking.bytes -= bytes;
         self.executor.cache().note_disk_waited(has_waited);
         for lookup in lookups {

@@ -4,6 +4,9 @@
 //! already. They carry descriptors, so the processes need not agree on descriptor numbers. The new
 //! process answers with one word when it serves.
 //!
+//! One process at a time uses the directory of `--tier-path`. A new process that has one asks the
+//! old one to release it first, with another word, and waits for the answer.
+//!
 //! The cache's memory and the sockets of the admin listener follow the message that ends the
 //! sockets, where a version that does not know them stops reading.
 
@@ -48,6 +51,8 @@ pub(crate) enum Answer {
     None,
     /// It serves.
     Ready,
+    /// It can serve once this process has released its directory.
+    AsksRelease,
     /// It will not answer.
     Gone,
 }
@@ -82,12 +87,21 @@ impl Channel {
 
     /// Returns the answer so far, without waiting.
     pub(crate) fn answer(&self) -> Answer {
-        let mut word = [0; READY.len()];
+        let mut word = [0; WORD_BYTES_MAX];
         match recv(&self.0, &mut word, RecvFlags::DONTWAIT) {
             Ok((bytes, _)) if word[..bytes] == *READY => Answer::Ready,
+            Ok((bytes, _)) if word[..bytes] == *RELEASE => Answer::AsksRelease,
             Err(Errno::AGAIN | Errno::INTR) => Answer::None,
             _ => Answer::Gone,
         }
+    }
+}
+
+impl Channel {
+    /// Tells the new process that the directory is released.
+    pub(crate) fn notify_released(&self) {
+        // Fails if the new process has ended, which its parent notices.
+        let _ = send(&self.0, RELEASED, SendFlags::NOSIGNAL);
     }
 }
 
@@ -138,6 +152,26 @@ impl Predecessor {
         let null = File::open("/dev/null").map_err(failure)?;
         dup2_stdin(&null).map_err(|error| failure(error.into()))?;
         Ok(Some((Self { channel, pid: getppid() }, handover)))
+    }
+
+    /// Asks the predecessor for its directory, and waits until it has released it. From then on the
+    /// predecessor accepts no connections.
+    ///
+    /// # Errors
+    /// The predecessor releases none.
+    pub(crate) fn ask_release(&self) -> io::Result<()> {
+        send(&self.channel, RELEASE, SendFlags::NOSIGNAL)?;
+        let mut word = [0; WORD_BYTES_MAX];
+        loop {
+            return match recv(&self.channel, &mut word, RecvFlags::empty()) {
+                Ok((bytes, _)) if word[..bytes] == *RELEASED => Ok(()),
+                // It has ended, and so released the directory, too.
+                Ok((0, _)) | Err(Errno::CONNRESET) => Ok(()),
+                Ok(_) => Err(io::Error::other("the process before answers in other words")),
+                Err(Errno::INTR) => continue,
+                Err(error) => Err(error.into()),
+            };
+        }
     }
 
     /// Notifies the predecessor that this process serves. From then on the predecessor accepts no
@@ -234,8 +268,13 @@ const ADMIN: &[u8] = b"larderd 1 admin";
 /// Group names from files have at most 32 bytes; longer ones are cut, and then do not match.
 const MEMORY_WORDS_MAX: usize = 512;
 
-/// The new process's answer.
+/// The new process's answers.
 const READY: &[u8] = b"ready";
+const RELEASE: &[u8] = b"release";
+/// The old process's answer to [`RELEASE`].
+const RELEASED: &[u8] = b"released";
+/// An answer is not longer.
+const WORD_BYTES_MAX: usize = 16;
 
 /// Sockets per message. The system allows 253.
 const MESSAGE_SOCKETS_MAX: usize = 64;
@@ -264,6 +303,28 @@ mod tests {
             assert_eq!(channel.answer(), Answer::Ready);
             assert_eq!(channel.answer(), Answer::Gone);
         }
+    }
+
+    #[test]
+    fn a_directory_is_released_before_the_new_process_is_ready() {
+        let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
+        receive(theirs.as_fd()).unwrap();
+        let successor = std::thread::spawn(move || {
+            let predecessor = Predecessor { channel: theirs, pid: None };
+            let released = predecessor.ask_release();
+            predecessor.notify_ready();
+            released
+        });
+        while channel.answer() != Answer::AsksRelease {}
+        assert_eq!(channel.answer(), Answer::None, "it waits");
+        channel.notify_released();
+        successor.join().unwrap().unwrap();
+        assert_eq!(channel.answer(), Answer::Ready);
+        // The end of the old process releases the directory, too.
+        let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
+        receive(theirs.as_fd()).unwrap();
+        drop(channel);
+        assert!(Predecessor { channel: theirs, pid: None }.ask_release().is_err(), "none is asked");
     }
 
     #[test]

@@ -3,6 +3,10 @@
 //!
 //! Until then nothing changes: a new process that fails, or takes too long, only leaves a line in
 //! the log.
+//!
+//! Two processes cannot use the directory of `--tier-path`. There the new process asks for it as
+//! its last step before it serves. The old one then closes its connections between requests,
+//! stops, and releases the directory; the sockets stay open, and the new process answers at them.
 
 pub(crate) mod activation;
 pub(crate) mod handover;
@@ -10,6 +14,7 @@ pub(crate) mod inherited;
 pub(crate) mod program;
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{self, Child};
 use std::sync::Arc;
@@ -44,8 +49,19 @@ enum Stage {
     None,
     /// The new process is starting.
     Starting(Successor),
+    /// The new process waits for the directory of this one, since then.
+    Releasing(Successor, Stopwatch),
     /// The new process serves, since then.
     Done(Stopwatch),
+}
+
+/// What an upgrade asks of the main thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing.
+    None,
+    /// To accept no more connections.
+    Retire,
 }
 
 /// The new process; killed if this is dropped before it serves.
@@ -75,7 +91,7 @@ impl Upgrade {
         let refused = match &self.stage {
             Stage::None => None,
             Stage::Starting(_) => Some("one is in progress"),
-            Stage::Done(_) => Some("another process has already taken over"),
+            Stage::Releasing(..) | Stage::Done(_) => Some("another process has already taken over"),
         };
         if let Some(why) = refused {
             return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
@@ -126,6 +142,15 @@ impl Upgrade {
         Ok(Successor { process, channel, since: Stopwatch::start(), serves: false })
     }
 
+    /// Gives the directory to the new process, once this one uses it no longer. The service manager
+    /// has a new main process then.
+    pub(crate) fn release(&mut self, supervisor: &Supervisor) {
+        if let Stage::Releasing(successor, _) = &self.stage {
+            supervisor.notify_successor(successor.process.id());
+            successor.channel.notify_released();
+        }
+    }
+
     /// Readable when the new process has answered; `None` if no answer is expected.
     pub(crate) fn channel(&self) -> Option<&Channel> {
         match &self.stage {
@@ -134,10 +159,10 @@ impl Upgrade {
         }
     }
 
-    /// Checks the new process. Returns true once, when it serves. If it fails, logs the reason.
-    pub(crate) fn turn(&mut self, server: &Server, supervisor: &Supervisor) -> bool {
+    /// Checks the new process. If it fails, logs the reason.
+    pub(crate) fn turn(&mut self, server: &Server, supervisor: &Supervisor) -> Step {
         let Stage::Starting(successor) = &mut self.stage else {
-            return false;
+            return Step::None;
         };
         let pid = successor.process.id();
         let memory_bytes = server.options.memory_bytes;
@@ -147,11 +172,20 @@ impl Upgrade {
                 self.stage = Stage::Done(Stopwatch::start());
                 log::say(format_args!("larderd: process {pid} has taken over"));
                 supervisor.notify_successor(pid);
-                return true;
+                return Step::Retire;
+            }
+            Answer::AsksRelease => {
+                // From here on its failure is not this process's to mend.
+                successor.serves = true;
+                log::say(format_args!("larderd: process {pid} takes the directory over"));
+                if let Stage::Starting(successor) = mem::replace(&mut self.stage, Stage::None) {
+                    self.stage = Stage::Releasing(successor, Stopwatch::start());
+                }
+                return Step::Retire;
             }
             Answer::Gone => successor.end(),
             Answer::None if successor.since.elapsed_us() < start_us_max(memory_bytes) => {
-                return false;
+                return Step::None;
             }
             Answer::None => {
                 format!("it did not serve within {} s", start_us_max(memory_bytes) / 1_000_000)
@@ -165,25 +199,30 @@ impl Upgrade {
             pidfile::take_back(path, pid);
         }
         supervisor.notify_ready();
-        false
+        Step::None
     }
 
-    /// True if the successor serves.
+    /// True if the successor serves, or is about to.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Done(_))
+        matches!(self.stage, Stage::Done(_) | Stage::Releasing(..))
     }
 
     /// True if the connections that are left are to be closed: a successor serves, and their time
     /// has passed.
     pub(crate) fn closes_connections(&self, server: &Server) -> bool {
-        self.has_served_for(drain_us(server))
+        match &self.stage {
+            Stage::Releasing(..) => true,
+            _ => self.has_served_for(drain_us(server)),
+        }
     }
 
     /// True if this process has nothing left to do: its connections are gone, or do not end.
     pub(crate) fn is_drained(&self, server: &Server) -> bool {
-        let patience_us =
-            if server.connection_count() == 0 { 0 } else { drain_us(server) + CLOSING_US_MAX };
-        self.has_served_for(patience_us)
+        let is_empty = server.connection_count() == 0;
+        if let Stage::Releasing(_, since) = &self.stage {
+            return is_empty || since.elapsed_us() >= CLOSING_US_MAX;
+        }
+        self.has_served_for(if is_empty { 0 } else { drain_us(server) + CLOSING_US_MAX })
     }
 
     /// True if a successor has served for this time.
@@ -236,6 +275,9 @@ fn obstacle(server: &Server) -> Option<&'static str> {
 /// # Errors
 /// The memory cannot be opened again.
 fn fate_of_cache(server: &Server) -> Result<(Option<InheritedMemory>, &'static str), SharedError> {
+    if server.options.disk_tier.is_some() {
+        return Ok((None, "it takes over the directory of --tier-path once it is ready"));
+    }
     if server.options.memory_file.is_some() {
         return Ok((None, "it uses the cache in the file of -e"));
     }

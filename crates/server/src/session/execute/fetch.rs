@@ -1,7 +1,8 @@
 //! `mg` and `me`: items with their metadata, and recache tokens.
 
 use larder::{
-    LargeValue, Miss, Piece, Read, ReadOptions, StoreError, StoreMode, StoreRequest, Stored,
+    LargeValue, Miss, Piece, Read, ReadOptions, Refusal, Returns, StoreError, StoreMode,
+    StoreRequest, Stored,
 };
 use larder_item::{Deadline, Meta, Second};
 use larder_protocol::{Fetch, Frame, Response, ServerError, Shown, TokenHolder, render};
@@ -53,6 +54,9 @@ impl Executor {
                 Attempt::Item => Response::Hit.into(),
                 Attempt::Beginning(first, large) => Executed::Large(first, large),
                 Attempt::Nothing => break,
+                Attempt::Failed(StoreError::Journal(Refusal::AskDisk)) => {
+                    return Executed::AsksDisk;
+                }
                 Attempt::Failed(error) => {
                     return change_error(error, ServerError::DiskUnreadable).into();
                 }
@@ -94,7 +98,11 @@ impl Executor {
             noted: fetch.noted && settled.fetched.is_none(),
             value: fetch.with_value,
         };
-        let large = match self.cache.read_as(key, reading, out, head) {
+        let read = match self.may_ask.get() && is_read(fetch) {
+            true => self.cache.read_at_once(key, (reading, returns(fetch)), out, head),
+            false => self.cache.read_as(key, reading, out, head),
+        };
+        let large = match read {
             Read::Hit(_) => None,
             Read::Large(_, large) => Some(large),
             Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
@@ -254,6 +262,20 @@ impl Executor {
         };
         render::inspected(out, &shown, frame);
         Response::Shown
+    }
+}
+
+/// True if it changes nothing, but for the note that the item was read.
+pub(crate) fn is_read(fetch: &Fetch<'_>) -> bool {
+    fetch.exptime.is_none() && fetch.vivify.is_none()
+}
+
+/// When an item that only the disk has returns to memory. The recache token is a mark of its record
+/// there.
+fn returns(fetch: &Fetch<'_>) -> Returns {
+    match fetch.recache {
+        Some(_) => Returns::Always,
+        None => Returns::IfReused,
     }
 }
 

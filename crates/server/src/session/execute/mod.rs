@@ -11,7 +11,10 @@ use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use larder::{Awaiting, Cache, LargeValue, Miss, Piece, Read, ReadOptions, StoreError};
+use larder::{
+    Asking, Awaiting, Cache, LargeValue, Miss, Piece, Read, ReadOptions, Refusal as Refused,
+    Returns, StoreError,
+};
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
 use larder_protocol::{
@@ -30,6 +33,7 @@ use crate::server::Server;
 use crate::stats::{self, Answer, ConnectionList, Gathering};
 use crate::stop::Manner;
 use crate::waker::Waker;
+pub(crate) use fetch::is_read;
 use store::change_error;
 
 /// Executes commands for one worker, and counts them by memcached's rules.
@@ -49,6 +53,8 @@ pub struct Executor {
     /// Wakes the worker; `None` if no worker waits for asynchronous results.
     waker: Option<Arc<Waker>>,
     has_disk: bool,
+    /// True while reads that need the disk are [`Executed::AsksDisk`] instead of waiting for it.
+    may_ask: Cell<bool>,
 }
 
 /// The result of a command.
@@ -72,6 +78,8 @@ pub(crate) enum Executed {
     Region,
     /// The peer reports its reads in the shared memory, which requires permission.
     Reads,
+    /// Nothing: the disk must be asked for the item first.
+    AsksDisk,
 }
 
 impl From<Response> for Executed {
@@ -90,6 +98,13 @@ enum Appended {
     Nothing,
     /// The disk did not return the item.
     Failed(StoreError),
+}
+
+impl Appended {
+    /// True if the disk must be asked for the item first.
+    fn asks_disk(&self) -> bool {
+        matches!(self, Self::Failed(StoreError::Journal(Refused::AskDisk)))
+    }
 }
 
 impl From<Appended> for Executed {
@@ -141,6 +156,7 @@ impl Executor {
             sampler,
             waker,
             has_disk,
+            may_ask: Cell::new(false),
         }
     }
 
@@ -253,8 +269,11 @@ impl Executor {
 
     #[inline]
     fn get(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
-        self.counters.bump(Counter::CmdGet);
         let appended = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
+        if appended.asks_disk() {
+            return Executed::AsksDisk;
+        }
+        self.counters.bump(Counter::CmdGet);
         self.counters.bump(match appended {
             Appended::Nothing | Appended::Failed(_) => Counter::GetMisses,
             Appended::Item | Appended::Head(..) => Counter::GetHits,
@@ -323,7 +342,15 @@ impl Executor {
                 size = ItemSize::new(key.len(), meta);
                 render::hit_head(out, key, meta, with_cas, frame);
             };
-            let appended = match self.cache.read(key, out, head) {
+            let whole = ReadOptions { noted: true, value: true };
+            let read = match hits {
+                ClassCounter::GetHits if self.may_ask.get() => {
+                    self.cache.read_at_once(key, (whole, Returns::IfReused), out, head)
+                }
+                // What is touched next has to be in memory.
+                _ => self.cache.read_as(key, whole, out, head),
+            };
+            let appended = match read {
                 Read::Hit(_) => Appended::Item,
                 Read::Miss(miss) => {
                     self.count_miss(miss);
@@ -391,6 +418,10 @@ impl Executor {
         self.prefetch(keys());
         let (mut out, noted) = (Vec::new(), ReadOptions { noted: true, value: false });
         for key in keys() {
+            // It was evicted since, and a hint is not worth a read of the disk.
+            if self.cache.asks_disk(key, Asking::Reads) {
+                continue;
+            }
             if let Read::Hit(meta) = self.cache.read_as(key, noted, &mut out, |_, _| ()) {
                 let reads = u64::from(READS_PER_HINT);
                 for counter in [Counter::CmdGet, Counter::GetHits, Counter::LocalReads] {
@@ -447,6 +478,11 @@ impl Executor {
     /// True if items may be on a disk only.
     pub(crate) fn has_disk(&self) -> bool {
         self.has_disk
+    }
+
+    /// Says whether reads that need the disk are [`Executed::AsksDisk`] instead of waiting for it.
+    pub(crate) fn let_ask(&self, may_ask: bool) {
+        self.may_ask.set(may_ask);
     }
 
     pub(crate) fn cache(&self) -> &Cache {

@@ -2,13 +2,15 @@
 
 usage: file_system.py DIRECTORY MOUNT_POINT ORDERS
 
-While ORDERS has a file hang-read, hang-write or hang-sync, calls of that kind wait; while it has
-fail-read, fail-write or fail-sync, they fail with EIO.
+While ORDERS has a file hang-read, hang-write or hang-sync, calls of that kind wait. A file
+fail-read, fail-write or fail-sync with the words AFTER COUNT lets AFTER calls of that kind pass,
+and then COUNT of them fail with EIO.
 """
 
 import errno
 import os
 import sys
+import threading
 import time
 
 # Debian's name of the module. It is installed for the system's interpreter.
@@ -23,6 +25,9 @@ class Passing(fuse.Operations):
     def __init__(self, directory, orders):
         self.directory = directory
         self.orders = orders
+        self.one_at_a_time = threading.Lock()
+        # For each kind of calls: the order that counts them, and how many it has seen.
+        self.counted = {}
 
     def has_order(self, order):
         return os.path.exists(os.path.join(self.orders, order))
@@ -30,8 +35,24 @@ class Passing(fuse.Operations):
     def obey(self, kind):
         while self.has_order("hang-" + kind):
             time.sleep(PAUSE_SECS)
-        if self.has_order("fail-" + kind):
-            raise fuse.FuseOSError(errno.EIO)
+        with self.one_at_a_time:
+            if self.is_to_fail(kind):
+                raise fuse.FuseOSError(errno.EIO)
+
+    def is_to_fail(self, kind):
+        path = os.path.join(self.orders, "fail-" + kind)
+        try:
+            with open(path, encoding="ascii") as file:
+                stat = os.fstat(file.fileno())
+                after, count = map(int, file.read().split())
+        except FileNotFoundError:
+            return False
+        order = stat.st_ino, stat.st_mtime_ns
+        counting, call = self.counted.get(kind, (None, 0))
+        if counting != order:
+            call = 0
+        self.counted[kind] = order, call + 1
+        return after <= call < after + count
 
     def real(self, path):
         return self.directory + path

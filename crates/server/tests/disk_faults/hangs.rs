@@ -1,81 +1,15 @@
-//! A disk that hangs stops only those who need it: a real file system in user space holds the
-//! calls of a server back.
+//! A disk that hangs stops only those who need it.
 
-use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, larderd};
-use larder_testkit::{ServerUnderTest, Stream, Transport};
-use tempfile::TempDir;
+use larder_testkit::Stream;
+use larder_testkit::server::Signal;
 
-/// A mounted file system of `file_system.py`.
-struct Disk {
-    place: TempDir,
-    process: Child,
-}
-
-impl Disk {
-    fn mount() -> Result<Self> {
-        let place = tempfile::Builder::new().prefix("larder-hangs-").tempdir()?;
-        for name in ["real", "mounted", "orders"] {
-            fs::create_dir(place.path().join(name))?;
-        }
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/disk_hangs/file_system.py");
-        let process = Command::new("/usr/bin/python3")
-            .arg(script)
-            .args(["real", "mounted", "orders"].map(|name| place.path().join(name)))
-            .stdin(Stdio::null())
-            .spawn()?;
-        let disk = Self { place, process };
-        fs::write(disk.place.path().join("real/probe"), "")?;
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !disk.mounted().join("probe").exists() {
-            ensure!(Instant::now() < deadline, "the file system is not mounted after 10 s");
-            sleep(Duration::from_millis(20));
-        }
-        Ok(disk)
-    }
-
-    fn mounted(&self) -> PathBuf {
-        self.place.path().join("mounted")
-    }
-
-    fn order(&self, order: &str) -> Result<()> {
-        Ok(fs::write(self.place.path().join("orders").join(order), "")?)
-    }
-
-    fn withdraw(&self, order: &str) -> Result<()> {
-        Ok(fs::remove_file(self.place.path().join("orders").join(order))?)
-    }
-
-    fn server(&self, args: &[&str]) -> Result<ServerUnderTest> {
-        let path = self.mounted().join("items");
-        let path = path.to_str().context("a path in UTF-8")?;
-        let fixed = ["-m", "8", "-t", "1", "--tier-path", path, "--tier-size", "128m"];
-        let args: Vec<&str> = fixed.iter().chain(args).copied().collect();
-        let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
-        let server = ServerUnderTest::start(&binary, Transport::Tcp, &args)?;
-        server.connect()?.ask(b"version\r\n", b"\r\n")?;
-        Ok(server)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        for kind in ["hang-read", "hang-write", "hang-sync"] {
-            // Most are not there.
-            drop(fs::remove_file(self.place.path().join("orders").join(kind)));
-        }
-        drop(Command::new("umount").arg("-l").arg(self.mounted()).status());
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
-}
+use crate::passing::Passing;
+use crate::{line, start};
 
 const VALUE: [u8; 10_000] = [b'v'; 10_000];
 
@@ -109,8 +43,8 @@ fn slowest_hit(stream: &mut Stream) -> Result<Duration> {
 
 /// Reads that hang hold back only the connection that asked for them.
 fn reads_hang(args: &[&str]) -> Result<()> {
-    let disk = Disk::mount()?;
-    let server = disk.server(args)?;
+    let disk = Passing::mount()?;
+    let (server, _) = start(&disk.mounted(), args)?;
     let (mut asker, mut other) = (server.connect()?, server.connect()?);
     fill(&mut asker)?;
     disk.order("hang-read")?;
@@ -130,8 +64,8 @@ fn reads_hang(args: &[&str]) -> Result<()> {
 
 /// Writes that hang hold back only changes, which fail before anything changes.
 fn writes_hang(args: &[&str]) -> Result<()> {
-    let disk = Disk::mount()?;
-    let server = disk.server(args)?;
+    let disk = Passing::mount()?;
+    let (server, _) = start(&disk.mounted(), args)?;
     let (mut writer, mut other) = (server.connect()?, server.connect()?);
     fill(&mut writer)?;
     disk.order("hang-write")?;
@@ -154,15 +88,7 @@ fn writes_hang(args: &[&str]) -> Result<()> {
     ensure!(refused == b"END\r\n", "the refused set is seen");
     disk.withdraw("hang-write")?;
     disk.withdraw("hang-sync")?;
-    let mut rest = Vec::new();
-    while !rest.ends_with(b"\r\n") {
-        let mut byte = [0];
-        match writer.read(&mut byte) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            read => ensure!(read? == 1, "the connection is closed"),
-        }
-        rest.extend(byte);
-    }
+    line(&mut writer)?;
     let stored = other.ask(b"set after 0 0 1\r\na\r\n", b"\r\n")?;
     ensure!(stored == b"STORED\r\n", "{}", String::from_utf8_lossy(&stored));
     ensure!(server.stop(Signal::TERM)?.success(), "a clean stop");

@@ -1,0 +1,149 @@
+//! A connection while the cache opens.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use larder_options::Protocol;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::exchange::{Exchange, Status, Step};
+use crate::net::inbox::{Accepted, Transport};
+
+/// A connection that no worker has yet.
+#[derive(Debug)]
+pub(super) struct Guest {
+    socket: OwnedFd,
+    transport: Transport,
+    protocol: Protocol,
+    exchange: Exchange,
+    out: Vec<u8>,
+    closes: bool,
+    /// Until when the next request waits for the cache.
+    waits_until: Option<Instant>,
+    awaits: Awaits,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// Input.
+    Input,
+    /// That its peer reads.
+    Output,
+    /// The cache, or this moment.
+    Until(Instant),
+    /// Nothing: it has ended.
+    Nothing,
+}
+
+impl Guest {
+    pub(super) fn new(socket: OwnedFd, transport: Transport, protocol: Protocol) -> Self {
+        let exchange = Exchange::new(protocol);
+        let (out, closes, waits_until, awaits) = (Vec::new(), false, None, Awaits::Input);
+        Self { socket, transport, protocol, exchange, out, closes, waits_until, awaits }
+    }
+
+    pub(super) fn awaits(&self) -> Awaits {
+        self.awaits
+    }
+
+    /// True if a worker can go on with the connection: it is not in the middle of an answer.
+    pub(super) fn is_between_requests(&self) -> bool {
+        !self.closes && self.out.is_empty() && self.exchange.is_between_requests()
+    }
+
+    /// The connection for a worker.
+    pub(super) fn hand_over(self) -> Accepted {
+        let Self { socket, transport, protocol, .. } = self;
+        Accepted { socket, transport, client_certificates: None, protocol }
+    }
+
+    /// Answers what has arrived. A request that needs the cache waits for `patience` at most.
+    pub(super) fn serve(&mut self, patience: Duration, status: &Status) {
+        self.awaits = match self.turn(patience, status) {
+            Ok(awaits) => awaits,
+            // The peer has closed the connection, or it is broken.
+            Err(_) => Awaits::Nothing,
+        };
+    }
+
+    fn turn(&mut self, patience: Duration, status: &Status) -> Result<Awaits, Errno> {
+        let mut bytes = [0; PEEKED_BYTES];
+        // Others have their turn after a few requests.
+        for _ in 0..STEPS_MAX {
+            if !self.send()? {
+                return Ok(Awaits::Output);
+            }
+            if self.closes {
+                return Ok(Awaits::Nothing);
+            }
+            let peeked = match recv(&self.socket, &mut bytes, PEEK) {
+                Ok((0, _)) => return Ok(Awaits::Nothing),
+                Ok((peeked, _)) => peeked,
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                Err(error) => return Err(error),
+            };
+            let now = Instant::now();
+            let refuses = self.waits_until.is_some_and(|until| until <= now);
+            match self.exchange.step(&bytes[..peeked], refuses, status, &mut self.out) {
+                Step::Consumed(consumed) => {
+                    self.take(consumed)?;
+                    self.waits_until = None;
+                }
+                Step::Close(consumed) => {
+                    self.take(consumed)?;
+                    self.closes = true;
+                }
+                Step::NeedMore if peeked == 0 => return Ok(Awaits::Input),
+                // The socket stays readable: a part of a line is looked at again a little later.
+                Step::NeedMore => return Ok(Awaits::Until(now + PART_PAUSE)),
+                Step::Wait => {
+                    let until = *self.waits_until.get_or_insert(now + patience);
+                    return Ok(Awaits::Until(until));
+                }
+            }
+        }
+        Ok(Awaits::Until(Instant::now()))
+    }
+
+    /// Takes bytes that were looked at.
+    fn take(&self, mut count: usize) -> Result<(), Errno> {
+        let mut bytes = [0; PEEKED_BYTES];
+        while count > 0 {
+            let (taken, _) = recv(&self.socket, &mut bytes[..count], RecvFlags::DONTWAIT)?;
+            count -= taken;
+        }
+        Ok(())
+    }
+
+    /// Sends output. False if the peer does not read.
+    fn send(&mut self) -> Result<bool, Errno> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        while !self.out.is_empty() {
+            match send(&self.socket, &self.out, flags) {
+                Ok(sent) => drop(self.out.drain(..sent)),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl AsFd for Guest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Bytes that are looked at once. A longer line waits for the cache.
+const PEEKED_BYTES: usize = 16 * 1024;
+
+const PEEK: RecvFlags = RecvFlags::PEEK.union(RecvFlags::DONTWAIT);
+
+/// When a part of a line is looked at again.
+const PART_PAUSE: Duration = Duration::from_millis(20);
+
+/// Requests that a connection has answered in one turn.
+const STEPS_MAX: usize = 64;

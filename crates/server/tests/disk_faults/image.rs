@@ -1,0 +1,109 @@
+//! A file system of the kernel in a file.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use tempfile::TempDir;
+
+use crate::{folders, run};
+
+/// The file systems that docs/disk-tier.md recommends.
+pub(crate) const KINDS: [&str; 2] = ["ext4", "xfs"];
+
+/// A file with a file system, which is mounted on a folder.
+pub(crate) struct Image(TempDir);
+
+impl Image {
+    /// Makes and mounts an empty file system.
+    pub(crate) fn new(kind: &str) -> Result<Self> {
+        let image = Self(folders(&["mounted"])?);
+        // The smallest size that mkfs.xfs takes is 300 MiB. The file is sparse.
+        File::create(image.file())?.set_len(320 << 20)?;
+        run(&[&format!("mkfs.{kind}"), "-q", words(&image.file())?])?;
+        image.mount(&[])?;
+        Ok(image)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("image")
+    }
+
+    /// The folder on which it is mounted.
+    pub(crate) fn mounted(&self) -> PathBuf {
+        self.0.path().join("mounted")
+    }
+
+    pub(crate) fn mount(&self, options: &[&str]) -> Result<()> {
+        let options = [&["loop"], options].concat().join(",");
+        run(&["mount", "-o", &options, words(&self.file())?, words(&self.mounted())?])
+    }
+
+    pub(crate) fn unmount(&self) -> Result<()> {
+        run(&["umount", words(&self.mounted())?])
+    }
+
+    /// Forgets what the journal has not written, and refuses all calls until the next mount: the
+    /// metadata are those that a power loss leaves.
+    pub(crate) fn cut_power(&self) -> Result<()> {
+        run(&["xfs_io", "-x", "-c", "shutdown", words(&self.mounted())?])
+    }
+
+    /// Makes an ext4 find an error, after which it is read-only for the processes that use it.
+    pub(crate) fn find_error(&self) -> Result<()> {
+        let device = fs::metadata(self.mounted())?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let device = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))?;
+        let name = device.file_name().context("a device without a name")?;
+        let trigger = Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error");
+        Ok(fs::write(trigger, "1")?)
+    }
+
+    /// Lets all writers of the file system wait until it is thawed.
+    pub(crate) fn freeze(&self) -> Result<()> {
+        run(&["fsfreeze", "--freeze", words(&self.mounted())?])
+    }
+
+    pub(crate) fn thaw(&self) -> Result<()> {
+        run(&["fsfreeze", "--unfreeze", words(&self.mounted())?])
+    }
+
+    /// Takes all space that is left.
+    pub(crate) fn fill(&self) -> Result<()> {
+        let filler = File::create(self.filler())?;
+        let mut bytes: u64 = 0;
+        // A file system keeps some blocks back, and needs some to describe the file.
+        for size in [16 << 20, 1 << 20, 4096] {
+            while fallocate(&filler, FallocateFlags::empty(), bytes, size).is_ok() {
+                bytes += size;
+            }
+        }
+        let left = statvfs(&self.mounted())?;
+        let left = left.f_bavail * left.f_bsize;
+        ensure!(bytes > 0 && left < 1 << 20, "{left} bytes are left beside {bytes} of the filler");
+        Ok(())
+    }
+
+    /// Frees the space that [`Image::fill`] took.
+    pub(crate) fn make_room(&self) -> Result<()> {
+        Ok(fs::remove_file(self.filler())?)
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.mounted().join("filler")
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // Neither a frozen nor a mounted file system must outlive its test. Most are not frozen.
+        drop(self.thaw());
+        drop(run(&["umount", "-l", &self.mounted().display().to_string()]));
+    }
+}
+
+fn words(path: &Path) -> Result<&str> {
+    path.to_str().context("a path in UTF-8")
+}

@@ -1,0 +1,81 @@
+//! A file system in user space, which holds calls back and fails them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use tempfile::TempDir;
+
+use crate::folders;
+
+/// A mounted file system of `file_system.py`.
+pub(crate) struct Passing {
+    place: TempDir,
+    process: Child,
+}
+
+impl Passing {
+    pub(crate) fn mount() -> Result<Self> {
+        let place = folders(&["real", "mounted", "orders"])?;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/disk_faults/file_system.py");
+        let process = Command::new("/usr/bin/python3")
+            .arg(script)
+            .args(["real", "mounted", "orders"].map(|name| place.path().join(name)))
+            .stdin(Stdio::null())
+            .spawn()?;
+        let mut disk = Self { place, process };
+        fs::write(disk.place.path().join("real/probe"), "")?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !disk.mounted().join("probe").exists() {
+            ensure!(disk.process.try_wait()?.is_none(), "{NEEDS}");
+            ensure!(
+                Instant::now() < deadline,
+                "the file system is not mounted after 10 s: {NEEDS}"
+            );
+            sleep(Duration::from_millis(20));
+        }
+        Ok(disk)
+    }
+
+    pub(crate) fn mounted(&self) -> PathBuf {
+        self.place.path().join("mounted")
+    }
+
+    /// Orders that calls of a kind wait: `hang-read`, `hang-write` or `hang-sync`.
+    pub(crate) fn order(&self, order: &str) -> Result<()> {
+        self.give(order, "")
+    }
+
+    /// Orders that `count` calls of a kind fail, behind the next `after` calls of it.
+    pub(crate) fn fail(&self, kind: &str, after: u32, count: u32) -> Result<()> {
+        self.give(&format!("fail-{kind}"), &format!("{after} {count}"))
+    }
+
+    /// Gives an order in one step: the file system may look at any time.
+    fn give(&self, order: &str, words: &str) -> Result<()> {
+        let written = self.place.path().join("order");
+        fs::write(&written, words)?;
+        Ok(fs::rename(written, self.place.path().join("orders").join(order))?)
+    }
+
+    pub(crate) fn withdraw(&self, order: &str) -> Result<()> {
+        Ok(fs::remove_file(self.place.path().join("orders").join(order))?)
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        for kind in ["hang-read", "hang-write", "hang-sync"] {
+            // Most are not there.
+            drop(fs::remove_file(self.place.path().join("orders").join(kind)));
+        }
+        drop(Command::new("umount").arg("-l").arg(self.mounted()).status());
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+const NEEDS: &str = "it needs /dev/fuse and Debian's python3-fusepy";
