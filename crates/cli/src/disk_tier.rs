@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
-use larder::{TierError, TierFindings, TierInspection, TierMode};
+use larder::{TierError, TierFindings, TierInspection, TierItem, TierMode};
 
 use crate::outcome::Outcome;
-use crate::transfer::{Progress, now_unix_secs};
+use crate::transfer::{DirectoryProgress, Progress, now_unix_secs, report, summary};
 
 /// Reads the directory's log to its end.
 pub(crate) fn fsck(path: &Path) -> Result<Outcome> {
@@ -18,8 +18,7 @@ pub(crate) fn fsck(path: &Path) -> Result<Outcome> {
     let findings = match read(&directory) {
         Ok(findings) => findings,
         Err(error @ TierError::Start(_)) => {
-            eprintln!("larder: damaged: {error}");
-            eprintln!("larder: restore the directory from a backup; a server does not start on it");
+            show_damage(&directory, &error)?;
             return Ok(Outcome::Missed);
         }
         Err(error) => return Err(error.into()),
@@ -74,16 +73,34 @@ fn describe_end(
     Ok(())
 }
 
+/// Reads past the damage that the log has, and says all of it.
+fn show_damage(directory: &TierInspection, first: &TierError) -> Result<(), TierError> {
+    let mut progress = Progress::begin("read", Some(1), false);
+    let shown = DirectoryProgress::new(&mut progress);
+    let part = |done, total| shown.note_part(done, total);
+    let note = |item: &TierItem<'_>, _| shown.note_item(item.key.len() + item.value.len());
+    let salvaged = directory.salvage(now_unix_secs(), part, report, note)?;
+    progress.clear();
+    if salvaged.damages == 0 {
+        eprintln!("larder: damaged: {first}");
+    }
+    eprint!("{}", summary(&salvaged));
+    let path = directory.path().display();
+    eprintln!(
+        "larder: a server that has to read the log of a store does not start on it: restore it from \
+         a backup, or save what can be read with larder export {path} FILE --past-damage readable"
+    );
+    Ok(())
+}
+
 fn read(directory: &TierInspection) -> Result<TierFindings, TierError> {
-    let mut progress = Progress::begin("read", None, false);
-    let (mut items, mut bytes) = (0, 0);
+    let mut progress = Progress::begin("read", Some(1), false);
+    let shown = DirectoryProgress::new(&mut progress);
     let findings = directory.read(
         now_unix_secs(),
-        |_, _| (),
+        |done, total| shown.note_part(done, total),
         |item| {
-            items += 1;
-            bytes += (item.key.len() + item.value.len()) as u64;
-            progress.show(0, items, bytes);
+            shown.note_item(item.key.len() + item.value.len());
             true
         },
     );

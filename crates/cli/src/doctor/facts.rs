@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use larder_load::address::Address;
 use larder_load::connect::dialer::Dialer;
 use larder_protocol::StatsSection;
 
+use super::service;
 use crate::connection::Connection;
 use crate::stats;
 
@@ -70,6 +72,21 @@ impl Process {
         let folder = Path::new("/proc").join(pid);
         let name = fs::read_to_string(folder.join("comm")).ok()?;
         (name.trim_end() == "larderd").then_some(Self { folder })
+    }
+
+    /// Returns a path of the process as this one reaches it: a server in a container has a root of
+    /// its own, which only its user and root can enter.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        let own = self.folder.join("root").join(path.trim_start_matches('/'));
+        if own.exists() { own } else { PathBuf::from(path) }
+    }
+
+    /// Returns the systemd unit that the process runs in and how long systemd lets it stop; `None`:
+    /// it runs in none, or has all the time.
+    pub(super) fn stop_limit(&self) -> Option<(String, Duration)> {
+        let unit = service::unit(&fs::read_to_string(self.folder.join("cgroup")).ok()?)?;
+        let limit = service::stop_limit(&unit)?;
+        Some((unit, limit))
     }
 
     /// Returns the value of a line of /proc/PID/status.

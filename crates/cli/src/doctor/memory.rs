@@ -6,7 +6,11 @@ use super::{Finding, Rule, percent};
 pub(super) const RULES: &[Rule] = &[is_too_small, refuses_stores, refuses_large_values];
 
 /// A miss that is stored again shortly after its eviction would have been a hit in a larger memory.
+/// With a disk tier it was none: the item came back from there.
 fn is_too_small(facts: &Facts) -> Option<Finding> {
+    if !facts.setting("tier_path").is_empty() {
+        return None;
+    }
     let reads = facts.number("get_hits") + facts.number("get_misses");
     let stored_again = facts.number("ghost_hits");
     let share = percent(stored_again, reads);

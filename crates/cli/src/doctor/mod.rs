@@ -11,16 +11,19 @@
 //! | `event_loop.rs` | workers on epoll though the kernel has io_uring |
 //! | `pages.rs` | memory without huge pages |
 //! | `restart.rs` | items that a restart would lose |
+//! | `disk.rs` | a disk tier that is full, failed, slow, damaged, or does not fit its options |
 //! | `memory_file.rs` | the state of a memory file |
 
 mod buffers;
 mod connections;
+mod disk;
 mod event_loop;
 mod facts;
 mod memory;
 mod memory_file;
 mod pages;
 mod restart;
+mod service;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -82,6 +85,7 @@ const RULES: &[&[Rule]] = &[
     event_loop::RULES,
     pages::RULES,
     restart::RULES,
+    disk::RULES,
 ];
 
 /// The names of all findings, for `--ignore`.
@@ -94,6 +98,16 @@ const NAMES: &[&str] = &[
     "no-io-uring",
     "no-huge-pages",
     "restart",
+    "disk-failed",
+    "disk-full",
+    "disk-index-full",
+    "disk-index-small",
+    "disk-drops",
+    "disk-unreadable",
+    "disk-slow",
+    "disk-file-system",
+    "disk-space",
+    "disk-stop",
     "file-old",
     "file-killed",
 ];

@@ -9,10 +9,11 @@ fn loses_items(facts: &Facts) -> Option<Finding> {
     let items = facts.number("curr_items");
     let is_private = facts.setting("memory_file") == "(null)";
     let is_larder = facts.number("segment_bytes") > 0;
-    (is_larder && is_private && items > 0).then(|| {
+    let has_disk = !facts.setting("tier_path").is_empty();
+    (is_larder && is_private && !has_disk && items > 0).then(|| {
         let sentence = format!(
-            "a restart loses all {items} items: start with -e FILE on a tmpfs to keep them, or run \
-             with --ignore restart if that is intended"
+            "a restart loses all {items} items: start with -e FILE on a tmpfs or with --tier-path to \
+             keep them, or run with --ignore restart if that is intended"
         );
         Finding::new("restart", sentence)
     })

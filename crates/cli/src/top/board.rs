@@ -46,6 +46,7 @@ pub(super) enum Kind {
     Latency,
     Memory,
     Evictions,
+    Disk,
     Connections,
     HotByRate,
     HotByBytes,
@@ -59,7 +60,7 @@ impl Board {
             self.latencies.clear();
         }
         let change = Change::between(self.last.as_ref(), &now);
-        (self.state, self.is_ready) = state(&now.ready);
+        (self.state, self.is_ready) = state(&now);
         self.title = title(&now);
         self.map = Map::of(&now.status);
         if let Some(rate) = change.rate(REQUESTS) {
@@ -72,7 +73,9 @@ impl Board {
         self.latencies.drain(..surplus);
         self.tables = vec![summary(&change), requests(&change)];
         self.tables.extend(latency(&self.latencies));
-        self.tables.extend([memory(&change), evictions(&change), connections(&change, &now)]);
+        self.tables.extend([memory(&change), evictions(&change)]);
+        self.tables.extend(disk(&change, &now));
+        self.tables.push(connections(&change, &now));
         self.tables.extend(now.hot.as_ref().map(hot_tables).into_iter().flatten());
         self.last = Some(now);
     }
@@ -138,9 +141,14 @@ fn title(sample: &Sample) -> String {
     )
 }
 
-/// Returns the words of `/ready`, and true if the server is.
-fn state(ready: &Value) -> (String, bool) {
-    let reasons = ready["reasons"].as_array().map(Vec::as_slice).unwrap_or_default();
+/// Returns the words of `/ready` or about a failed disk, and true if the server is ready and its
+/// disk works.
+fn state(sample: &Sample) -> (String, bool) {
+    let has_failed = sample.status["larder"]["tier_failed"] == 1;
+    if let Some(trouble) = sample.status["tier"]["trouble"].as_str().filter(|_| has_failed) {
+        return (format!("the disk has failed: {}", trouble.escape_default()), false);
+    }
+    let reasons = sample.ready["reasons"].as_array().map(Vec::as_slice).unwrap_or_default();
     let reasons: Vec<_> = reasons
         .iter()
         .filter_map(Value::as_str)
@@ -247,6 +255,34 @@ fn evictions(change: &Change<'_>) -> Table {
     rows.push(vec!["age when evicted".to_owned(), now, all]);
     let head = vec!["", "per second", "total"];
     Table { kind: Kind::Evictions, title: "Evictions", head, rows }
+}
+
+/// Returns the table of a disk tier; `None` without one.
+fn disk(change: &Change<'_>, now: &Sample) -> Option<Table> {
+    let tier = &now.status["tier"];
+    let mode = tier["mode"].as_str()?;
+    let durability = tier["durability"].as_str().map(|word| format!(", durability {word}"));
+    let mode = mode.to_owned() + &durability.unwrap_or_default();
+    let total = |name| change.total(name);
+    let of = |part, whole| match total(whole) {
+        Some(whole) => format!("{} of {}", bytes(total(part)), bytes(Some(whole))),
+        None => bytes(total(part)),
+    };
+    let rows = vec![
+        ("mode", mode.escape_default().to_string()),
+        ("items", count(total("tier_items"))),
+        ("size of the log", bytes(total("tier_size_bytes"))),
+        ("bytes of live items", of("tier_live_bytes", "tier_live_bytes_max")),
+        ("index, in memory", of("tier_index_bytes", "tier_index_bytes_max")),
+        ("not on the disk yet", bytes(total("tier_dirty_bytes"))),
+        ("written per second", bytes(change.rate(&["tier_written_bytes"]))),
+        ("syncs per second", count(change.rate(&["tier_syncs"]))),
+        ("items read per second", count(change.rate(&["tier_reads"]))),
+        ("items evicted to it", count(total("tier_items_evicted"))),
+        ("items dropped", count(total("tier_items_dropped"))),
+        ("items unreadable", count(total("tier_items_unreadable"))),
+    ];
+    Some(pairs(Kind::Disk, "Disk", rows))
 }
 
 fn connections(change: &Change<'_>, now: &Sample) -> Table {

@@ -141,6 +141,7 @@ const LEFT: &[Part] = &[
     Part::Table(Kind::Summary),
     Part::Table(Kind::Requests),
     Part::Table(Kind::Evictions),
+    Part::Table(Kind::Disk),
     Part::Table(Kind::HotByBytes),
 ];
 
@@ -158,6 +159,7 @@ const NARROW: &[Part] = &[
     Part::Table(Kind::Latency),
     Part::Table(Kind::HotByRate),
     Part::Table(Kind::Evictions),
+    Part::Table(Kind::Disk),
     Part::Map,
     Part::Table(Kind::Connections),
     Part::Table(Kind::Memory),
@@ -247,6 +249,33 @@ mod tests {
             drawn(&board(), width, height, Some("lost"));
             drawn(&Board::default(), width, height, None);
         }
+    }
+
+    /// Adds a disk tier to a sample.
+    fn with_disk(mut sample: Sample, has_failed: bool) -> Sample {
+        let trouble = has_failed.then_some("cannot write /t/\u{1b}: no");
+        sample.status["tier"] = json!({ "mode": "store", "durability": "sync",
+            "trouble": trouble });
+        let rows = json!({ "tier_failed": u64::from(has_failed), "tier_syncs": 40,
+            "tier_live_bytes": 3 << 20, "tier_live_bytes_max": 9 << 20 });
+        let rows = rows.as_object().unwrap().clone();
+        sample.status["larder"].as_object_mut().unwrap().extend(rows);
+        sample
+    }
+
+    #[test]
+    fn a_disk_has_a_table_and_its_failure_the_first_line() {
+        let mut board = Board::default();
+        board.show(with_disk(sample(1000, 1000), false));
+        assert_eq!(board.state, "draining");
+        let lines = drawn(&board, 120, 60, None);
+        assert_shows(&lines, &[" Disk ", "store, durability sync", "3.0 MiB of 9.0 MiB"]);
+        board.show(with_disk(sample(3000, 2000), true));
+        let failed = [r" the disk has failed: cannot write /t/\u{1b}: no "];
+        assert_shows(&drawn(&board, 120, 60, None), &failed);
+        board.show(sample(5000, 2000));
+        let text = board.text();
+        assert!(!text.contains("Disk") && text.contains("draining"), "{text}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use larder_dump::{Entry, Writer};
 
 use super::fetch::{Counts, as_message, now_unix_secs};
 use super::progress::{Pace, Progress};
+use super::salvage::DirectoryProgress;
 
 /// Writes the items of a directory that no process uses, those whose keys begin with `prefix`.
 ///
@@ -22,11 +23,11 @@ pub(super) fn export<W: Write>(
 ) -> Result<Counts> {
     let mut counts = Counts::default();
     let mut outcome = Ok(());
+    let shown = DirectoryProgress::new(progress);
     let read = directory.read(
         now_unix_secs(),
-        |_, _| (),
+        |done, total| shown.note_part(done, total),
         |item| {
-            progress.show(0, writer.items(), counts.bytes);
             if !item.key.starts_with(prefix) {
                 return true;
             }
@@ -37,6 +38,7 @@ pub(super) fn export<W: Write>(
             }
             outcome = write(item, writer);
             counts.bytes += (item.key.len() + item.value.len()) as u64;
+            shown.note_item(item.key.len() + item.value.len());
             outcome.is_ok()
         },
     );
@@ -45,7 +47,8 @@ pub(super) fn export<W: Write>(
     Ok(counts)
 }
 
-fn write<W: Write>(item: &TierItem<'_>, writer: &mut Writer<W>) -> Result<()> {
+/// Writes an item.
+pub(super) fn write<W: Write>(item: &TierItem<'_>, writer: &mut Writer<W>) -> Result<()> {
     let entry = Entry {
         key: item.key,
         flags: item.flags,

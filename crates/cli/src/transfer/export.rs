@@ -15,6 +15,7 @@ use larder_protocol::StatsSection;
 
 use super::fetch::{self, Counts, as_message, now_unix_secs};
 use super::progress::{Pace, Progress};
+use super::salvage::{self, Past};
 use super::{directory, memory_file};
 use crate::connection::Connection;
 use crate::outcome::Outcome;
@@ -41,6 +42,9 @@ pub(crate) struct Arguments {
     /// Ask for at most this many items per second
     #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
+    /// Go on past damage of a directory, and write these items
+    #[arg(long, value_name = "WHICH")]
+    past_damage: Option<Past>,
     /// Show no progress and no summary
     #[arg(long)]
     quiet: bool,
@@ -54,6 +58,11 @@ limits what the export takes from it. FILE appears under its name when the dump 
 An item that changes during the export has its old or its new value in the dump. Items that are
 marked stale, or that a client is loading, are left out.
 
+The export of a damaged directory stops. --past-damage says what is damaged and goes on: a lost
+record may have been a newer value of any key, a delete or a flush, so what was written before it
+may be out of date. current leaves such items out, readable writes them. Neither writes an
+older value of a key whose newest one is known to be damaged.
+
 Examples:
   larder export 127.0.0.1:11211 items.dump
   larder export /run/larder.sock - | zstd > items.dump.zst
@@ -63,7 +72,7 @@ Examples:
   larder export cache7:11211 items.dump --tls --tls-ca authority.pem --user ops
 
 Exit code: 0 done; 1 items are missing in the dump, because their values could not be read to the
-end or the server does not take their keys; 2 there is no complete dump.";
+end, the server does not take their keys, or the directory is damaged; 2 there is no complete dump.";
 
 /// Runs `larder export`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -73,22 +82,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut progress = Progress::begin("exported", items_of(&source), arguments.quiet);
     let pace = Pace::new(arguments.rate);
     let prefix = arguments.prefix.as_bytes();
-    let exported = match &source {
-        Source::Server(dialer) => fetch::export(dialer, prefix, pace, &mut writer, &mut progress)
-            .with_context(|| format!("export from {}", dialer.address())),
-        Source::MemoryFile(inspection) => {
+    let mut damages = 0;
+    let exported = match (&source, arguments.past_damage) {
+        (Source::Server(dialer), None) => {
+            fetch::export(dialer, prefix, pace, &mut writer, &mut progress)
+                .with_context(|| format!("export from {}", dialer.address()))
+        }
+        (Source::MemoryFile(inspection), None) => {
             memory_file::export(inspection, prefix, pace, &mut writer, &mut progress)
         }
-        Source::Directory(found) => {
+        (Source::Directory(found), None) => {
             directory::export(found, prefix, pace, &mut writer, &mut progress)
                 .with_context(|| format!("export from {}", found.path().display()))
         }
+        (Source::Directory(found), Some(past)) => {
+            let salvaged = salvage::export(found, (prefix, past), &mut writer, &mut progress);
+            salvaged.map(|(counts, salvaged)| {
+                damages = salvaged.damages;
+                counts
+            })
+        }
+        (_, Some(_)) => bail!("--past-damage is for the directory of a disk tier"),
     };
     let items = writer.items();
     let counts = exported?;
     writer.finish().map_err(as_message)?.complete()?;
     progress.end(items, counts.bytes, &rest(&counts));
-    let is_whole = counts.lost == 0 && counts.unreachable == 0;
+    let is_whole = counts.lost == 0 && counts.unreachable == 0 && damages == 0;
     Ok(if is_whole { Outcome::Done } else { Outcome::Missed })
 }
 
@@ -107,7 +127,8 @@ fn rest(counts: &Counts) -> String {
 fn items_of(source: &Source) -> Option<u64> {
     match source {
         Source::MemoryFile(inspection) => Some(inspection.report().items),
-        Source::Directory(_) => None,
+        // The export learns the total when it reads the directory.
+        Source::Directory(_) => Some(1),
         Source::Server(dialer) => {
             // Without statistics there is no bar; the export itself reports the problem.
             let mut connection = Connection::open(dialer).ok()?;

@@ -80,6 +80,7 @@ pub(super) fn export<W: Write>(
         let part = if has_keys && !pace.is_limited() { 2 } else { usize::MAX };
         fetcher.take_answers(fetcher.pending_max / part, PENDING_BYTES_MAX / part, writer)?;
     }
+    fetcher.counts.lost += keys.unreadable();
     Ok(fetcher.counts)
 }
 

@@ -11,6 +11,7 @@ use super::wire::{Wire, WireError, escaped};
 pub(super) struct KeyList {
     wire: Wire,
     has_ended: bool,
+    unreadable: u64,
 }
 
 impl KeyList {
@@ -21,7 +22,13 @@ impl KeyList {
     pub(super) fn begin(dialer: &Dialer) -> Result<Self> {
         let mut wire = Wire::open(dialer)?;
         wire.send(b"lru_crawler metadump all\r\n")?;
-        Ok(Self { wire, has_ended: false })
+        Ok(Self { wire, has_ended: false, unreadable: 0 })
+    }
+
+    /// How many items the list lacks, because the server's disk did not return them. Known at the
+    /// end.
+    pub(super) fn unreadable(&self) -> u64 {
+        self.unreadable
     }
 
     /// Replaces `key` with the next key, and returns false at the end.
@@ -38,6 +45,9 @@ impl KeyList {
                 // memcached 1.6.18 does not send the first line.
                 b"OK" => {}
                 b"END" => self.has_ended = true,
+                _ if unreadable(line).is_some() => {
+                    (self.has_ended, self.unreadable) = (true, unreadable(line).unwrap_or(0));
+                }
                 _ if line.starts_with(b"key=") => {
                     match decode(&line[4..], key) {
                         true => return Ok(true),
@@ -52,6 +62,12 @@ impl KeyList {
         }
         Ok(false)
     }
+}
+
+/// The number in the line that ends a list which lacks items.
+fn unreadable(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(b"SERVER_ERROR the disk did not return ")?;
+    str::from_utf8(rest.strip_suffix(b" items")?).ok()?.parse().ok()
 }
 
 fn remedy(line: &str) -> &'static str {
@@ -88,6 +104,14 @@ fn decode(text: &[u8], key: &mut Vec<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_list_that_lacks_items_says_how_many() {
+        let line = |text: &str| unreadable(format!("SERVER_ERROR {text}").as_bytes());
+        assert_eq!(line("the disk did not return 3 items"), Some(3));
+        assert_eq!(line("the disk did not return -3 items"), None);
+        assert_eq!(line("out of memory"), None);
+    }
 
     #[test]
     fn keys_are_decoded_up_to_the_first_space() {

@@ -12,6 +12,7 @@
 //! | `import.rs` | the subcommand; which items are sent |
 //! | `store.rs` | sends items to a server and reads its answers |
 //! | `wire.rs` | a connection whose values are read in pieces; keys on the wire |
+//! | `salvage.rs` | the items of a damaged directory |
 //! | `progress.rs` | what the user sees meanwhile; the rate limit |
 
 mod directory;
@@ -21,9 +22,11 @@ pub(crate) mod import;
 mod keys;
 mod memory_file;
 mod progress;
+mod salvage;
 mod store;
 mod wire;
 
 pub(crate) use fetch::now_unix_secs;
 pub(crate) use progress::Progress;
+pub(crate) use salvage::{DirectoryProgress, report, summary};
 pub(crate) use wire::escaped;

@@ -22,7 +22,9 @@ impl Progress {
         let is_shown = !is_quiet && stderr().is_terminal();
         let bar = is_shown.then(|| {
             let (bar, template) = match total {
-                Some(total) => (ProgressBar::new(total), "[{bar:30}] {percent:>3} %  {msg}"),
+                Some(total) => {
+                    (ProgressBar::new(total), "[{bar:30}] {percent:>3} %, {eta} left  {msg}")
+                }
                 None => (ProgressBar::no_length(), "{spinner} {msg}"),
             };
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
@@ -49,6 +51,12 @@ impl Progress {
             }
             None => eprintln!("larder: {text}"),
         }
+    }
+
+    /// As [`Self::show`], with a total that is known only now.
+    pub(crate) fn show_part(&mut self, (done, total): (usize, usize), items: u64, bytes: u64) {
+        self.bar.iter().for_each(|bar| bar.set_length(total as u64));
+        self.show(done as u64, items, bytes);
     }
 
     /// Removes the bar.

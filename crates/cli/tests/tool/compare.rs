@@ -80,6 +80,14 @@ fn all_servers_get_the_same_load_over_tls() {
 }
 
 #[test]
+fn every_start_of_a_server_finds_no_files_of_the_one_before() {
+    let server = format!("sh -c 'mkdir \"$0\" && exec \"$@\"' @DIR {}", server("-s @SOCK"));
+    let servers = [&*format!("one={server}"), &format!("other={server}")];
+    let options = ["--rounds=2", "--seconds=1", "--connections=4", "--workloads=get:10:1"];
+    compare(&servers, &options).printed();
+}
+
+#[test]
 fn a_server_that_does_not_run_is_reported_with_its_output() {
     let complaint = "a=echo no such thing; : @SOCK";
     compare(&[complaint], &[]).failed(2, "a on get:100:1: the server ended with exit status: 0");

@@ -45,6 +45,10 @@ fn printed(args: &[&str]) -> String {
 
 fn exported(args: &[&str], dump: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     printed(&[args, &["--quiet", dump.to_str().unwrap()]].concat());
+    read(dump)
+}
+
+fn read(dump: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let file = std::io::BufReader::new(std::fs::File::open(dump).unwrap());
     let mut reader = larder_dump::Reader::new(file).unwrap();
     let mut items = BTreeMap::new();
@@ -87,15 +91,40 @@ fn a_directory_is_checked_described_and_exported_without_a_change() {
 #[test]
 fn damage_is_found_and_ends_an_export() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, _) = made(&folder, TierMode::Store);
+    let (path, items) = made(&folder, TierMode::Store);
     let log = folder.path().join("tier/log");
     let mut bytes = std::fs::read(&log).unwrap();
-    bytes[1_000_000] ^= 1;
+    // In two units, and the header of the first segment.
+    for at in [1_000_000, 1_500_000, 40] {
+        bytes[at] ^= 1;
+    }
     std::fs::write(&log, bytes).unwrap();
-    larder(b"", &["fsck", &path]).failed(1, "damaged");
+    let checked = larder(b"", &["fsck", &path]);
+    checked.failed(1, "larder: damaged: segment 1 (extent 0), offset 0: the header is damaged");
+    checked.failed(1, "bytes cannot be read\nlarder: damaged: segment 1 (extent 0), offset 1");
+    checked.failed(1, "larder: 3 places are damaged, ");
+    checked.failed(1, "does not start on it");
     let dump = folder.path().join("items.dump");
-    larder(b"", &["export", &path, dump.to_str().unwrap()]).failed(2, "damaged");
+    let out = dump.to_str().unwrap();
+    larder(b"", &["export", &path, out]).failed(2, "--past-damage");
     assert!(!dump.exists(), "no dump is taken for a whole one");
+    let past = |which| larder(b"", &["export", "--quiet", "--past-damage", which, &path, out]);
+    past("readable").failed(1, "where a newer value, a delete or a flush may be lost");
+    let readable = read(&dump);
+    assert!(readable.len() >= items.len() - 2, "{} of {}", readable.len(), items.len());
+    past("current").failed(1, "they are left out");
+    let current = read(&dump);
+    assert!(current.len() < readable.len(), "{} items are called current", current.len());
+    for (key, value) in &current {
+        assert_eq!(items.get(key), Some(value), "{}", key.escape_ascii());
+    }
+    larder(b"", &["export", "--past-damage", "current", "127.0.0.1:1", out])
+        .failed(2, "--past-damage is for the directory of a disk tier");
+    // A start from the index does not look at the log.
+    std::fs::remove_file(folder.path().join("tier/INDEX")).unwrap();
+    let started = Cache::builder().tier(DiskTier::new(&path, 64 << 20)).open();
+    let said = started.unwrap_err().to_string();
+    assert!(said.contains("larder fsck DIR shows all damage"), "{said}");
 }
 
 #[test]

@@ -23,7 +23,12 @@ const IO_URING: &str = "/proc/sys/kernel/io_uring_disabled";
 
 /// Starts larderd under a filter that refuses a system call, or returns `None` if the tests run
 /// without larderd. Without rules every such call is refused.
-fn filtered(call: i64, rules: Vec<SeccompRule>, errno: i32, args: &[&str]) -> Option<Fixture> {
+pub(crate) fn filtered(
+    call: i64,
+    rules: Vec<SeccompRule>,
+    errno: i32,
+    args: &[&str],
+) -> Option<Fixture> {
     std::env::var_os("LARDERD")?;
     let refuse = SeccompAction::Errno(errno.unsigned_abs());
     let arch = TargetArch::try_from(ARCH).unwrap();
@@ -46,6 +51,18 @@ fn without_uring() -> Option<Fixture> {
 /// Runs `larder doctor` where the file of a kernel setting has this text. Returns `None`, and
 /// prints the reason, if this user may not mount.
 fn examine_with(setting: &str, text: &str, fixture: &Fixture, more: &[&str]) -> Option<Ran> {
+    let path = std::env::var("PATH").unwrap();
+    examine_with_path(setting, text, &path, fixture, more)
+}
+
+/// The same, with the programs of another `PATH`.
+pub(crate) fn examine_with_path(
+    setting: &str,
+    text: &str,
+    path: &str,
+    fixture: &Fixture,
+    more: &[&str],
+) -> Option<Ran> {
     const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
     let may_mount = Command::new("unshare").args(["-m", "true"]).output();
     if !is_root() || !may_mount.is_ok_and(|output| output.status.success()) {
@@ -59,6 +76,7 @@ fn examine_with(setting: &str, text: &str, fixture: &Fixture, more: &[&str]) -> 
         .arg(file.path())
         .args([setting, env!("CARGO_BIN_EXE_larder"), "doctor", &fixture.address()])
         .args(more)
+        .env("PATH", path)
         .output();
     let Output { status, stdout, stderr } = run.unwrap();
     let stderr = String::from_utf8(stderr).unwrap();

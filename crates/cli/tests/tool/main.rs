@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod admin;
+mod backup;
 mod bench;
 mod bench_live;
 mod bench_login;
@@ -12,6 +13,7 @@ mod commands;
 mod compare;
 mod directories;
 mod doctor;
+mod doctor_disk;
 mod doctor_kernel;
 mod hostile;
 mod regions;

@@ -1,0 +1,122 @@
+//! The items of a damaged directory of a disk tier.
+
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+
+use anyhow::Result;
+use larder::{TierDamage, TierInspection, TierSalvaged, TierTrust};
+use larder_dump::Writer;
+
+use super::directory::write;
+use super::fetch::{Counts, now_unix_secs};
+use super::progress::Progress;
+
+/// Which items of a damaged directory are exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Past {
+    /// Those that are surely the newest of their keys
+    Current,
+    /// All that can be read: some may be out of date
+    Readable,
+}
+
+/// What is shown while a directory is read: how much of it is done, and what was found.
+#[derive(Debug)]
+pub(crate) struct DirectoryProgress<'a> {
+    progress: RefCell<&'a mut Progress>,
+    part: Cell<(usize, usize)>,
+    items: Cell<u64>,
+    bytes: Cell<u64>,
+}
+
+impl<'a> DirectoryProgress<'a> {
+    pub(crate) fn new(progress: &'a mut Progress) -> Self {
+        let (part, items, bytes) = Default::default();
+        Self { progress: RefCell::new(progress), part, items, bytes }
+    }
+
+    /// `done` of `total` segments are read.
+    pub(crate) fn note_part(&self, done: usize, total: usize) {
+        self.part.set((done, total));
+        self.show();
+    }
+
+    /// An item was found.
+    pub(crate) fn note_item(&self, bytes: usize) {
+        self.items.set(self.items.get() + 1);
+        self.bytes.set(self.bytes.get() + bytes as u64);
+        self.show();
+    }
+
+    fn show(&self) {
+        let (items, bytes) = (self.items.get(), self.bytes.get());
+        self.progress.borrow_mut().show_part(self.part.get(), items, bytes);
+    }
+}
+
+/// Writes the items of a damaged directory, those whose keys begin with `prefix`. Says on stderr
+/// what is damaged and what that means.
+pub(super) fn export<W: Write>(
+    directory: &TierInspection,
+    (prefix, past): (&[u8], Past),
+    writer: &mut Writer<W>,
+    progress: &mut Progress,
+) -> Result<(Counts, TierSalvaged)> {
+    let mut counts = Counts::default();
+    let mut outcome = Ok(());
+    let shown = DirectoryProgress::new(progress);
+    let salvaged = directory.salvage(
+        now_unix_secs(),
+        |done, total| shown.note_part(done, total),
+        report,
+        |item, trust| {
+            let is_wanted = past == Past::Readable || trust == TierTrust::Current;
+            if outcome.is_err() || !is_wanted || !item.key.starts_with(prefix) {
+                return;
+            }
+            if item.stale {
+                counts.stale += 1;
+                return;
+            }
+            outcome = write(item, writer);
+            counts.bytes += (item.key.len() + item.value.len()) as u64;
+            shown.note_item(item.key.len() + item.value.len());
+        },
+    )?;
+    outcome?;
+    eprint!("{}", summary(&salvaged));
+    if salvaged.doubtful > 0 {
+        let which = match past {
+            Past::Current => "they are left out; --past-damage readable writes them",
+            Past::Readable => "they are in the dump; --past-damage current leaves them out",
+        };
+        eprintln!("larder: {which}");
+    }
+    Ok((counts, salvaged))
+}
+
+/// Says what is damaged.
+pub(crate) fn report(damage: &TierDamage) {
+    eprintln!("larder: damaged: {damage}");
+}
+
+/// What damage means, in lines for stderr.
+pub(crate) fn summary(salvaged: &TierSalvaged) -> String {
+    let TierSalvaged { findings, damages, lost_bytes, doubtful, withheld } = salvaged;
+    let mut text = format!(
+        "larder: {damages} places are damaged, {lost_bytes} bytes are lost; {} items can be read\n",
+        findings.items
+    );
+    if *doubtful > 0 {
+        text += &format!(
+            "larder: {doubtful} of them lie before a damaged place, where a newer value, a delete or \
+             a flush may be lost\n"
+        );
+    }
+    if *withheld > 0 {
+        text += &format!(
+            "larder: {withheld} more keys have only an older value: the newest one is damaged\n"
+        );
+    }
+    text
+}
