@@ -1,13 +1,18 @@
 package larder
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 // step is a step of conformance/api/cases.json, whose README documents the fields.
@@ -25,6 +30,31 @@ type step struct {
 	Number     *uint64   `json:"number"`
 	Keys       []string  `json:"keys"`
 	Values     []*string `json:"values"`
+	Count      int       `json:"count"`
+	Why        string    `json:"why"`
+	tierSettings
+}
+
+// tierSettings are the fields of scenes and steps that name a disk tier.
+type tierSettings struct {
+	Tier      string `json:"tier"`
+	TierBytes int64  `json:"tier_bytes"`
+}
+
+// apply returns options with this disk tier in a folder; the same options without one.
+func (s *tierSettings) apply(options Options, folder string) Options {
+	if s.Tier == "" {
+		return options
+	}
+	tier := &Tier{Path: filepath.Join(folder, "tier"), Size: s.TierBytes, DirtyMemory: 64 << 20}
+	if tier.Size == 0 {
+		tier.Size = 64 << 20
+	}
+	if s.Tier == "cache" {
+		tier.Mode = TierCache
+	}
+	options.Tier = tier
+	return options
 }
 
 // outcome holds the results of a step: an error, or whether its condition held.
@@ -38,7 +68,8 @@ type outcome struct {
 func (o *outcome) name(op string) string {
 	for name, target := range map[string]error{
 		"missing": ErrNotFound, "changed": ErrChanged, "key": ErrKey, "too_large": ErrTooLarge,
-		"not_a_number": ErrNotANumber, "no_tokens": ErrNoTokens,
+		"not_a_number": ErrNotANumber, "no_tokens": ErrNoTokens, "disk_full": ErrDiskFull,
+		"unsupported": ErrUnsupported, "not_opened": ErrNotOpened,
 	} {
 		if errors.Is(o.err, target) {
 			return name
@@ -81,6 +112,7 @@ func TestScenesOfAllInterfaces(t *testing.T) {
 		Name  string `json:"name"`
 		CAS   bool   `json:"cas"`
 		Steps []step `json:"steps"`
+		tierSettings
 	}
 	if err := json.Unmarshal(text, &scenes); err != nil {
 		t.Fatal(err)
@@ -91,12 +123,43 @@ func TestScenesOfAllInterfaces(t *testing.T) {
 	}
 	for _, scene := range scenes {
 		t.Run(scene.Name, func(t *testing.T) {
-			cache := openCache(t, Options{CAS: scene.CAS})
+			folder := t.TempDir()
+			options := scene.apply(Options{CAS: scene.CAS}, folder)
+			cache := openCache(t, options)
 			for _, step := range scene.Steps {
-				step.play(t, cache)
+				switch step.Op {
+				case "reopen":
+					check.NoError(t, cache.Close())
+					cache = step.open(t, step.apply(options, folder))
+				case "open_another":
+					step.open(t, step.apply(options, folder))
+				default:
+					step.play(t, cache)
+				}
 			}
 		})
 	}
+}
+
+// open opens a cache, or checks that it is refused: then it returns a closed one.
+func (s *step) open(t *testing.T, options Options) *Cache {
+	t.Helper()
+	options.Memory = 8 << 20
+	cache, err := Open(options)
+	got := outcome{done: true, err: err}
+	if name := got.name(s.Op); name != s.Want {
+		t.Fatalf("%+v: outcome %q, want %q", s, name, s.Want)
+	}
+	if err != nil && !strings.Contains(err.Error(), s.Why) {
+		t.Errorf("%+v: the reason is %v", s, err)
+	}
+	if err != nil {
+		cache = openCache(t, Options{})
+		_ = cache.Close()
+		return cache
+	}
+	t.Cleanup(func() { _ = cache.Close() })
+	return cache
 }
 
 func (s *step) play(t *testing.T, cache *Cache) {
@@ -109,6 +172,16 @@ func (s *step) play(t *testing.T, cache *Cache) {
 		got = s.getMany(t, cache)
 	case "swap":
 		got = s.swap(cache)
+	case "fill":
+		got = s.numbered(func(key string, value []byte) error { return cache.Set(key, value, 0) })
+	case "check":
+		got = s.numbered(func(key string, want []byte) error {
+			value, _, err := cache.GetInto(nil, key)
+			if err == nil && !bytes.Equal(value, want) {
+				err = errors.New("another value")
+			}
+			return err
+		})
 	case "keys":
 		got.done = slices.Equal(slices.Sorted(cache.Keys(s.Prefix)), s.Keys)
 	case "length":
@@ -122,6 +195,17 @@ func (s *step) play(t *testing.T, cache *Cache) {
 	if s.Number != nil && got.number != *s.Number {
 		t.Errorf("%+v: number %d, want %d", s, got.number, *s.Number)
 	}
+}
+
+// numbered calls act for as many keys as the step counts, until it fails.
+func (s *step) numbered(act func(key string, value []byte) error) outcome {
+	for number := range s.Count {
+		key := s.Key + strconv.Itoa(number)
+		if err := act(key, append([]byte(key), s.value()...)); err != nil {
+			return outcome{err: err}
+		}
+	}
+	return outcome{done: true}
 }
 
 func (s *step) get(t *testing.T, cache *Cache) outcome {

@@ -32,7 +32,8 @@ var (
 	ErrStuck = status(C.LARDER_STUCK)
 	// ErrNotOpened means that the cache could not be opened.
 	ErrNotOpened = status(C.LARDER_NOT_OPENED)
-	// ErrUnsupported means that a connected cache does not support the operation.
+	// ErrUnsupported means that a connected cache, or one with a disk tier, does not support the
+	// operation.
 	ErrUnsupported = status(C.LARDER_UNSUPPORTED)
 	// ErrUnreachable means that the server does not respond. It may have applied a change
 	// nevertheless.
@@ -45,6 +46,18 @@ var (
 	ErrDefect = status(C.LARDER_DEFECT)
 	// ErrInvalid means that an argument is out of range.
 	ErrInvalid = status(C.LARDER_INVALID)
+	// ErrDiskFull means that the disk has no room for the item. The old item stays.
+	ErrDiskFull = status(C.LARDER_DISK_FULL)
+	// ErrDiskBusy means that the disk has not kept up with the changes for [Tier.Wait]. Nothing has
+	// changed.
+	ErrDiskBusy = status(C.LARDER_DISK_BUSY)
+	// ErrDiskFailed means that the disk has failed and takes no changes until the cache is opened
+	// again. A change that waited for the disk may survive or not. [Cache.TierTrouble] returns the
+	// reason.
+	ErrDiskFailed = status(C.LARDER_DISK_FAILED)
+	// ErrDiskUnreadable means that the disk has the item but did not return it, or that the item is
+	// damaged.
+	ErrDiskUnreadable = status(C.LARDER_DISK_UNREADABLE)
 
 	// ErrClosed means that the cache is closed.
 	ErrClosed = errors.New("larder: the cache is closed")

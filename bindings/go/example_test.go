@@ -27,6 +27,35 @@ func Example() {
 	// Output: hello true
 }
 
+// A durable store: memory keeps the items in use, and a restart finds all.
+func ExampleOpen_tier() {
+	folder, _ := os.MkdirTemp("", "larder")
+	defer os.RemoveAll(folder)
+	options := larder.Options{
+		Memory: 16 << 20,
+		Tier: &larder.Tier{
+			Path: filepath.Join(folder, "store"), Size: 64 << 20, Durability: larder.DurabilitySync,
+		},
+	}
+	for range 2 {
+		store, err := larder.Open(options)
+		if err != nil {
+			log.Fatal(err)
+		}
+		value, ok := store.Get("greeting")
+		fmt.Println(string(value), ok)
+		if err := store.Set("greeting", []byte("hello"), 0); err != nil {
+			log.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	//  false
+	// hello true
+}
+
 func ExampleCache_GetInto() {
 	cache, _ := larder.Open(larder.Options{Memory: 16 << 20})
 	defer cache.Close()

@@ -218,7 +218,7 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 			}
 		}
 	}
-	return nil
+	return batch.failure()
 }
 
 // getRemote reads a batch from a server.
@@ -257,6 +257,16 @@ func (c *Cache) getOversized(batch *Batch, at int, key string) error {
 		// The item has been removed meanwhile, or a longer value has been stored.
 	default:
 		return statusError(outcome)
+	}
+	return nil
+}
+
+// failure returns the error of the first item that a disk tier did not return.
+func (b *Batch) failure() error {
+	for at := range b.items {
+		if outcome := b.items[at].status; outcome != C.LARDER_OK && outcome != C.LARDER_MISSING {
+			return statusError(outcome)
+		}
 	}
 	return nil
 }

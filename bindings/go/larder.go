@@ -5,7 +5,7 @@
 //
 // A [Cache] is one of three kinds, with the same methods:
 //
-//   - in the process: [Open],
+//   - in the process: [Open], with [Options.Tier] also in a directory on disk,
 //   - in a file that several processes map, in any language, and that outlives them: [OpenShared],
 //   - the cache of a larderd on the same machine, whose memory it reads directly: [Connect].
 //
@@ -86,6 +86,10 @@ type Options struct {
 	ReplaceUnusable bool
 	// Alone makes [OpenShared] fail if another process uses the cache in the file.
 	Alone bool
+
+	// Tier is a directory on disk for the items, too; nil for none. Only for [Open]: one process
+	// uses the cache.
+	Tier *Tier
 }
 
 // Cache is a cache. Close it after use; the garbage collector closes an unreachable cache.
@@ -134,10 +138,20 @@ func open(path string, options Options) (*Cache, error) {
 		request.path = C.CString(path)
 		defer C.free(unsafe.Pointer(request.path))
 	}
-	var handle *C.larder
-	var why [1024]C.char
-	if C.larder_open(&request, &handle, &why[0], C.size_t(len(why))) != C.LARDER_OK {
-		return nil, fmt.Errorf("%w: %s", ErrNotOpened, C.GoString(&why[0]))
+	open := func() (handle *C.larder, err error) {
+		var why [1024]C.char
+		if C.larder_open(&request, &handle, &why[0], C.size_t(len(why))) != C.LARDER_OK {
+			err = fmt.Errorf("%w: %s", ErrNotOpened, C.GoString(&why[0]))
+		}
+		return handle, err
+	}
+	if options.Tier != nil {
+		plain := open
+		open = func() (*C.larder, error) { return openTier(&request, options.Tier, plain) }
+	}
+	handle, err := open()
+	if err != nil {
+		return nil, err
 	}
 	return newCache(handle, nil, options)
 }
@@ -174,8 +188,9 @@ func newCache(handle *C.larder, server *remote, options Options) (*Cache, error)
 		}
 		cache.removals = removals
 	}
-	// Runs only for an unreachable cache, so no call is in progress.
-	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { r.close() },
+	// Runs only for an unreachable cache, so no call is in progress. The stop of a disk tier waits
+	// for the disk, and must not hold back other cleanups.
+	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { go func() { _ = r.close() }() },
 		resources{handle, server, end, cache.removals})
 	return cache, nil
 }
@@ -188,20 +203,30 @@ type resources struct {
 	removals *removals
 }
 
-func (r resources) close() {
+func (r resources) close() error {
 	r.end()
 	if r.removals != nil {
 		r.removals.stop()
 	}
 	if r.remote != nil {
 		_ = r.remote.client.Close()
+		return nil
 	}
+	var left C.uint64_t
+	outcome := C.larder_stop(r.handle, &left)
 	C.larder_close(r.handle)
+	if outcome != C.LARDER_OK {
+		return fmt.Errorf("%w: %d bytes are not durable", statusError(outcome), uint64(left))
+	}
+	return nil
 }
 
 // Close releases the memory; the contents of a shared cache remain for other processes. It waits
 // for calls in progress and ends loads. Callers of those loads, and all later calls, get
 // [ErrClosed]. Closing a closed cache has no effect.
+//
+// With a disk tier it makes all changes durable, and with [TierCache] also the items in memory. The
+// error is [ErrDiskFailed] if the disk does not take them within [Tier.Stop].
 func (c *Cache) Close() error {
 	// End loads first: their callers may be in the middle of a call.
 	c.end()
@@ -209,8 +234,7 @@ func (c *Cache) Close() error {
 		return nil
 	}
 	c.cleanup.Stop()
-	resources{c.handle, c.remote, c.end, c.removals}.close()
-	return nil
+	return resources{c.handle, c.remote, c.end, c.removals}.close()
 }
 
 // stringData returns a pointer to the bytes of a key or a value. C does not dereference the pointer

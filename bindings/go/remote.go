@@ -128,6 +128,8 @@ func (r *remote) wrapError(ctx context.Context, err error) error {
 func refusal(line string) error {
 	for words, meaning := range map[string]error{
 		"too large": ErrTooLarge, "out of memory": ErrNoMemory, "non-numeric": ErrNotANumber, "is stopped": ErrStuck,
+		"out of disk space": ErrDiskFull, "disk does not keep up": ErrDiskBusy, "disk has failed": ErrDiskFailed,
+		"disk did not return": ErrDiskUnreadable,
 	} {
 		if strings.Contains(line, words) {
 			return meaning

@@ -34,7 +34,8 @@ import "time"
 
 // Set stores a value and replaces the item of the key. The item lives for ttl; 0 means that it does
 // not expire, and a negative ttl deletes it. If Set fails, other than with [ErrKey], the previous
-// item is gone: no reader gets the value that was to be replaced.
+// item is gone: no reader gets the value that was to be replaced. With a disk tier of [TierStore]
+// it stays.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	calls := c.gate.enter()
 	if calls == nil {
@@ -221,8 +222,8 @@ func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 }
 
 // RemovePrefix removes every item whose key begins with prefix and returns their number. It visits
-// all keys. To invalidate a group of items often, put a generation number into their keys and
-// change it.
+// all keys, and is not available with a disk tier. To invalidate a group of items often, put a
+// generation number into their keys and change it.
 func (c *Cache) RemovePrefix(prefix string) (int, error) {
 	calls, err := c.enterMemory()
 	if err != nil {

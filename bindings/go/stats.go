@@ -79,8 +79,9 @@ func (c *Cache) named() map[string]uint64 {
 	return named
 }
 
-// Len returns the number of items, including expired ones that have not been found yet. It returns
-// 0 for a closed or a connected cache.
+// Len returns the number of items, including expired ones that have not been found yet. With a disk
+// tier these are the items in memory; "tier_items" of [Stats.Named] counts those on the disk. It
+// returns 0 for a closed or a connected cache.
 func (c *Cache) Len() int {
 	calls, err := c.enterMemory()
 	if err != nil {
@@ -92,7 +93,8 @@ func (c *Cache) Len() int {
 	return int(items)
 }
 
-// Clear removes all items, in constant time. Their memory is reclaimed later.
+// Clear removes all items, in constant time. Their memory is reclaimed later. With a disk tier it
+// can fail as a store does, and all items stay.
 func (c *Cache) Clear() error {
 	calls, err := c.enterMemory()
 	if err != nil {

@@ -4,4 +4,4 @@
 package larder
 
 // The compiler prints this text in its error.
-const _ int = "package larder, and larder/bigcache on top of it, require Linux and cgo: set CGO_ENABLED=1 and install a C compiler, or put the import behind a build constraint; larder/client and larder/client/wire build on all systems"
+const _ int = "package larder, and larder/bigcache on top of it, require Linux and cgo: set CGO_ENABLED=1 and install a C compiler, or put the import behind a build constraint; larder/client and larder/wire build on all systems"

@@ -3,7 +3,7 @@ package client
 import (
 	"math"
 
-	"larder/client/wire"
+	"larder/wire"
 )
 
 // In the binary protocol every request has its own number in the opaque field. A response with
@@ -13,7 +13,11 @@ func (c *conn) sendBinary(o *operation) error {
 	r := &c.binary.request
 	c.opaque++
 	*r = wire.BinaryRequest{Opcode: opcodeOf(o.verb), Opaque: c.opaque}
-	if o.verb != verbPing && o.verb != verbFlush {
+	switch o.verb {
+	case verbPing, verbFlush:
+	case verbStats:
+		r.Key = append(c.key[:0], o.key...)
+	default:
 		if _, err := c.setKey(o.key); err != nil {
 			return err
 		}
@@ -25,7 +29,11 @@ func (c *conn) sendBinary(o *operation) error {
 	case verbGetAndTouch, verbTouch:
 		extras = wire.AppendUint32Extras(extras, binaryExptime(o.exptime))
 	case verbIncrement, verbDecrement:
-		extras = wire.AppendCountExtras(extras, o.delta, 0, wire.ExptimeNoCreate)
+		exptime := uint32(wire.ExptimeNoCreate)
+		if o.creates {
+			exptime = binaryExptime(o.exptime)
+		}
+		extras = wire.AppendCountExtras(extras, o.delta, o.initial, exptime)
 	case verbAppend, verbPrepend:
 		value = o.value
 	case verbSet, verbAdd, verbReplace, verbCompareAndSwap:
@@ -64,10 +72,18 @@ func opcodeOf(v verb) wire.Opcode {
 		verbReplace: wire.OpReplace, verbAppend: wire.OpAppend, verbPrepend: wire.OpPrepend,
 		verbCompareAndSwap: wire.OpSet, verbDelete: wire.OpDelete, verbIncrement: wire.OpIncrement,
 		verbDecrement: wire.OpDecrement, verbFlush: wire.OpFlush, verbPing: wire.OpNoOp,
+		verbStats: wire.OpStat,
 	}[v]
 }
 
 func (c *conn) receiveBinary(o *operation) error {
+	if o.verb == verbStats {
+		return c.receiveBinaryStats(o)
+	}
+	return c.receiveBinaryOne(o)
+}
+
+func (c *conn) receiveBinaryOne(o *operation) error {
 	r := &c.binary.response
 	if err := c.r.Read(r); err != nil {
 		return err
@@ -164,7 +180,7 @@ func (c *conn) receiveBinaryMany(keys []string, newItem func() *Item) error {
 		case !ok:
 			return unexpected("4 bytes of flags", r.Extras)
 		default:
-			*newItem() = Item{Key: keys[number], Value: c.takeValue(&r.Value), Flags: flags, CasID: r.CAS}
+			*newItem() = Item{Key: keys[number], Value: c.takeManyValue(&r.Value), Flags: flags, CasID: r.CAS}
 		}
 	}
 }

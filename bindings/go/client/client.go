@@ -109,8 +109,10 @@ type Client struct {
 	selector ServerSelector
 	invalid  error
 
+	// mu guards nodes and login.
 	mu    sync.RWMutex
 	nodes map[string]*node
+	login *login
 
 	localReads counter
 }
@@ -152,6 +154,9 @@ func NewWithOptions(options Options) (*Client, error) {
 	}
 	c := NewFromSelector(selector)
 	c.DialContext, c.Timeout, c.MaxIdleConns, c.options = options.DialContext, options.Timeout, options.MaxIdleConns, options
+	if options.Username != "" {
+		c.login = &login{options.Username, options.Password}
+	}
 	return c, nil
 }
 
@@ -285,8 +290,10 @@ func (c *Client) each(ctx context.Context, v verb) error {
 	if c.invalid != nil {
 		return c.invalid
 	}
-	return c.selector.Each(func(addr net.Addr) error {
-		o := operation{verb: v}
-		return c.node(addr).use(ctx, c, v.repeatable(), func(cn *conn) error { return cn.do(&o) })
-	})
+	return c.selector.Each(func(addr net.Addr) error { return c.doAt(ctx, addr, &operation{verb: v}) })
+}
+
+// doAt sends an operation to a server.
+func (c *Client) doAt(ctx context.Context, addr net.Addr, o *operation) error {
+	return c.node(addr).use(ctx, c, o.verb.repeatable(), func(cn *conn) error { return cn.do(o) })
 }

@@ -9,7 +9,7 @@ import (
 	"net"
 	"time"
 
-	"larder/client/wire"
+	"larder/wire"
 )
 
 // conn is a connection to a server, with the messages that it writes and reads. It handles one
@@ -34,6 +34,10 @@ type conn struct {
 	key, flags []byte
 	// many is the buffer for requests with many keys.
 	many []byte
+	// chunk holds values of the current multi-get, and keysLeft is the number of its keys without a
+	// response.
+	chunk    []byte
+	keysLeft int
 }
 
 type metaMessages struct {
@@ -136,6 +140,8 @@ func (c *conn) getMany(keys []string, newItem func() *Item) error {
 	if err != nil {
 		return err
 	}
+	c.keysLeft = len(keys)
+	defer func() { c.chunk = nil }()
 	return c.exchange(c.many, func() error {
 		switch c.dialect {
 		case wire.Meta:
@@ -283,8 +289,8 @@ func (c *Client) dial(ctx context.Context, server net.Addr, protocol Protocol) (
 }
 
 func (c *Client) handshake(cn *conn, protocol Protocol) error {
-	if c.options.Username != "" {
-		if err := cn.login(protocol, c.options.Username, c.options.Password); err != nil {
+	if l := c.currentLogin(); l != nil {
+		if err := cn.login(protocol, l.user, l.password); err != nil {
 			return err
 		}
 	}
@@ -318,6 +324,29 @@ func (c *Client) encrypt(ctx context.Context, raw net.Conn, server net.Addr) (ne
 		return nil, err
 	}
 	return encrypted, nil
+}
+
+// The maximum size of a value in a chunk, and of a chunk. An item that a program keeps keeps the
+// chunk, too.
+const (
+	chunkValueBytes = 256
+	chunkBytes      = 4 << 10
+)
+
+// takeManyValue is takeValue for a response of a multi-get. Small values share an allocation.
+func (c *conn) takeManyValue(value *[]byte) []byte {
+	v := *value
+	if len(v) == 0 || len(v) > chunkValueBytes {
+		return c.takeValue(value)
+	}
+	if cap(c.chunk)-len(c.chunk) < len(v) {
+		c.chunk = make([]byte, 0, min(max(c.keysLeft, 1)*len(v), chunkBytes))
+	}
+	c.keysLeft--
+	at := len(c.chunk)
+	c.chunk = append(c.chunk, v...)
+	*value = nil
+	return c.chunk[at:len(c.chunk):len(c.chunk)]
 }
 
 // takeValue takes the value out of a response, so that an idle connection does not retain it.

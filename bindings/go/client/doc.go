@@ -9,11 +9,16 @@
 //
 // [NewWithOptions] accepts all options.
 //
+// Beyond gomemcache's methods, [Client.Incr] and [Client.Decr] count from an initial value,
+// [Client.Update] repeats a change until no other client has changed the item, [Client.Stats]
+// returns the statistics of the servers, and [Client.AuthPlain] logs in. Package wire sends and
+// receives single messages.
+//
 // # Contexts
 //
-// Every method has a variant whose name ends in Context and that takes a context. When the context
-// ends, the method returns its error at once and closes the connection, because the response may
-// still arrive on it. Client.Timeout applies as well.
+// Every method of gomemcache has a variant whose name ends in Context and that takes a context.
+// When the context ends, the method returns its error at once and closes the connection, because
+// the response may still arrive on it. Client.Timeout applies as well.
 //
 // # Errors
 //

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"larder/client/wire"
+	"larder/wire"
 )
 
 // Outcomes are returned unwrapped, because gomemcache's users compare them with ==. The others are

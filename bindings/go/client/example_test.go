@@ -58,3 +58,62 @@ func ExampleServerList() {
 	// 10.0.1.1:11211 <nil>
 	// larder client: invalid server "10.0.1.1": want host:port, [v6]:port, or the path of a unix socket
 }
+
+func ExampleClient_Incr() {
+	c := client.New("127.0.0.1:11211")
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	// The first visit of an hour is visit 1.
+	visits, err := c.Incr(ctx, "visits", 1, 1, 3600)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("visit", visits)
+}
+
+func ExampleClient_Update() {
+	c := client.New("127.0.0.1:11211")
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := c.Update(ctx, "basket:7", func(item *client.Item, found bool) error {
+		if found {
+			item.Value = append(item.Value, ',')
+		}
+		item.Value = append(item.Value, "apple"...)
+		item.Expiration = 3600
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ExampleClient_Stats() {
+	c := client.New("127.0.0.1:11211", "127.0.0.1:11212")
+	defer c.Close()
+	all, err := c.Stats(context.Background(), "")
+	if err != nil {
+		log.Print(err) // the statistics of the other servers are in all
+	}
+	for server, stats := range all {
+		fmt.Println(server, stats["curr_items"], stats["get_hits"])
+	}
+}
+
+func ExampleClient_AuthPlain() {
+	c, err := client.NewWithOptions(client.Options{
+		Servers: []string{"127.0.0.1:11211"}, Protocol: client.ProtocolBinary,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	switch err := c.AuthPlain(context.Background(), "app", "secret"); {
+	case errors.Is(err, client.ErrLogin):
+		fmt.Println("wrong user or password")
+	case err != nil:
+		log.Fatal(err)
+	}
+}

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/client/wire"
 	"larder/internal/check"
+	"larder/wire"
 )
 
 func TestInvalidResponseClosesConnection(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"larder/client/wire"
+	"larder/wire"
 )
 
 // script is a connection that discards requests and has fixed responses.
@@ -24,14 +24,25 @@ func (script) SetDeadline(time.Time) error      { return nil }
 func (script) SetReadDeadline(time.Time) error  { return nil }
 func (script) SetWriteDeadline(time.Time) error { return nil }
 
+const verbs = uint8(verbStats) + 1
+
+// creates reports whether a fuzzed operation counts from an initial value.
+func creates(v uint8) bool {
+	kind := verb(v % verbs)
+	return v/verbs%2 == 1 && (kind == verbIncrement || kind == verbDecrement)
+}
+
 // FuzzResponses sends arbitrary responses to all requests. The outcome must not depend on how the
 // response is split, and a value must not be longer than the response.
 func FuzzResponses(f *testing.F) {
-	for v := verbGet; v <= verbPing; v++ {
+	for v := verbGet; v <= verbStats; v++ {
 		f.Add(uint8(v), uint8(0), []byte("VA 2 f5 c7 O1\r\n42\r\nMN\r\n"))
 		f.Add(uint8(v), uint8(0), []byte("HD\r\n"))
 		f.Add(uint8(v), uint8(1), []byte("VALUE k 5 2 7\r\n42\r\nEND\r\n"))
 		f.Add(uint8(v), uint8(1), []byte("STORED\r\n"))
+		f.Add(uint8(v), uint8(1), []byte("NOT_FOUND\r\nNOT_STORED\r\n7\r\n"))
+		f.Add(uint8(v)+verbs, uint8(1), []byte("NOT_FOUND\r\nNOT_STORED\r\n7\r\n"))
+		f.Add(uint8(v), uint8(1), []byte("STAT pid 1\r\nSTAT a b c\r\nEND\r\n"))
 		response := wire.BinaryResponse{Opcode: opcodeOf(v), Opaque: 1, Extras: make([]byte, 4), Value: make([]byte, 8)}
 		f.Add(uint8(v), uint8(2), response.AppendTo(nil))
 	}
@@ -40,7 +51,7 @@ func FuzzResponses(f *testing.F) {
 		outcomeOf := func(source io.Reader) string {
 			cn := newConn(script{source}, serverAddr{"tcp", "there:1"}, 1<<20)
 			cn.dialect, cn.anyKeys = dialect, true
-			o := operation{verb: verb(v) % (verbPing + 1), key: "k"}
+			o := operation{verb: verb(v) % verb(verbs), key: "k", creates: creates(v)}
 			outcome := cn.do(&o)
 			var items []*Item
 			many := cn.getMany([]string{"k", "l"}, func() *Item {

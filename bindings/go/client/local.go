@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder/client/wire"
 	"larder/reader"
+	"larder/wire"
 )
 
 const (
@@ -40,10 +40,11 @@ type local struct {
 }
 
 // localOf returns nil if the server's memory cannot be read. A custom dialer may connect to any
-// server, and a server that requires TLS or a login does not share its memory without them.
+// server, and a server that requires TLS or a login does not share its memory without them. The
+// caller holds mu.
 func (c *Client) localOf(addr net.Addr) *local {
 	o := &c.options
-	if addr.Network() != "unix" || o.NoLocalReads || c.DialContext != nil || o.TLS != nil || o.Username != "" {
+	if addr.Network() != "unix" || o.NoLocalReads || c.DialContext != nil || o.TLS != nil || c.login != nil {
 		return nil
 	}
 	return &local{socket: addr.String(), pause: attachPauseMin}

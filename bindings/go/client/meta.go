@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"larder/client/wire"
+	"larder/wire"
 )
 
 // In the meta protocol the opaque token O of a response holds the index of its key. Misses have no
@@ -18,7 +18,7 @@ func (c *conn) sendMeta(o *operation) error {
 		r.Verb = wire.MetaNoOp
 		c.w.SetBuffer(r.AppendTo(c.w.Buffer()))
 		return nil
-	case verbFlush:
+	case verbFlush, verbStats:
 		return c.sendText(o)
 	}
 	inBase64, err := c.setKey(o.key)
@@ -58,6 +58,9 @@ func (c *conn) setMeta(o *operation) {
 	case verbIncrement, verbDecrement:
 		r.Verb = wire.MetaArithmetic
 		r.Flags = r.Flags.AddUint(wire.FlagDelta, o.delta).Add(wire.FlagValue)
+		if o.creates {
+			r.Flags = r.Flags.AddInt(wire.FlagVivify, int64(o.exptime)).AddUint(wire.FlagInitial, o.initial)
+		}
 		if o.verb == verbDecrement {
 			r.Flags = r.Flags.AddToken(wire.FlagMode, []byte("D"))
 		}
@@ -93,7 +96,7 @@ func (c *conn) setMetaSet(o *operation) {
 }
 
 func (c *conn) receiveMeta(o *operation) error {
-	if o.verb == verbFlush {
+	if o.verb == verbFlush || o.verb == verbStats {
 		return c.receiveText(o)
 	}
 	r := &c.meta.response
@@ -133,7 +136,9 @@ func (c *conn) takeMetaValue(o *operation) error {
 	switch o.verb {
 	case verbGet, verbGetAndTouch:
 		o.item = &Item{Key: o.key}
-		if _, err := c.metaItem(o.item, nil); err != nil || !o.wantsDetails {
+		_, err := c.metaItem(o.item, nil)
+		o.item.Value = c.takeValue(&r.Value)
+		if err != nil || !o.wantsDetails {
 			return err
 		}
 		return c.takeDetails(o)
@@ -147,8 +152,8 @@ func (c *conn) takeMetaValue(o *operation) error {
 	return unexpected("a response to the meta request", r.Status)
 }
 
-// metaItem fills an item from a value and returns the index of its key. It parses all flags in one
-// pass, because header lines dominate the cost of many small items.
+// metaItem fills an item, without its value, and returns the index of its key. It parses all flags
+// in one pass, because header lines dominate the cost of many small items.
 func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
 	r := &c.meta.response
 	number = -1
@@ -169,7 +174,6 @@ func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
 			return 0, unexpected("a number after a flag", r.Flags)
 		}
 	}
-	item.Value = c.takeValue(&r.Value)
 	return number, nil
 }
 
@@ -207,7 +211,7 @@ func (c *conn) receiveMetaMany(keys []string, newItem func() *Item) error {
 			if err != nil || number < next || number >= len(keys) {
 				return unexpected("responses in the order of the requests", r.Flags)
 			}
-			next, item.Key = number+1, keys[number]
+			next, item.Key, item.Value = number+1, keys[number], c.takeManyValue(&r.Value)
 		case wire.MetaClientError, wire.MetaServerError:
 			failed = c.replyError(r.Status.String(), r.Text)
 		default:

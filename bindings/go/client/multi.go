@@ -98,12 +98,12 @@ func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 // values.
 const itemsPerChunk = 32
 
-// ask reads what it can in the server's memory and requests the rest.
-func (g *group) ask(ctx context.Context, c *Client) {
+// newItem returns a function that adds an item to the group's.
+func (g *group) newItem() func() *Item {
 	g.items = make([]*Item, 0, len(g.keys))
 	var chunk []Item
 	wanted := len(g.keys)
-	newItem := func() *Item {
+	return func() *Item {
 		if len(chunk) == 0 {
 			chunk = make([]Item, min(itemsPerChunk, wanted-len(g.items)+1))
 		}
@@ -111,6 +111,11 @@ func (g *group) ask(ctx context.Context, c *Client) {
 		g.items, chunk = append(g.items, item), chunk[1:]
 		return item
 	}
+}
+
+// ask reads what it can in the server's memory and requests the rest.
+func (g *group) ask(ctx context.Context, c *Client) {
+	newItem := g.newItem()
 	g.keys = g.node.local.readMany(ctx, c, g.keys, newItem)
 	if len(g.keys) == 0 {
 		return

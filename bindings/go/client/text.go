@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"larder/client/wire"
+	"larder/wire"
 )
 
 func (c *conn) sendText(o *operation) error {
@@ -15,6 +15,8 @@ func (c *conn) sendText(o *operation) error {
 		r.Verb = wire.TextVersion
 	case verbFlush:
 		r.Verb = wire.TextFlushAll
+	case verbStats:
+		r.Verb, r.Args = wire.TextStats, wire.Words(o.key)
 	default:
 		if _, err := c.setKey(o.key); err != nil {
 			return err
@@ -38,6 +40,16 @@ func textVerbOf(v verb) wire.TextVerb {
 }
 
 func (c *conn) receiveText(o *operation) error {
+	switch {
+	case o.verb == verbStats:
+		return c.receiveTextStats(o)
+	case o.creates:
+		return c.receiveTextCount(o)
+	}
+	return c.receiveTextOne(o)
+}
+
+func (c *conn) receiveTextOne(o *operation) error {
 	r := &c.text.response
 	if err := c.r.Read(r); err != nil {
 		return err
@@ -135,7 +147,7 @@ func (c *conn) receiveTextMany(keys []string, newItem func() *Item) error {
 			if len(keys) == 0 {
 				return unexpected("values of the requested keys", r.Key)
 			}
-			*newItem() = Item{Key: keys[0], Value: c.takeValue(&r.Value), Flags: uint32(r.Flags), CasID: r.CAS}
+			*newItem() = Item{Key: keys[0], Value: c.takeManyValue(&r.Value), Flags: uint32(r.Flags), CasID: r.CAS}
 			keys = keys[1:]
 		case wire.TextClientError, wire.TextServerError, wire.TextError:
 			return c.replyError(r.Kind.String(), r.Text)

@@ -3,6 +3,7 @@ package check
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -57,6 +58,24 @@ func GoroutineLeaks(t testing.TB) {
 					runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 			}
 			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// DescriptorLeaks fails the test if more descriptors are open after its cleanup than are open now.
+// It checks nothing on systems without /proc.
+func DescriptorLeaks(t testing.TB) {
+	t.Helper()
+	count := func() int {
+		open, _ := os.ReadDir("/proc/self/fd")
+		return len(open)
+	}
+	before := count()
+	t.Cleanup(func() {
+		for end := time.Now().Add(5 * time.Second); count() > before; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d descriptors, want at most %d", count(), before)
+			}
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"io"
 )
@@ -11,12 +10,16 @@ type Parser interface {
 	Parse(b []byte) (int, error)
 }
 
-// The size of the read buffer, and the minimum growth for a large message. A buffer at most doubles
-// beyond that, so a peer has to send what it announces.
+// The size of the first read buffer, and of that of a connection that has filled it once. An idle
+// connection keeps little memory.
 const (
-	readBytes = 16 << 10
-	growBytes = 1 << 20
+	firstBytes = 4 << 10
+	readBytes  = 16 << 10
 )
+
+// For a large message a buffer grows to this multiple of the bytes that have arrived, so a peer has
+// to send what it announces.
+const growFactor = 4
 
 // DefaultMaxMessageBytes is the default limit of a message.
 const DefaultMaxMessageBytes = 128 << 20
@@ -29,12 +32,14 @@ type Reader struct {
 	// The remaining bytes of a message that is being skipped.
 	skip int
 	max  int
+	// busy is true after a read has filled the buffer.
+	busy bool
 	// The size of the buffer that was released to the last message, or 0.
 	released int
 }
 
 // NewReader returns a reader of src. Messages longer than maxMessageBytes are errors; 0 means
-// DefaultMaxMessageBytes. The first read allocates 16 KiB. The buffer grows only as the bytes of a
+// DefaultMaxMessageBytes. The first read allocates 4 KiB. The buffer grows only as the bytes of a
 // large message arrive.
 func NewReader(src io.Reader, maxMessageBytes int) *Reader {
 	if maxMessageBytes <= 0 {
@@ -52,23 +57,27 @@ func (r *Reader) Buffered() int { return r.end - r.start }
 // the invalid message. After any other error the connection should be closed: io.EOF means that the
 // peer has closed it between two messages, io.ErrUnexpectedEOF within one.
 func (r *Reader) Read(m Parser) error {
-	if err := r.discard(); err != nil {
-		return err
+	if r.skip > 0 {
+		if err := r.discard(); err != nil {
+			return err
+		}
 	}
 	for {
 		n, err := m.Parse(r.buf[r.start:r.end])
-		short := errors.Is(err, ErrShort)
 		switch {
-		case err != nil && !short:
-			r.skip = n
-			return err
-		case n > r.max:
+		case n > r.max && (err == nil || errors.Is(err, ErrShort)):
 			r.skip = n
 			return &TooLargeError{Bytes: n, LimitBytes: r.max}
-		case !short:
+		case err == nil:
 			r.start += n
-			r.releaseLarge()
+			r.released = 0
+			if r.start == r.end {
+				r.releaseLarge()
+			}
 			return nil
+		case !errors.Is(err, ErrShort):
+			r.skip = n
+			return err
 		}
 		if err := r.fill(n); err != nil {
 			return err
@@ -79,8 +88,7 @@ func (r *Reader) Read(m Parser) error {
 // releaseLarge releases a large buffer that contains only the last message, so that an idle
 // connection does not keep it.
 func (r *Reader) releaseLarge() {
-	r.released = 0
-	if r.start == r.end && len(r.buf) > 4*readBytes {
+	if len(r.buf) > 4*readBytes {
 		r.released = len(r.buf)
 		r.buf, r.start, r.end = nil, 0, 0
 	}
@@ -92,7 +100,10 @@ func (r *Reader) Take(b []byte) []byte {
 	if r.released > 0 && len(b) > r.released/4*3 {
 		return b
 	}
-	return bytes.Clone(b)
+	// The compiler does not clear memory that copy overwrites.
+	taken := make([]byte, len(b))
+	copy(taken, b)
+	return taken
 }
 
 func (r *Reader) discard() error {
@@ -109,14 +120,14 @@ func (r *Reader) discard() error {
 	return nil
 }
 
-// fill reads once, with space for a message of want bytes if that is not much more than the bytes
-// present.
+// fill reads once, with space for a message of want bytes if growFactor allows that.
 func (r *Reader) fill(want int) error {
 	r.grow(want)
 	for range 100 {
 		n, err := r.src.Read(r.buf[r.end:])
 		r.end += n
 		if n > 0 {
+			r.busy = r.busy || r.end == len(r.buf)
 			return nil
 		}
 		if err == io.EOF && (r.Buffered() > 0 || r.skip > 0) {
@@ -134,7 +145,11 @@ func (r *Reader) grow(want int) {
 	if have == 0 {
 		r.start, r.end = 0, 0
 	}
-	size := max(readBytes, min(want, have+max(have, growBytes)))
+	size := firstBytes
+	if r.busy {
+		size = readBytes
+	}
+	size = max(size, min(want, growFactor*have))
 	if want <= have && have >= size {
 		size = 2 * have
 	}

@@ -80,12 +80,69 @@ func (o Opcode) String() string {
 
 // IsQuiet reports whether a server responds only to the unusual outcome: to hits of gets, and to
 // errors.
-func (o Opcode) IsQuiet() bool {
+func (o Opcode) IsQuiet() bool { return o.Loud() != o }
+
+// Loud returns the opcode of the same command with a response to each outcome: OpGet for OpGetQ.
+func (o Opcode) Loud() Opcode {
 	switch {
-	case o >= OpSetQ && o <= OpPrependQ:
-		return true
-	case o >= OpRSet && o <= OpRDecrQ:
-		return o%2 == 0
+	case o >= OpSetQ && o <= OpFlushQ:
+		return o - OpSetQ + OpSet
+	case o == OpAppendQ || o == OpPrependQ:
+		return o - OpAppendQ + OpAppend
+	case o >= OpRSet && o <= OpRDecrQ && o%2 == 0:
+		return o - 1
+	case o == OpGetQ:
+		return OpGet
+	case o == OpGetKQ || o == OpGATQ || o == OpGATKQ:
+		return o - 1
 	}
-	return o == OpGetQ || o == OpGetKQ || o == OpGATQ || o == OpGATKQ
+	return o
+}
+
+// BinaryStatus is the status of a response of the binary protocol.
+type BinaryStatus uint16
+
+// The statuses of memcached.
+const (
+	StatusOK             BinaryStatus = 0x00
+	StatusNotFound       BinaryStatus = 0x01
+	StatusExists         BinaryStatus = 0x02
+	StatusTooLarge       BinaryStatus = 0x03
+	StatusInvalid        BinaryStatus = 0x04
+	StatusNotStored      BinaryStatus = 0x05
+	StatusNonNumeric     BinaryStatus = 0x06
+	StatusAuthError      BinaryStatus = 0x20
+	StatusAuthContinue   BinaryStatus = 0x21
+	StatusUnknownCommand BinaryStatus = 0x81
+	StatusOutOfMemory    BinaryStatus = 0x82
+)
+
+// String returns the text that memcached writes into the body of such a response, or the number of
+// the status.
+func (s BinaryStatus) String() string {
+	switch s {
+	case StatusOK:
+		return "OK"
+	case StatusNotFound:
+		return "Not found"
+	case StatusExists:
+		return "Data exists for key."
+	case StatusTooLarge:
+		return "Too large."
+	case StatusInvalid:
+		return "Invalid arguments"
+	case StatusNotStored:
+		return "Not stored."
+	case StatusNonNumeric:
+		return "Non-numeric server-side value for incr or decr"
+	case StatusAuthError:
+		return "Auth failure."
+	case StatusAuthContinue:
+		return "Continue"
+	case StatusUnknownCommand:
+		return "Unknown command"
+	case StatusOutOfMemory:
+		return "Out of memory"
+	}
+	return fmt.Sprintf("status 0x%04x", uint16(s))
 }

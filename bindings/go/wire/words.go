@@ -26,11 +26,23 @@ func (w Words) First() []byte {
 	return word
 }
 
+const shortWordBytes = 8
+
 func nextWord(b []byte) (word, rest []byte) {
 	for len(b) > 0 && b[0] == ' ' {
 		b = b[1:]
 	}
-	if end := bytes.IndexByte(b, ' '); end >= 0 {
+	// Most words are short, and a call takes longer than a loop over them.
+	for end := range min(len(b), shortWordBytes) {
+		if b[end] == ' ' {
+			return b[:end:end], b[end:]
+		}
+	}
+	if len(b) <= shortWordBytes {
+		return b, nil
+	}
+	if end := bytes.IndexByte(b[shortWordBytes:], ' '); end >= 0 {
+		end += shortWordBytes
 		return b[:end:end], b[end:]
 	}
 	return b, nil

@@ -21,6 +21,7 @@
 // The result does not depend on how a stream is split into reads. A parser does not allocate memory
 // for announced lengths, and does not panic on any input.
 //
-// [Reader] and [Writer] are bounded buffers between messages and connections. [Server] is a server
-// that lacks only a handler for the commands.
+// [Reader] and [Writer] are bounded buffers between messages and connections, and [Conn] is both on
+// one connection. [Server] is a server that lacks only a handler for the commands: a [Handler] of
+// messages, or a [CommandHandler] for the commands that all protocols have.
 package wire
