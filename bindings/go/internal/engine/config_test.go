@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestTheBoundCoversSegmentsAndTables(t *testing.T) {
+	for memory := int64(MemoryMin); memory <= 1<<38; memory = memory*5/4 + 4096 {
+		g, err := divide(memory)
+		if err != nil {
+			t.Fatalf("%d: %v", memory, err)
+		}
+		if used := int64(g.shards) * int64(g.segments) * int64(g.segmentBytes); used > memory || used < memory*9/10 {
+			t.Errorf("%d bytes: %+v use %d", memory, g, used)
+		}
+		if g.segments < 32 || g.segments >= 1<<14-1 {
+			t.Errorf("%d bytes: %+v", memory, g)
+		}
+	}
+	for _, memory := range []int64{-1, 0, MemoryMin - 1, MemoryMax + 1} {
+		if _, err := New(Config{MemoryBytes: memory}); !errors.Is(err, ErrMemory) {
+			t.Errorf("%d bytes: %v", memory, err)
+		}
+	}
+}
+
+func TestKeysAndItemsHaveLimits(t *testing.T) {
+	cache := openTest(t, Config{ItemMax: 1000})
+	for _, name := range []string{"", strings.Repeat("x", 251)} {
+		if _, err := cache.Set(name, nil, 0, 0); !errors.Is(err, ErrBadKey) {
+			t.Errorf("key of %d bytes: %v", len(name), err)
+		}
+		if _, ok := cache.Get(name); ok {
+			t.Errorf("key of %d bytes is found", len(name))
+		}
+	}
+	longest := strings.Repeat("x", 250)
+	if _, err := cache.Set(longest, make([]byte, 750), 0, 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := cache.Append(longest, []byte("x"), 0); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("Append: %v", err)
+	}
+	if _, err := cache.Set(longest, make([]byte, 751), 0, 0); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("Set: %v", err)
+	}
+	if _, ok := cache.Get(longest); ok {
+		t.Error("the old value outlives a set of a larger one")
+	}
+	if _, err := cache.CompareAndSwap("key", nil, 0, 0, 1); !errors.Is(err, ErrNoTokens) {
+		t.Errorf("CompareAndSwap: %v", err)
+	}
+}
+
+func TestReadsAndSetsDoNotAllocate(t *testing.T) {
+	cache := openTest(t, Config{CAS: true})
+	value, dst := make([]byte, 100), make([]byte, 0, 200)
+	seen := 0
+	visit := func(value []byte) { seen += len(value) }
+	for name, run := range map[string]func(){
+		"Set":     func() { _, _ = cache.Set("key", value, 1, 1000) },
+		"GetInto": func() { dst, _ = cache.GetInto(dst[:0], "key") },
+		"GetItem": func() { dst, _, _ = cache.GetItem(dst[:0], "key") },
+		"View":    func() { cache.View("key", visit) },
+		"Delete":  func() { _ = cache.Delete("other", 0) },
+		"Incr":    func() { _, _, _ = cache.Incr("number", 1) },
+		"Touch":   func() { _ = cache.Touch("key", 500) },
+	} {
+		_, _ = cache.Set("key", value, 1, 1000)
+		_, _ = cache.Set("number", []byte("5"), 0, 0)
+		want := 0.0
+		if poisons && name == "View" {
+			// The copy that larder_debug poisons.
+			want = 1
+		}
+		if count := testing.AllocsPerRun(1000, run); count != want {
+			t.Errorf("%s allocates %v times, want %v", name, count, want)
+		}
+	}
+}
+
+func TestHitsAndMissesAreCounted(t *testing.T) {
+	cache := openTest(t, Config{})
+	_, _ = cache.Set("key", nil, 0, 0)
+	const rounds = 300_000
+	for range rounds {
+		cache.Get("key")
+		cache.Get("other")
+	}
+	if stats := cache.Stats(); stats.Hits != rounds || stats.Misses != rounds {
+		t.Errorf("%d hits, %d misses, want %d", stats.Hits, stats.Misses, rounds)
+	}
+}

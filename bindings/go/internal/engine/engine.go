@@ -1,0 +1,322 @@
+// Package engine is a cache in the memory of one process, outside of the Go heap. It needs neither
+// cgo nor a certain system.
+//
+// The memory is divided into shards (package shard), which share nothing but the table of pins
+// (package pins). An operation claims a cell of that table, looks whether the cache is closed,
+// finds its shard by the key's hash, and gives the cell back last. This package turns commands into
+// operations; the words that shards and readers exchange are those of package record.
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"larder/internal/engine/memory"
+	"larder/internal/engine/pins"
+	"larder/internal/engine/record"
+	"larder/internal/engine/shard"
+)
+
+// The errors of a cache, to be compared with errors.Is.
+var (
+	ErrNotFound  = shard.ErrNotFound
+	ErrExists    = shard.ErrExists
+	ErrNotStored = shard.ErrNotStored
+	ErrNoSpace   = shard.ErrNoSpace
+	ErrNotNumber = shard.ErrNotNumber
+	ErrTooLarge  = shard.ErrTooLarge
+	ErrClosed    = errors.New("cache is closed")
+	ErrBadKey    = errors.New("key must have 1 to 250 bytes")
+	ErrNoTokens  = errors.New("cache has no tokens for compare-and-swap")
+	ErrMemory    = errors.New("invalid memory size")
+)
+
+const (
+	// KeyBytesMax is the length of the longest key.
+	KeyBytesMax = 250
+	// MemoryMin and MemoryMax limit Config.MemoryBytes.
+	MemoryMin = 1 << 20
+	MemoryMax = 1 << 40
+)
+
+// Config describes a cache.
+type Config struct {
+	// MemoryBytes bounds the memory of the cache, tables and index included.
+	MemoryBytes int64
+	// ItemMax is the largest sum of the lengths of key and value; zero is the largest that fits, an
+	// eighth of a shard.
+	ItemMax int
+	// CAS gives each item a token for CompareAndSwap, of eight bytes.
+	CAS bool
+	// TrackAccess records the second of the last access of each item. Each read then reads the clock.
+	TrackAccess bool
+	// Now returns monotonic milliseconds above zero, and Wall the wall clock's; nil is the system's.
+	Now, Wall func() int64
+	// OnRemove is called once for each item that left the cache, without locks; it may use the cache
+	// and must not change the slices' memory beyond the call.
+	OnRemove func(key, value []byte, reason Reason)
+	// Sweep is the time between two removals of expired items that were not read; zero is never.
+	Sweep time.Duration
+}
+
+// Reason says why an item left the cache.
+type Reason = shard.Reason
+
+// The reasons for a removal.
+const (
+	Expired  = shard.Expired
+	Evicted  = shard.Evicted
+	Deleted  = shard.Deleted
+	Replaced = shard.Replaced
+)
+
+// Item is what is known about an item beside its value.
+type Item = shard.Item
+
+// Engine is a cache. All methods are safe for concurrent use.
+type Engine struct {
+	seed   maphash.Seed
+	shift  uint
+	shards []shard.Shard
+	pins   *pins.Table
+	closed atomic.Bool
+	freed  atomic.Bool
+	config Config
+	bytes  int
+	arena  *memory.Arena
+	sweep  sync.Once
+	stop   chan struct{}
+}
+
+// Stats is what a cache has counted.
+type Stats struct {
+	Hits, Misses, Sets, Evictions, Expired uint64
+	Items                                  int
+	// LiveBytes is the memory of the stored items, and UsedBytes what the cache uses of its memory;
+	// IndexBytes is a part of it.
+	LiveBytes, UsedBytes, IndexBytes int
+	// MemoryBytes is the memory that the cache may use.
+	MemoryBytes int64
+	// RelocatedBytes is the memory of items that were moved to make room.
+	RelocatedBytes uint64
+}
+
+// geometry is the division of the memory.
+type geometry struct{ shards, segments, segmentBytes int }
+
+const (
+	shardBytesMin   = 8 << 20
+	segmentBytesMin = 16 << 10
+	segmentBytesMax = 1 << 20
+	// segmentsMin is the number of segments of a shard, except where segments are of extreme size.
+	segmentsMin = 128
+)
+
+// divide divides the memory into shards and segments. Tables are part of the bound.
+func divide(memoryBytes int64) (geometry, error) {
+	if memoryBytes < MemoryMin || memoryBytes > MemoryMax || int64(int(memoryBytes)) != memoryBytes {
+		return geometry{}, fmt.Errorf("%w: %d bytes, not %d to %d",
+			ErrMemory, memoryBytes, MemoryMin, int64(MemoryMax))
+	}
+	_, tableBytes := pins.Cells()
+	usable := int(memoryBytes) - tableBytes
+	shards := max(1, min(ceilPower(4*runtime.GOMAXPROCS(0)), floorPower(int(memoryBytes)/shardBytesMin)))
+	// The shards of a large memory have as many segments as a slot can name.
+	for usable/shards/segmentBytesMax >= record.NoSegment {
+		shards *= 2
+	}
+	shardBytes := usable / shards
+	segmentBytes := floorPower(shardBytes / segmentsMin)
+	segmentBytes = min(max(segmentBytes, segmentBytesMin), segmentBytesMax)
+	segments := shardBytes / segmentBytes
+	for segments*segmentBytes+shard.TableBytes(segments) > shardBytes {
+		segments--
+	}
+	return geometry{shards, segments, segmentBytes}, nil
+}
+
+func floorPower(number int) int {
+	if number < 1 {
+		return 1
+	}
+	return 1 << (bits.Len(uint(number)) - 1)
+}
+
+func ceilPower(number int) int { return 1 << bits.Len(uint(number-1)) }
+
+// New opens a cache.
+func New(config Config) (*Engine, error) {
+	geometry, err := divide(config.MemoryBytes)
+	if err != nil {
+		return nil, err
+	}
+	return open(config, geometry, maphash.MakeSeed())
+}
+
+func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) {
+	shardBytes := geometry.segments * geometry.segmentBytes
+	arena, err := memory.New(geometry.shards * shardBytes)
+	if err != nil {
+		return nil, err
+	}
+	if config.Now == nil {
+		start := time.Now()
+		config.Now = func() int64 { return int64(time.Since(start)/time.Millisecond) + 1 }
+	}
+	if config.Wall == nil {
+		config.Wall = func() int64 { return time.Now().UnixMilli() }
+	}
+	e := &Engine{
+		seed: seed, config: config, arena: arena, bytes: arena.Bytes(), stop: make(chan struct{}),
+		shift:  uint(64 - bits.Len(uint(geometry.shards-1))),
+		shards: make([]shard.Shard, geometry.shards),
+		pins:   pins.NewTable(geometry.segments * 3 / 32),
+	}
+	for number := range e.shards {
+		e.shards[number].Open(shard.Config{
+			// The shard has this part of the arena for itself.
+			Base:     unsafe.Add(arena.Base(), number*shardBytes),
+			Segments: geometry.segments, SegmentBytes: geometry.segmentBytes,
+			Number: number, Pins: e.pins, Seed: seed,
+			Tokens: config.CAS, Accesses: config.TrackAccess, Reports: config.OnRemove != nil,
+			Now: config.Now,
+		})
+	}
+	if most := e.shards[0].ItemMax(); e.config.ItemMax == 0 || e.config.ItemMax > most {
+		e.config.ItemMax = most
+	}
+	if config.Sweep > 0 {
+		go e.sweepUntilClosed()
+	}
+	return e, nil
+}
+
+// shardOf returns the shard of a key's hash: the one that its highest bits name.
+func (e *Engine) shardOf(hash uint64) *shard.Shard { return &e.shards[hash>>e.shift] }
+
+func (e *Engine) hash(key string) uint64 { return maphash.String(e.seed, key) }
+
+// begin starts an operation: it claims a cell, or counts the operation if none is free, and then
+// looks whether the cache is closed. Only after that may the operation touch the cache's memory.
+func (e *Engine) begin() (cell *pins.Cell, ok bool) {
+	if cell = e.pins.Claim(); cell == nil {
+		e.pins.Enter()
+	}
+	if e.closed.Load() {
+		e.end(cell, pins.None)
+		return nil, false
+	}
+	return cell, true
+}
+
+// end ends an operation. The last one of a closed cache frees the memory.
+func (e *Engine) end(cell *pins.Cell, outcome uint64) {
+	if cell != nil {
+		cell.Release(outcome)
+	} else {
+		e.endWithoutCell(outcome)
+	}
+	if e.closed.Load() {
+		e.freeIfIdle()
+	}
+}
+
+func (e *Engine) endWithoutCell(outcome uint64) {
+	e.pins.CountOther(outcome)
+	e.pins.Leave()
+}
+
+// Close ends the use of the cache and frees its memory. It does not wait: operations that are under
+// way complete, and the last one frees the memory. It may be called several times, and inside of
+// callbacks. The items in the cache are not reported.
+func (e *Engine) Close() error {
+	if !e.closed.Swap(true) {
+		close(e.stop)
+	}
+	e.freeIfIdle()
+	return nil
+}
+
+// freeIfIdle frees the memory if no operation is under way. Operations that begin later see that
+// the cache is closed: it was closed before the look at the cells.
+func (e *Engine) freeIfIdle() {
+	if e.pins.IsIdle() && e.freed.CompareAndSwap(false, true) {
+		// An arena that cannot be freed stays mapped; nothing else depends on it.
+		_ = e.arena.Free()
+	}
+}
+
+// report tells about items that left a shard.
+func (e *Engine) report(removals []shard.Removal) {
+	for _, removal := range removals {
+		e.config.OnRemove(removal.Key, removal.Value, removal.Reason)
+	}
+}
+
+// Len returns the number of items. Expired ones count until they are removed.
+func (e *Engine) Len() (items int) {
+	for number := range e.shards {
+		items += e.shards[number].Items()
+	}
+	return items
+}
+
+// Stats returns the counters.
+func (e *Engine) Stats() (stats Stats) {
+	stats.Hits, stats.Misses = e.pins.Counts()
+	stats.MemoryBytes = e.config.MemoryBytes
+	for number := range e.shards {
+		part := e.shards[number].Stats()
+		stats.Sets += part.Sets
+		stats.Evictions += part.Evictions
+		stats.Expired += part.Expired
+		stats.Items += part.Items
+		stats.LiveBytes += part.LiveBytes
+		stats.UsedBytes += part.UsedBytes
+		stats.IndexBytes += part.IndexBytes
+		stats.RelocatedBytes += part.Relocated
+	}
+	return stats
+}
+
+// ItemMax returns the largest sum of the lengths of a key and a value.
+func (e *Engine) ItemMax() int { return e.config.ItemMax }
+
+// sweepUntilClosed removes expired items from time to time.
+func (e *Engine) sweepUntilClosed() {
+	ticker := time.NewTicker(e.config.Sweep)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-ticker.C:
+			e.SweepNow()
+		}
+	}
+}
+
+// SweepNow removes all expired items. It locks a shard for one segment at a time.
+func (e *Engine) SweepNow() {
+	for number := range e.shards {
+		s := &e.shards[number]
+		for segment := range s.Segments() {
+			cell, ok := e.begin()
+			if !ok {
+				return
+			}
+			s.Lock()
+			s.Sweep(segment)
+			removals := s.Unlock()
+			e.end(cell, pins.None)
+			e.report(removals)
+		}
+	}
+}

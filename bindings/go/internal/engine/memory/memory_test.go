@@ -1,0 +1,33 @@
+package memory
+
+import (
+	"errors"
+	"testing"
+	"unsafe"
+)
+
+func TestAnArenaIsZeroedAndAlignedUpToItsEnd(t *testing.T) {
+	arena, err := New(64 << 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, value := range unsafe.Slice((*byte)(arena.Base()), arena.Bytes()) {
+		if value != 0 {
+			t.Fatalf("byte %d is %d", at, value)
+		}
+	}
+	if uintptr(arena.Base())%8 != 0 {
+		t.Error("the base is not aligned")
+	}
+	// With -race and larder_heap, an address outside of the allocation is fatal.
+	end := unsafe.Add(arena.Base(), arena.Bytes())
+	if empty := unsafe.Slice((*byte)(end), 0); len(empty) != 0 {
+		t.Error("the empty slice at the end is not empty")
+	}
+	if err := arena.Free(); err != nil {
+		t.Error(err)
+	}
+	if _, err := New(0); !errors.Is(err, ErrSize) {
+		t.Errorf("New(0): %v", err)
+	}
+}

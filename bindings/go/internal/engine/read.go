@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"larder/internal/engine/pins"
+	"larder/internal/engine/record"
+	"larder/internal/engine/shard"
+)
+
+// GetInto appends the value of a key to dst. It does not allocate if the capacity suffices. If
+// there is no item, it returns dst as it is.
+func (e *Engine) GetInto(dst []byte, key string) ([]byte, bool) {
+	hash := e.hash(key)
+	cell, ok := e.begin()
+	if !ok {
+		return dst, false
+	}
+	s := e.shardOf(hash)
+	if cell == nil {
+		value, _, ok := e.readLocked(dst, s, hash, key)
+		return value, ok
+	}
+	found, ok := s.Find(cell, hash, key)
+	if !ok {
+		e.end(cell, pins.Miss)
+		return dst, false
+	}
+	if found.Header.Has(record.HasDeadline | record.Large) {
+		value, _, ok := e.readSlowly(dst, s, cell, hash, key, found)
+		return value, ok
+	}
+	dst = append(dst, found.Record.Value(found.Header)...)
+	s.NoteRead(&found)
+	e.end(cell, pins.Hit)
+	return dst, true
+}
+
+// Get returns a copy of the value of a key.
+func (e *Engine) Get(key string) ([]byte, bool) { return e.GetInto(nil, key) }
+
+// GetItem is GetInto with what else is known about the item, as it was before this read.
+func (e *Engine) GetItem(dst []byte, key string) ([]byte, Item, bool) {
+	hash := e.hash(key)
+	cell, ok := e.begin()
+	if !ok {
+		return dst, Item{}, false
+	}
+	s := e.shardOf(hash)
+	if cell == nil {
+		return e.readLocked(dst, s, hash, key)
+	}
+	found, ok := s.Find(cell, hash, key)
+	if !ok {
+		e.end(cell, pins.Miss)
+		return dst, Item{}, false
+	}
+	return e.readSlowly(dst, s, cell, hash, key, found)
+}
+
+// readSlowly reads an item that may have expired, may be large, or whose details are wanted, and
+// ends the operation.
+func (e *Engine) readSlowly(
+	dst []byte, s *shard.Shard, cell *pins.Cell, hash uint64, key string, found shard.Found,
+) ([]byte, Item, bool) {
+	for ok := true; ok; found, ok = s.Find(cell, hash, key) {
+		if s.IsExpired(&found) {
+			e.end(cell, pins.Miss)
+			e.expire(s, hash, key)
+			return dst, Item{}, false
+		}
+		item := shard.ItemOf(found.Record, found.Header)
+		s.NoteRead(&found)
+		if !found.Header.Has(record.Large) {
+			dst = append(dst, found.Record.Value(found.Header)...)
+			e.end(cell, pins.Hit)
+			return dst, item, true
+		}
+		if value, ok := s.ReadLarge(dst, cell, &found); ok {
+			e.end(cell, pins.Hit)
+			return value, item, true
+		}
+	}
+	e.end(cell, pins.Miss)
+	return dst, Item{}, false
+}
+
+// readLocked reads under the shard's mutex, for an operation without a cell, and ends it.
+func (e *Engine) readLocked(
+	dst []byte, s *shard.Shard, hash uint64, key string,
+) ([]byte, Item, bool) {
+	s.Lock()
+	dst, item, ok := s.Read(dst, hash, key)
+	removals := s.Unlock()
+	if ok {
+		e.end(nil, pins.Hit)
+	} else {
+		e.end(nil, pins.Miss)
+	}
+	e.report(removals)
+	return dst, item, ok
+}
+
+// expire removes an item that a reader found expired, if it still is.
+func (e *Engine) expire(s *shard.Shard, hash uint64, key string) {
+	cell, ok := e.begin()
+	if !ok {
+		return
+	}
+	s.Lock()
+	s.Expire(key, hash)
+	removals := s.Unlock()
+	e.end(cell, pins.None)
+	e.report(removals)
+}
+
+// View calls visit with the value of a key, in place, and returns true if there is one. The slice
+// is valid during the call and must not be written. No lock is held: visit may use the cache, and
+// may block. When many calls are under way at once, and for a value of more than half a segment,
+// visit gets a copy.
+func (e *Engine) View(key string, visit func(value []byte)) bool {
+	return e.ViewItem(key, func(value []byte, _ Item) { visit(value) })
+}
+
+// ViewItem is View with what else is known about the item.
+func (e *Engine) ViewItem(key string, visit func(value []byte, item Item)) bool {
+	cell := e.pins.ClaimView()
+	if cell == nil {
+		return e.viewCopy(key, visit)
+	}
+	if e.closed.Load() {
+		e.end(cell, pins.None)
+		return false
+	}
+	hash := e.hash(key)
+	s := e.shardOf(hash)
+	found, ok := s.Find(cell, hash, key)
+	if !ok {
+		e.end(cell, pins.Miss)
+		return false
+	}
+	if poisons || found.Header.Has(record.Large) || s.IsExpired(&found) {
+		value, item, ok := e.readSlowly(nil, s, cell, hash, key, found)
+		if ok {
+			defer poison(value)
+			visit(value[:len(value):len(value)], item)
+		}
+		return ok
+	}
+	s.NoteRead(&found)
+	// Also after a panic or runtime.Goexit in visit.
+	defer e.end(cell, pins.Hit)
+	visit(found.Record.Value(found.Header), shard.ItemOf(found.Record, found.Header))
+	return true
+}
+
+func (e *Engine) viewCopy(key string, visit func(value []byte, item Item)) bool {
+	value, item, ok := e.GetItem(nil, key)
+	if ok {
+		defer poison(value)
+		visit(value[:len(value):len(value)], item)
+	}
+	return ok
+}
+
+// GetMany calls visit for each key that has an item, in the order of the keys, as ViewItem does.
+func (e *Engine) GetMany(keys []string, visit func(at int, value []byte, item Item)) {
+	for at, key := range keys {
+		e.ViewItem(key, func(value []byte, item Item) { visit(at, value, item) })
+	}
+}
+
+// Peek is GetItem without the marks of a read: it changes neither the item nor the counters.
+func (e *Engine) Peek(dst []byte, key string) ([]byte, Item, bool) {
+	hash := e.hash(key)
+	cell, ok := e.begin()
+	if !ok {
+		return dst, Item{}, false
+	}
+	s := e.shardOf(hash)
+	s.Lock()
+	dst, item, ok := s.Peek(dst, hash, key)
+	// These are of a writer that has released the lock for a while.
+	removals := s.Unlock()
+	e.end(cell, pins.None)
+	e.report(removals)
+	return dst, item, ok
+}

@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// A saved cache:
+//
+//	magic 8
+//	block ...      length 4 │ number 4 │ checksum 4 │ records
+//	last block     with a length of zero, and the number of items in place of records
+//
+// Numbers are little-endian. The checksum is CRC-32C over length, number and payload. A record:
+//
+//	key length 1 │ value length 4 │ flags 4 │ deadline 8 │ key │ value
+//
+// A deadline is milliseconds of the wall clock, or zero: the monotonic clock of another process has
+// another origin.
+
+// ErrDamaged is the error of Load for data that Save did not write, or that has changed since.
+var ErrDamaged = errors.New("saved cache is damaged")
+
+const (
+	saveMagic       = "LARDERG1"
+	blockHeader     = 12
+	savedHeader     = 1 + 4 + 4 + 8
+	blockBytes      = 64 << 10
+	blockBytesMax   = 1 << 31
+	growBytesAtOnce = 1 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+type saver struct {
+	to     io.Writer
+	block  []byte
+	number uint32
+	items  uint64
+}
+
+// Save writes all items. Others may use the cache meanwhile: of the items that they change, it
+// writes the state at some time during the call.
+func (e *Engine) Save(to io.Writer) error {
+	if _, err := io.WriteString(to, saveMagic); err != nil {
+		return err
+	}
+	s := saver{to: to, block: make([]byte, blockHeader, blockBytes)}
+	offset := e.config.Wall() - e.config.Now()
+	var value []byte
+	for key := range e.Keys("") {
+		var item Item
+		var ok bool
+		if value, item, ok = e.Peek(value[:0], key); !ok {
+			continue
+		}
+		if item.Deadline != 0 {
+			item.Deadline += offset
+		}
+		if err := s.add(key, value, item); err != nil {
+			return err
+		}
+	}
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	return s.finish()
+}
+
+func (s *saver) add(key string, value []byte, item Item) error {
+	if len(s.block) > blockHeader && len(s.block)+savedHeader+len(key)+len(value) > blockBytes {
+		if err := s.flush(len(s.block) - blockHeader); err != nil {
+			return err
+		}
+	}
+	s.block = append(s.block, byte(len(key)))
+	s.block = binary.LittleEndian.AppendUint32(s.block, uint32(len(value)))
+	s.block = binary.LittleEndian.AppendUint32(s.block, item.Flags)
+	s.block = binary.LittleEndian.AppendUint64(s.block, uint64(item.Deadline))
+	s.block = append(append(s.block, key...), value...)
+	s.items++
+	return nil
+}
+
+// flush writes a block. The length says what its payload is.
+func (s *saver) flush(length int) error {
+	binary.LittleEndian.PutUint32(s.block[0:], uint32(length))
+	binary.LittleEndian.PutUint32(s.block[4:], s.number)
+	binary.LittleEndian.PutUint32(s.block[8:], checksum(s.block[:8], s.block[blockHeader:]))
+	_, err := s.to.Write(s.block)
+	s.block, s.number = s.block[:blockHeader], s.number+1
+	return err
+}
+
+func (s *saver) finish() error {
+	if len(s.block) > blockHeader {
+		if err := s.flush(len(s.block) - blockHeader); err != nil {
+			return err
+		}
+	}
+	s.block = binary.LittleEndian.AppendUint64(s.block, s.items)
+	return s.flush(0)
+}
+
+func checksum(header, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, payload)
+}
+
+// Load stores the items that Save has written, in addition to those in the cache, and returns their
+// number. Items that have expired since are left out, and so are those that are too large for this
+// cache. If the data is damaged, it stores the items before the damage and returns ErrDamaged.
+func (e *Engine) Load(from io.Reader) (items int, err error) {
+	reader := bufio.NewReaderSize(from, blockBytes)
+	var magic [len(saveMagic)]byte
+	if _, err := io.ReadFull(reader, magic[:]); err != nil || string(magic[:]) != saveMagic {
+		return 0, damage(err, "it does not begin as a saved cache does")
+	}
+	var block []byte
+	seen := uint64(0)
+	for number := uint32(0); ; number++ {
+		var isLast bool
+		if block, isLast, err = readBlock(reader, block, number); err != nil {
+			return items, err
+		}
+		if isLast {
+			if binary.LittleEndian.Uint64(block) != seen {
+				return items, damage(nil, "items are missing")
+			}
+			return items, nil
+		}
+		stored, found, err := e.loadBlock(block)
+		items, seen = items+stored, seen+uint64(found)
+		if err != nil {
+			return items, err
+		}
+	}
+}
+
+func damage(err error, what string) error {
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrDamaged, what)
+}
+
+// readBlock reads and checks a block. The memory for it grows with what has arrived: a damaged
+// length must not cost more than the data.
+func readBlock(from io.Reader, block []byte, number uint32) ([]byte, bool, error) {
+	var header [blockHeader]byte
+	if _, err := io.ReadFull(from, header[:]); err != nil {
+		return nil, false, damage(err, "it ends too early")
+	}
+	length := int64(binary.LittleEndian.Uint32(header[0:]))
+	isLast := length == 0
+	if isLast {
+		length = 8
+	}
+	if length > blockBytesMax || binary.LittleEndian.Uint32(header[4:]) != number {
+		return nil, false, damage(nil, "a block has an invalid header")
+	}
+	block = block[:0]
+	for int64(len(block)) < length {
+		start := len(block)
+		block = append(block, make([]byte, min(length-int64(start), growBytesAtOnce))...)
+		if _, err := io.ReadFull(from, block[start:]); err != nil {
+			return nil, false, damage(err, "it ends too early")
+		}
+	}
+	if checksum(header[:8], block) != binary.LittleEndian.Uint32(header[8:]) {
+		return nil, false, damage(nil, "a block has a wrong checksum")
+	}
+	return block, isLast, nil
+}
+
+// loadBlock stores the items of a block. It returns the numbers of the items stored and found.
+func (e *Engine) loadBlock(block []byte) (stored, found int, err error) {
+	for len(block) > 0 {
+		if len(block) < savedHeader {
+			return stored, found, damage(nil, "a record is incomplete")
+		}
+		keyBytes, valueBytes := int(block[0]), int64(binary.LittleEndian.Uint32(block[1:]))
+		flags := binary.LittleEndian.Uint32(block[5:])
+		deadline := int64(binary.LittleEndian.Uint64(block[9:]))
+		block = block[savedHeader:]
+		if int64(len(block)) < int64(keyBytes)+valueBytes {
+			return stored, found, damage(nil, "a record is incomplete")
+		}
+		key, value := string(block[:keyBytes]), block[keyBytes:int64(keyBytes)+valueBytes]
+		block = block[int64(keyBytes)+valueBytes:]
+		found++
+		ttl := int64(0)
+		if deadline != 0 {
+			if ttl = deadline - e.config.Wall(); ttl <= 0 {
+				continue
+			}
+		}
+		switch _, err := e.Set(key, value, flags, ttl); {
+		case err == nil:
+			stored++
+		case errors.Is(err, ErrClosed):
+			return stored, found, err
+		}
+	}
+	return stored, found, nil
+}

@@ -1,0 +1,237 @@
+package shard
+
+import "larder/internal/engine/record"
+
+// Eviction is S3-FIFO over segments:
+//
+//	new item ──▶ small ──oldest segment──▶ read often enough? ──yes──▶ main, frequency 0
+//	   ▲                                            └─no─▶ evicted, its slot stays as a ghost
+//	   └ a ghost? then straight to main
+//	main ──oldest segment──▶ read often enough? ──yes──▶ main again, frequency − 1
+//	                                  └─no─▶ evicted
+//
+// It empties a whole segment at a time and copies the survivors to the tail of the main pool. Only
+// survivors touch the index: the slots of the others die with the generation of their segment.
+
+const frequencies = record.FrequencyMax + 1
+
+// pass is the emptying of one segment.
+type pass struct {
+	from   pool
+	to     pool
+	evicts bool
+	limits limits
+	// margin is how far below its limit an item must be to survive.
+	margin int
+	// left is the bytes that may still survive.
+	left int
+	// moved is the bytes that have survived.
+	moved int
+	// Reads and bytes of the items found that were read.
+	reads, readBytes uint64
+}
+
+// walk calls visit for each record of a segment until it returns false.
+func (s *Shard) walk(
+	number int32, visit func(offset int, r record.Record, h record.Header) bool,
+) bool {
+	used := int(s.segments[number].used)
+	for offset := 0; offset < used; {
+		r := s.recordAt(int(number), offset)
+		h := r.Header()
+		if !visit(offset, r, h) {
+			return false
+		}
+		offset += h.Bytes()
+	}
+	return true
+}
+
+// compact moves the live records of a segment to the tail of its pool and frees it. It returns
+// false if there is no memory for them.
+func (s *Shard) compact(number int32) bool {
+	from := s.segments[number].pool
+	pass := pass{from: from, to: from, left: s.segmentBytes}
+	if !s.empty(number, &pass) {
+		return false
+	}
+	s.unlink(number)
+	s.retire(number, asGhosts)
+	return true
+}
+
+// evict empties a segment by S3-FIFO. It returns the bytes that it reclaimed.
+func (s *Shard) evict(number int32, keep keep) int {
+	victim := &s.segments[number]
+	used := int(victim.used)
+	pass := pass{
+		from: victim.pool, to: main, evicts: true,
+		limits: s.policy.limits(), margin: marginOfLimit, left: s.segmentBytes,
+	}
+	switch keep {
+	case keepBestHalf:
+		s.limitToHalf(number, &pass)
+	case keepNothing:
+		pass.left = 0
+	}
+	s.empty(number, &pass)
+	s.policy.learn(pass.reads, pass.readBytes, s.fresh*s.segmentBytes)
+	s.unlink(number)
+	steps := uint32(asGhosts)
+	if pass.from == main {
+		steps = forgotten
+	}
+	s.retire(number, steps)
+	return used - pass.moved
+}
+
+// empty moves or drops all records of a segment.
+func (s *Shard) empty(number int32, pass *pass) bool {
+	return s.walk(number, func(offset int, r record.Record, h record.Header) bool {
+		if h.Has(record.Dead) {
+			return true
+		}
+		return s.pass(number, offset, r, h, pass)
+	})
+}
+
+// pass moves or drops a record. It returns false if it can do neither.
+func (s *Shard) pass(
+	number int32, offset int, r record.Record, h record.Header, pass *pass,
+) bool {
+	if h.Has(record.Piece) {
+		return s.passPiece(number, offset, r, h, pass)
+	}
+	slot := s.slotAt(number, offset)
+	if s.isExpired(r, h) {
+		s.drop(slot, r, h, Expired)
+		return true
+	}
+	frequency, bytes := h.Frequency(), s.itemBytes(r, h)
+	if pass.evicts && frequency > 0 {
+		pass.reads += uint64(frequency)
+		pass.readBytes += uint64(bytes)
+	}
+	if pass.keeps(frequency, bytes, h.Bytes()) {
+		if s.move(slot, r, h, pass) {
+			return true
+		}
+		if !pass.evicts {
+			return false
+		}
+	}
+	s.drop(slot, r, h, Evicted)
+	return true
+}
+
+// slotAt returns a word that names a record, without its tag.
+func (s *Shard) slotAt(number int32, offset int) record.Slot {
+	return record.MakeSlot(0, s.generations[number].Load(), int(number), offset)
+}
+
+func (s *Shard) itemBytes(r record.Record, h record.Header) int {
+	if h.Has(record.Large) {
+		return r.LargeBytes(h)
+	}
+	return h.Bytes()
+}
+
+func (p *pass) keeps(frequency, itemBytes, recordBytes int) bool {
+	if !p.evicts {
+		return true
+	}
+	return recordBytes <= p.left && p.limits.margin(frequency, itemBytes) >= p.margin
+}
+
+func (p *pass) frequencyAfter(frequency int) int {
+	switch {
+	case !p.evicts:
+		return frequency
+	case p.from == small:
+		return 0
+	}
+	return max(frequency-1, 0)
+}
+
+// drop ends an item whose slot dies with its segment.
+func (s *Shard) drop(slot record.Slot, r record.Record, h record.Header, reason Reason) {
+	s.report(r, h, reason)
+	s.bury(slot, r, h)
+	s.items--
+	if reason == Expired {
+		s.stats.Expired++
+	} else {
+		s.stats.Evictions++
+	}
+}
+
+// copyOut copies a record to the tail of a pool. The copy is complete before the caller stores a
+// word that names it.
+func (s *Shard) copyOut(r record.Record, h record.Header, pass *pass) (room, bool) {
+	bytes := h.Bytes()
+	room, ok := s.reserveForSurvivor(pass.to, bytes)
+	if !ok {
+		return room, false
+	}
+	copy(room.record.All(h), r.All(h))
+	room.record.SetHeader(h.WithFrequency(pass.frequencyAfter(h.Frequency())))
+	pass.left -= bytes
+	pass.moved += bytes
+	s.stats.Relocated += uint64(bytes)
+	s.noteDeadline(room.segment, room.record.Deadline(h))
+	return room, true
+}
+
+// move copies an item's record to the tail of the pool and stores its new place in the index.
+func (s *Shard) move(slot record.Slot, r record.Record, h record.Header, pass *pass) bool {
+	hash := s.hash(r.Key(h))
+	room, ok := s.copyOut(r, h, pass)
+	if !ok {
+		return false
+	}
+	old := record.MakeSlot(s.tag(hash), slot.Generation(), slot.Segment(), slot.Offset())
+	store(s.find(hash, old), s.slotOf(hash, room))
+	s.kill(int32(slot.Segment()), r, h)
+	return true
+}
+
+// reserveForSurvivor reserves memory from the segments at hand, the spare one included.
+func (s *Shard) reserveForSurvivor(pool pool, bytes int) (room, bool) {
+	number := s.active[pool]
+	if number == none || int(s.segments[number].used)+bytes > s.segmentBytes {
+		taken, ok := s.pop(0)
+		if !ok {
+			return room{}, false
+		}
+		s.seal(pool)
+		number = int32(taken)
+		s.activate(pool, number)
+	}
+	return s.append(number, &s.segments[number], bytes), true
+}
+
+// limitToHalf raises the margin that survivors need, until about half of the bytes survive.
+func (s *Shard) limitToHalf(number int32, pass *pass) {
+	var bytes [marginMax + 1]int
+	s.walk(number, func(_ int, r record.Record, h record.Header) bool {
+		if !h.Has(record.Dead) && !h.Has(record.Piece) {
+			bytes[pass.limits.margin(h.Frequency(), s.itemBytes(r, h))] += h.Bytes()
+		}
+		return true
+	})
+	pass.left = s.segmentBytes / 2
+	above := 0
+	for margin := marginMax; margin >= marginOfLimit; margin-- {
+		if above += bytes[margin]; above > pass.left {
+			pass.margin = margin
+			return
+		}
+	}
+}
+
+// noteDeadline remembers when the first record of a segment expires.
+func (s *Shard) noteDeadline(number int32, deadline int64) {
+	if noted := &s.segments[number].expires; deadline != 0 && (*noted == 0 || deadline < *noted) {
+		*noted = deadline
+	}
+}

@@ -1,0 +1,137 @@
+package shard
+
+import (
+	"larder/internal/engine/pins"
+	"larder/internal/engine/record"
+)
+
+// Found is an item that a reader found. Its segment is pinned.
+type Found struct {
+	at     *uint64
+	Slot   record.Slot
+	Record record.Record
+	Header record.Header
+}
+
+// verdict is the result of a look at one slot.
+type verdict uint8
+
+const (
+	isOther verdict = iota
+	isFound
+	hasChanged
+)
+
+// Find finds the item of a key, expired or not, and pins its segment in the cell. It takes no lock.
+func (s *Shard) Find(cell *pins.Cell, hash uint64, key string) (Found, bool) {
+	tag := s.tag(hash)
+again:
+	level := s.level.Load()
+	g := s.group(level, hash)
+	for {
+		slot := record.Slot(0)
+		for number := range slots {
+			at := g.slot(number)
+			slot = load(at)
+			if slot.Tag() != tag {
+				continue
+			}
+			found, verdict := s.check(cell, at, slot, key)
+			if verdict == isFound {
+				return found, true
+			}
+			if verdict == hasChanged {
+				goto again
+			}
+		}
+		if !slot.IsLink() {
+			break
+		}
+		g = s.overflow(slot)
+	}
+	// A split may have moved the slot while the reader looked.
+	if s.level.Load() != level {
+		goto again
+	}
+	return Found{}, false
+}
+
+// check looks at the record of a slot word that may be out of date. It pins the segment first, then
+// checks the generation, and then loads the slot again, in this order: a writer that uses the
+// segment anew raises the generation before it looks at the pins, and a word that waited in a
+// register while the generations wrapped is no longer in the slot.
+func (s *Shard) check(
+	cell *pins.Cell, at *uint64, slot record.Slot, key string,
+) (found Found, result verdict) {
+	segment := slot.Segment()
+	if segment >= len(s.generations) {
+		return found, isOther
+	}
+	generation := &s.generations[segment]
+	if generation.Load() != slot.Generation() {
+		// An evictor stores the new place of an item before it raises the generation.
+		if load(at) != slot {
+			return found, hasChanged
+		}
+		return found, isOther
+	}
+	cell.Pin(pins.Segment(s.config.Number, segment))
+	now := generation.Load()
+	if load(at) != slot {
+		cell.Unpin()
+		return found, hasChanged
+	}
+	if now != slot.Generation() {
+		cell.Unpin()
+		return found, isOther
+	}
+	r := s.record(slot)
+	h := r.Header()
+	if !r.HasKey(h, key) {
+		return found, isOther
+	}
+	return Found{at, slot, r, h}, isFound
+}
+
+// IsExpired returns true if the item has expired.
+func (s *Shard) IsExpired(found *Found) bool { return s.isExpired(found.Record, found.Header) }
+
+// NoteRead notes a read of the item in its header. It replaces the whole header: where another
+// change comes first, the read is not counted.
+func (s *Shard) NoteRead(found *Found) {
+	read := found.Header.Read()
+	if s.config.Accesses {
+		read = read.WithAccess(s.second())
+	}
+	if read != found.Header {
+		found.Record.SwapHeader(found.Header, read)
+	}
+}
+
+// Warm looks an item up, so that a writer does not wait for the memory of the index and of the old
+// record under the lock. It keeps no pin: the writer itself may want to reuse the segment.
+func (s *Shard) Warm(cell *pins.Cell, hash uint64, key string) {
+	s.Find(cell, hash, key)
+	cell.Unpin()
+}
+
+// Read appends the value of an item to dst. The caller holds the mutex, because it has no cell.
+func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
+	found := s.present(hash, key)
+	if !found.isFound() {
+		return dst, Item{}, false
+	}
+	read := Found{found.at, found.slot, found.record, found.header}
+	s.NoteRead(&read)
+	return s.AppendValue(dst, read.Record, read.Header), ItemOf(read.Record, read.Header), true
+}
+
+// Peek is Read without marks and removals. The caller holds the mutex.
+func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
+	found := s.lookup(hash, key)
+	if !found.isFound() || s.isExpired(found.record, found.header) {
+		return dst, Item{}, false
+	}
+	item := ItemOf(found.record, found.header)
+	return s.AppendValue(dst, found.record, found.header), item, true
+}

@@ -1,0 +1,198 @@
+package shard
+
+import "larder/internal/engine/record"
+
+// loadPercent is the percentage of filled slots above which the index grows. In the middle of a
+// round of splits, the groups that wait are half as full again as the average, and those that
+// overflow cost their readers a second line.
+const loadPercent = 62
+
+// grow splits one group if the index is crowded. Readers never wait for it:
+//
+//  1. it fills the new group, which no reader reaches yet
+//  2. it raises the level; from here on readers look into the new group
+//  3. it clears the moved slots in the old group
+//
+// A reader that missed looks at the level once more, and looks again if it has changed. If the
+// groups of the old chain can be joined, grow copies the slots to the front, changes the level
+// again and only then clears the slots behind.
+func (s *Shard) grow() {
+	groups := groupsOf(s.level.Load())
+	if s.items*100 <= int(groups)*slots*loadPercent {
+		return
+	}
+	// The tag must tell the two groups apart.
+	level := uint(0)
+	for groups>>(level+1) != 0 {
+		level++
+	}
+	if level-s.firstLevel >= record.TagBits || !s.extendPages(groups) {
+		return
+	}
+	old := groups - 1<<level
+	bit := uint64(1) << (level - s.firstLevel)
+	if s.fillGroup(old, groups, bit) {
+		s.raiseLevel(groups + 1)
+		s.clearMoved(old, bit)
+		s.joinChain(old, groups+1)
+	}
+}
+
+// extendPages makes sure that the group with this number has memory.
+func (s *Shard) extendPages(number uint) bool {
+	page := int(number >> s.pageShift)
+	if page < s.pageCount {
+		return true
+	}
+	segment, ok := s.takePage()
+	if ok {
+		s.pages[page].Store(uint32(segment))
+		s.pageCount++
+	}
+	return ok
+}
+
+func (s *Shard) raiseLevel(groups uint) {
+	s.version++
+	s.level.Store(levelOf(s.version, int(groups)))
+}
+
+// chain calls visit for each slot of a group and of those it overflows into, except links.
+func (s *Shard) chain(g group, visit func(at *uint64, slot record.Slot)) {
+	for {
+		for number := range slots {
+			at := g.slot(number)
+			slot := load(at)
+			if number == last && slot.IsLink() {
+				break
+			}
+			if slot != 0 {
+				visit(at, slot)
+			}
+		}
+		slot := load(g.slot(last))
+		if !slot.IsLink() {
+			return
+		}
+		g = s.overflow(slot)
+	}
+}
+
+// fillGroup copies the slots that belong into the new group there: all live ones, and ghosts as far
+// as there is room. It returns false if there is no memory for them.
+//
+// The overflow groups are taken before the words are read: making room for them moves items, and a
+// word that was read before would name a record that is gone.
+func (s *Shard) fillGroup(old, number uint, bit uint64) bool {
+	if !s.reserveOverflow(s.countMoving(old, bit) / last) {
+		return false
+	}
+	moving, ghosts := s.moving[:0], [slots]record.Slot{}
+	ghostCount := 0
+	s.chain(s.groupIn(s.pages, old), func(_ *uint64, slot record.Slot) {
+		switch {
+		case slot.Tag()&bit == 0:
+		case s.isLive(slot):
+			moving = append(moving, slot)
+		case ghostCount < slots && s.isGhost(slot):
+			ghosts[ghostCount] = slot
+			ghostCount++
+		}
+	})
+	s.moving = moving
+	for at := 0; at < ghostCount && len(moving) < slots; at++ {
+		moving = append(moving, ghosts[at])
+	}
+	g := s.groupIn(s.pages, number)
+	for len(moving) > slots {
+		for at, slot := range moving[:last] {
+			store(g.slot(at), slot)
+		}
+		moving = moving[last:]
+		overflow, ok := s.takeOverflow()
+		if !ok {
+			// Does not happen: as many as are needed were reserved. A host is not ended over it.
+			s.dropChain(s.groupIn(s.pages, number))
+			return false
+		}
+		link := record.MakeLink(overflow)
+		store(g.slot(last), link)
+		g = s.overflow(link)
+	}
+	for at, slot := range moving {
+		store(g.slot(at), slot)
+	}
+	return true
+}
+
+// countMoving returns the number of live slots of a chain that belong into the new group.
+func (s *Shard) countMoving(old uint, bit uint64) (count int) {
+	s.chain(s.groupIn(s.pages, old), func(_ *uint64, slot record.Slot) {
+		if slot.Tag()&bit != 0 && s.isLive(slot) {
+			count++
+		}
+	})
+	return count
+}
+
+// dropChain empties a group that no reader reaches, and frees those that it overflows into.
+func (s *Shard) dropChain(g group) {
+	for {
+		link := load(g.slot(last))
+		for number := range slots {
+			store(g.slot(number), 0)
+		}
+		if !link.IsLink() {
+			return
+		}
+		g = s.overflow(link)
+		s.overflowFree = append(s.overflowFree, link.Link())
+	}
+}
+
+func (s *Shard) clearMoved(old uint, bit uint64) {
+	s.chain(s.groupIn(s.pages, old), func(at *uint64, slot record.Slot) {
+		if slot.Tag()&bit != 0 {
+			store(at, 0)
+		}
+	})
+}
+
+// joinChain moves the slots of a chain into its first group if they fit there, and frees the rest.
+func (s *Shard) joinChain(number, groups uint) {
+	first := s.groupIn(s.pages, number)
+	link := load(first.slot(last))
+	if !link.IsLink() {
+		return
+	}
+	count, behind := 0, s.moving[:0]
+	s.chain(first, func(_ *uint64, slot record.Slot) {
+		if s.isLive(slot) {
+			count++
+		}
+	})
+	if count > slots {
+		return
+	}
+	s.chain(s.overflow(link), func(_ *uint64, slot record.Slot) {
+		if s.isLive(slot) {
+			behind = append(behind, slot)
+		}
+	})
+	s.moving = behind
+	for at := 0; at < last && len(behind) > 0; at++ {
+		if !s.isLive(load(first.slot(at))) {
+			store(first.slot(at), behind[0])
+			behind = behind[1:]
+		}
+	}
+	// The link goes last: its slot takes the one item that may be left.
+	rest := record.Slot(0)
+	if len(behind) > 0 {
+		rest = behind[0]
+	}
+	store(first.slot(last), rest)
+	s.raiseLevel(groups)
+	s.dropChain(s.overflow(link))
+	s.overflowFree = append(s.overflowFree, link.Link())
+}

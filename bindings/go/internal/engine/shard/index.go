@@ -1,0 +1,234 @@
+package shard
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"larder/internal/engine/record"
+)
+
+const (
+	// slots is the number of slot words of a group. A group is one line of the processor's cache.
+	slots      = 8
+	groupBytes = slots * 8
+	last       = slots - 1
+)
+
+// group is the address of eight slot words in a segment that belongs to the index for good.
+type group struct{ at unsafe.Pointer }
+
+func (g group) slot(number int) *uint64 { return (*uint64)(unsafe.Add(g.at, number*8)) }
+
+func load(at *uint64) record.Slot         { return record.Slot(atomic.LoadUint64(at)) }
+func store(at *uint64, slot record.Slot)  { atomic.StoreUint64(at, uint64(slot)) }
+func levelOf(version, groups int) uint64  { return uint64(version)<<32 | uint64(groups) }
+func groupsOf(level uint64) (groups uint) { return uint(uint32(level)) }
+
+// index is what writers know about the index.
+type index struct {
+	version       int
+	pageCount     int
+	overflowCount int
+	overflowNext  uint32
+	overflowFree  []uint32
+	moving        []record.Slot
+}
+
+func (s *Shard) openIndex() {
+	s.pageShift = uint(bits.Len(uint(s.segmentBytes/groupBytes)) - 1)
+	s.firstLevel = s.pageShift
+	// Segment 0 is the first page. With its generation, no word of zero names a record.
+	s.generations[0].Store(1)
+	s.segments[0].state = isIndex
+	s.fresh, s.pageCount = 1, 1
+	s.level.Store(levelOf(0, 1<<s.pageShift))
+}
+
+// tag returns the bits of a hash that are kept in a slot. They begin with those that splits need.
+func (s *Shard) tag(hash uint64) uint64 {
+	return hash >> s.firstLevel & (1<<record.TagBits - 1)
+}
+
+// groupNumber returns the number of a hash's group: the index has all groups of one level, and some
+// of the next one.
+func groupNumber(level, hash uint64) uint {
+	groups := groupsOf(level)
+	half := uint(1) << (bits.Len(groups) - 1)
+	number := uint(hash) & (half<<1 - 1)
+	if number >= groups {
+		number &= half - 1
+	}
+	return number
+}
+
+func (s *Shard) groupIn(pages []atomic.Uint32, number uint) group {
+	segment := int(pages[number>>s.pageShift].Load())
+	at := number & (1<<s.pageShift - 1) * groupBytes
+	return group{unsafe.Add(s.base, segment*s.segmentBytes+int(at))}
+}
+
+func (s *Shard) group(level, hash uint64) group {
+	return s.groupIn(s.pages, groupNumber(level, hash))
+}
+
+func (s *Shard) overflow(link record.Slot) group {
+	return s.groupIn(s.overflowPages, uint(link.Link()))
+}
+
+// isLive returns true if a slot word names a record that exists.
+func (s *Shard) isLive(slot record.Slot) bool {
+	segment := slot.Segment()
+	return segment < len(s.generations) && s.generations[segment].Load() == slot.Generation()
+}
+
+// place is what a writer finds in the groups of a key.
+type place struct {
+	// at is the slot of the key's item, or nil, and what it names.
+	at     *uint64
+	slot   record.Slot
+	record record.Record
+	header record.Header
+	// free is a slot for a new item, or nil if the groups are full.
+	free *uint64
+	// isGhost is true if an item with the key's tag was evicted from the small pool lately.
+	isGhost bool
+}
+
+func (p *place) isFound() bool { return p.at != nil }
+
+// lookup finds the item of a key, expired or not. It looks at the whole group before it offers a
+// free slot: the item may be in the last one. The caller holds the mutex.
+func (s *Shard) lookup(hash uint64, key string) (found place) {
+	tag, rank := s.tag(hash), 0
+	for g := s.group(s.level.Load(), hash); ; {
+		for number := range slots {
+			at := g.slot(number)
+			slot := load(at)
+			if number == last && slot.IsLink() {
+				break
+			}
+			if s.isLive(slot) {
+				if slot.Tag() != tag {
+					continue
+				}
+				r := s.record(slot)
+				if h := r.Header(); r.HasKey(h, key) {
+					found.at, found.slot, found.record, found.header = at, slot, r, h
+					return found
+				}
+				continue
+			}
+			isGhost := slot.Tag() == tag && s.isGhost(slot)
+			found.isGhost = found.isGhost || isGhost
+			if offered := s.rankFree(slot, isGhost); offered > rank {
+				found.free, rank = at, offered
+			}
+		}
+		slot := load(g.slot(last))
+		if !slot.IsLink() {
+			return found
+		}
+		g = s.overflow(slot)
+	}
+}
+
+// rankFree says how well a slot without a live record suits a new item: the key's own ghost best,
+// the ghost of another key least.
+func (s *Shard) rankFree(slot record.Slot, isOwnGhost bool) int {
+	switch {
+	case isOwnGhost:
+		return 4
+	case slot == 0:
+		return 3
+	case !s.isGhost(slot):
+		return 2
+	}
+	return 1
+}
+
+// find returns the slot that holds a word, or nil.
+func (s *Shard) find(hash uint64, wanted record.Slot) *uint64 {
+	for g := s.group(s.level.Load(), hash); ; {
+		for number := range slots {
+			if at := g.slot(number); load(at) == wanted {
+				return at
+			}
+		}
+		slot := load(g.slot(last))
+		if !slot.IsLink() {
+			return nil
+		}
+		g = s.overflow(slot)
+	}
+}
+
+// insert enters a new item. The groups of its key have no slot for it if found.free is nil; then
+// they get another one. It returns false if there is no memory for it.
+func (s *Shard) insert(hash uint64, found place, slot record.Slot) bool {
+	if found.free != nil {
+		store(found.free, slot)
+		return true
+	}
+	number, ok := s.takeOverflow()
+	if !ok {
+		return false
+	}
+	g := s.group(s.level.Load(), hash)
+	for load(g.slot(last)).IsLink() {
+		g = s.overflow(load(g.slot(last)))
+	}
+	// The link takes the last slot. Its item is in the new group before, so that readers, who look
+	// at the last slot last, always find it.
+	link := record.MakeLink(number)
+	beyond := s.overflow(link)
+	store(beyond.slot(0), load(g.slot(last)))
+	store(beyond.slot(1), slot)
+	store(g.slot(last), link)
+	return true
+}
+
+// takeOverflow returns an empty overflow group. Items may be moved meanwhile, unless a group is
+// free.
+func (s *Shard) takeOverflow() (uint32, bool) {
+	if !s.reserveOverflow(1) {
+		return 0, false
+	}
+	count := len(s.overflowFree)
+	number := s.overflowFree[count-1]
+	s.overflowFree = s.overflowFree[:count-1]
+	return number, true
+}
+
+// reserveOverflow makes sure that a number of overflow groups are free. Items may be moved
+// meanwhile.
+func (s *Shard) reserveOverflow(count int) bool {
+	for len(s.overflowFree) < count {
+		if int(s.overflowNext)>>s.pageShift == s.overflowCount {
+			segment, ok := s.takePage()
+			if !ok {
+				return false
+			}
+			s.overflowPages[s.overflowCount].Store(uint32(segment))
+			s.overflowCount++
+		}
+		s.overflowFree = append(s.overflowFree, s.overflowNext)
+		s.overflowNext++
+	}
+	return true
+}
+
+// takePage takes a zeroed segment for the index. At most half of the memory becomes index.
+func (s *Shard) takePage() (int, bool) {
+	if 2*(s.pageCount+s.overflowCount) >= len(s.segments) {
+		return 0, false
+	}
+	segment, ok := s.take()
+	if !ok {
+		return 0, false
+	}
+	s.segments[segment].state = isIndex
+	words := unsafe.Slice((*uint64)(unsafe.Add(s.base, segment*s.segmentBytes)), s.segmentBytes/8)
+	clear(words)
+	return segment, true
+}

@@ -1,0 +1,186 @@
+package shard
+
+import (
+	"larder/internal/engine/pins"
+	"larder/internal/engine/record"
+)
+
+// A value that would fill more than half of a segment is stored in pieces, each in a record of its
+// own. The item's record holds the list of the words that name them. Evictions move pieces and
+// change their words; each word is checked by the generation of its segment.
+
+// pieceBytes returns the bytes of a value that a piece holds. Larger pieces would leave larger ends
+// of segments unused.
+func (s *Shard) pieceBytes() int { return s.segmentBytes/16 - 2*record.HeaderBytes }
+
+// ItemMax returns the size of the largest value for a key of the greatest length.
+func (s *Shard) ItemMax() int { return len(s.segments) * s.segmentBytes / 8 }
+
+// putLarge stores a large value.
+func (s *Shard) putLarge(r *Request, found place) (uint64, error) {
+	size := s.pieceBytes()
+	count := (len(r.Value) + size - 1) / size
+	h := s.header(r, record.ListBytes(count), record.Unpublished|record.Large)
+	if len(r.Value) > s.ItemMax() || h.Bytes() > s.segmentBytes/2 {
+		return 0, ErrTooLarge
+	}
+	pool := s.poolOf(&found)
+	rooms, ok := s.putPieces(r, pool, size)
+	// No segment of a piece may be emptied before the item is published: it would look ownerless.
+	defer func() {
+		for _, room := range rooms {
+			s.letGo(room.segment)
+		}
+	}()
+	head := room{}
+	if ok {
+		head, _, ok = s.reserve(pool, h.Bytes())
+	}
+	if !ok {
+		for _, room := range rooms {
+			s.kill(room.segment, room.record, room.record.Header())
+		}
+		return 0, s.giveUp(r)
+	}
+	token := s.nextToken(r)
+	head.record.SetHeader(h)
+	head.record.Fill(h, r.Key, r.Deadline, token, r.Flags)
+	head.record.SetLargeBytes(h, len(r.Value))
+	for at, room := range rooms {
+		head.record.SetPieceAt(h, at, s.slotOf(r.Hash, room))
+	}
+	found = s.present(r.Hash, r.Key)
+	if err := s.judge(r, &found); err != nil {
+		s.bury(s.slotOf(r.Hash, head), head.record, h)
+		return 0, err
+	}
+	return token, s.publish(r, found, head, h)
+}
+
+// putPieces writes the pieces of a value. Their segments are held.
+func (s *Shard) putPieces(r *Request, pool pool, size int) ([]room, bool) {
+	var rooms []room
+	for at := 0; at < len(r.Value); at += size {
+		part := r.Value[at:min(at+size, len(r.Value))]
+		h := record.MakeHeader(0, len(part), record.Piece|record.HasToken)
+		room, _, ok := s.reserve(pool, h.Bytes())
+		if !ok {
+			return rooms, false
+		}
+		s.hold(room.segment)
+		room.record.SetHeader(h)
+		room.record.Fill(h, "", 0, r.Hash, 0)
+		copy(room.record.Value(h), part)
+		rooms = append(rooms, room)
+	}
+	return rooms, true
+}
+
+// killPieces marks the pieces of an item dead.
+func (s *Shard) killPieces(r record.Record, h record.Header) {
+	for at := range record.PieceCount(h) {
+		slot := r.PieceAt(h, at)
+		if s.isLive(slot) {
+			piece := s.record(slot)
+			s.kill(int32(slot.Segment()), piece, piece.Header())
+		}
+	}
+}
+
+// passPiece moves a piece, or drops its whole item.
+func (s *Shard) passPiece(
+	number int32, offset int, piece record.Record, h record.Header, pass *pass,
+) bool {
+	named := s.slotAt(number, offset)
+	owner, at := s.owner(piece.Token(h), named)
+	if !owner.isFound() {
+		s.kill(number, piece, h)
+		return true
+	}
+	frequency, bytes := owner.header.Frequency(), owner.record.LargeBytes(owner.header)
+	if pass.keeps(frequency, bytes, h.Bytes()) && !s.isExpired(owner.record, owner.header) {
+		if room, ok := s.copyOut(piece, h, pass); ok {
+			owner.record.SetPieceAt(owner.header, at, s.slotOf(piece.Token(h), room))
+			s.kill(number, piece, h)
+			return true
+		}
+		if !pass.evicts {
+			return false
+		}
+	}
+	if s.isExpired(owner.record, owner.header) {
+		s.remove(&owner, Expired)
+		return true
+	}
+	s.remove(&owner, Evicted)
+	s.stats.Evictions++
+	return true
+}
+
+// owner finds the item that a piece belongs to, and the number of the piece.
+func (s *Shard) owner(hash uint64, piece record.Slot) (found place, number int) {
+	tag := s.tag(hash)
+	s.chain(s.group(s.level.Load(), hash), func(at *uint64, slot record.Slot) {
+		if found.isFound() || slot.Tag() != tag || !s.isLive(slot) {
+			return
+		}
+		r := s.record(slot)
+		h := r.Header()
+		if !h.Has(record.Large) {
+			return
+		}
+		for place := range record.PieceCount(h) {
+			if withoutTag(r.PieceAt(h, place)) == piece {
+				found.at, found.slot, found.record, found.header = at, slot, r, h
+				number = place
+				return
+			}
+		}
+	})
+	return found, number
+}
+
+func withoutTag(slot record.Slot) record.Slot {
+	return record.MakeSlot(0, slot.Generation(), slot.Segment(), slot.Offset())
+}
+
+// AppendValue appends the value of an item to dst. The caller holds the mutex.
+func (s *Shard) AppendValue(dst []byte, r record.Record, h record.Header) []byte {
+	if !h.Has(record.Large) {
+		return append(dst, r.Value(h)...)
+	}
+	for at := range record.PieceCount(h) {
+		piece := s.record(r.PieceAt(h, at))
+		dst = append(dst, piece.Value(piece.Header())...)
+	}
+	return dst
+}
+
+// ReadLarge appends a large value to dst without the lock. It returns false if the item has changed
+// meanwhile; the caller then looks again. The cell may pin another segment afterwards.
+func (s *Shard) ReadLarge(dst []byte, cell *pins.Cell, found *Found) ([]byte, bool) {
+	wraps := s.wraps.Load()
+	// Moved pieces change their words in the list of an item that exists, but not in the list of one
+	// that was removed: its words may be from before a wrap that wraps has counted already.
+	if load(found.at) != found.Slot {
+		return dst, false
+	}
+	h, start := found.Header, len(dst)
+	var few [64]record.Slot
+	pieces := few[:0]
+	for at := range record.PieceCount(h) {
+		pieces = append(pieces, found.Record.PieceAt(h, at))
+	}
+	for _, slot := range pieces {
+		segment := slot.Segment()
+		cell.Pin(pins.Segment(s.config.Number, segment))
+		// The word comes from a list, not from the index, so that its slot cannot be loaded again:
+		// instead no generation may have wrapped since the list was read.
+		if s.generations[segment].Load() != slot.Generation() || s.wraps.Load() != wraps {
+			return dst[:start], false
+		}
+		piece := s.record(slot)
+		dst = append(dst, piece.Value(piece.Header())...)
+	}
+	return dst, true
+}

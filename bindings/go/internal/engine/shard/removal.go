@@ -1,0 +1,37 @@
+package shard
+
+import "larder/internal/engine/record"
+
+// Reason says why an item left the cache.
+type Reason uint8
+
+// The reasons for a removal.
+const (
+	Expired Reason = iota
+	Evicted
+	Deleted
+	Replaced
+)
+
+// String returns the name of the reason.
+func (r Reason) String() string {
+	return [...]string{"expired", "evicted", "deleted", "replaced"}[r&3]
+}
+
+// Removal is an item that left the cache.
+type Removal struct {
+	Key, Value []byte
+	Reason     Reason
+}
+
+// report collects an item that leaves the cache, if the shard reports removals.
+func (s *Shard) report(r record.Record, h record.Header, reason Reason) {
+	if !s.config.Reports {
+		return
+	}
+	if reason == Replaced && s.isExpired(r, h) {
+		reason = Expired
+	}
+	key := append([]byte(nil), r.Key(h)...)
+	s.removals = append(s.removals, Removal{key, s.AppendValue([]byte{}, r, h), reason})
+}

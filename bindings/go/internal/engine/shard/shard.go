@@ -1,0 +1,159 @@
+// Package shard is one part of a cache: an index, segments of records, and the queues of S3-FIFO.
+//
+// Readers take no lock. They find a record through the index, pin its segment and check that the
+// record still exists (find.go). All changes run under the shard's mutex. The rules that make this
+// safe stand where they are kept: generations and pins in segments.go, the order of stores that a
+// split makes in grow.go, lookups after each reservation in store.go.
+package shard
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"larder/internal/engine/pins"
+	"larder/internal/engine/record"
+)
+
+// Config describes a shard.
+type Config struct {
+	// Base is the address of Segments times SegmentBytes zeroed bytes.
+	Base         unsafe.Pointer
+	Segments     int
+	SegmentBytes int
+	// Number is the shard's number in the cache.
+	Number int
+	Pins   *pins.Table
+	Seed   maphash.Seed
+	// Tokens gives each record a token for compare-and-swap.
+	Tokens bool
+	// Accesses records the second of the last access of each item.
+	Accesses bool
+	// Reports collects removed items; see TakeRemovals.
+	Reports bool
+	// Now returns monotonic milliseconds.
+	Now func() int64
+}
+
+// Shard is a part of a cache.
+type Shard struct {
+	// Readers use these. They change only where noted.
+	base         unsafe.Pointer
+	segmentBytes int
+	pageShift    uint
+	firstLevel   uint
+	pins         *pins.Table
+	// level is version 32 │ number of groups 32. Splits change both.
+	level atomic.Uint64
+	// generations has a counter for each segment.
+	generations []atomic.Uint32
+	// pages and overflowPages hold the segments of the index's groups. Entries are set once.
+	pages         []atomic.Uint32
+	overflowPages []atomic.Uint32
+	// wraps counts the generations that returned to zero.
+	wraps  atomic.Uint64
+	config Config
+
+	_ [64]byte
+
+	// mutex guards all that follows, and every change of the index and of the segments.
+	mutex sync.Mutex
+	space
+	index
+	policy
+
+	items    int
+	live     int
+	token    uint64
+	stats    Stats
+	removals []Removal
+	scratch  []byte
+}
+
+// Stats counts what happened in a shard.
+type Stats struct {
+	Sets, Evictions, Expired uint64
+	Items                    int
+	// LiveBytes is the memory of the records that exist.
+	LiveBytes int
+	// UsedBytes is the memory in use, and IndexBytes the part of it that the index takes.
+	UsedBytes, IndexBytes int
+	// Relocated is the bytes of records that were moved.
+	Relocated uint64
+}
+
+// TableBytes returns the memory that a shard needs outside of its segments.
+func TableBytes(segments int) int {
+	const atomics = 3 * 4
+	return int(unsafe.Sizeof(Shard{})) + segments*(atomics+int(unsafe.Sizeof(segment{}))) + segments/8
+}
+
+// Open makes a shard of zeroed memory.
+func (s *Shard) Open(config Config) {
+	s.base, s.segmentBytes = config.Base, config.SegmentBytes
+	s.pins, s.config = config.Pins, config
+	s.generations = make([]atomic.Uint32, config.Segments)
+	s.pages = make([]atomic.Uint32, config.Segments)
+	s.overflowPages = make([]atomic.Uint32, config.Segments)
+	s.openSpace(config.Segments)
+	s.openIndex()
+}
+
+// Lock locks the shard. Removals run their reports after Unlock.
+func (s *Shard) Lock() { s.mutex.Lock() }
+
+// Unlock unlocks the shard and returns the items that left it, if the shard reports them.
+func (s *Shard) Unlock() []Removal {
+	removals := s.removals
+	s.removals = nil
+	s.mutex.Unlock()
+	return removals
+}
+
+// Stats returns the counters.
+func (s *Shard) Stats() Stats {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	stats := s.stats
+	stats.Items, stats.LiveBytes = s.items, s.live
+	stats.UsedBytes = (len(s.segments) - len(s.freed) - (len(s.segments) - s.fresh)) * s.segmentBytes
+	stats.IndexBytes = (s.pageCount + s.overflowCount) * s.segmentBytes
+	return stats
+}
+
+// Items returns the number of items.
+func (s *Shard) Items() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.items
+}
+
+// record returns the record that a slot word names. The segment of the word is one of the shard's,
+// and its memory is not used anew: the caller has pinned it, or holds the mutex.
+func (s *Shard) record(slot record.Slot) record.Record {
+	return s.recordAt(slot.Segment(), slot.Offset())
+}
+
+func (s *Shard) recordAt(segment, offset int) record.Record {
+	return record.At(unsafe.Add(s.base, segment*s.segmentBytes+offset))
+}
+
+func (s *Shard) hash(key []byte) uint64 { return maphash.Bytes(s.config.Seed, key) }
+
+// second returns the second of an access now, or zero if accesses are not recorded.
+func (s *Shard) second() int64 {
+	if !s.config.Accesses {
+		return 0
+	}
+	return s.config.Now() / 1000 % record.AccessSeconds
+}
+
+// isExpired returns true if the deadline of a record has passed.
+func (s *Shard) isExpired(r record.Record, h record.Header) bool {
+	if !h.Has(record.HasDeadline) {
+		return false
+	}
+	deadline := r.Deadline(h)
+	return deadline != 0 && deadline <= s.config.Now()
+}

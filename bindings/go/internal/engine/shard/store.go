@@ -1,0 +1,230 @@
+package shard
+
+import (
+	"errors"
+
+	"larder/internal/engine/record"
+)
+
+// The results of changes that do not take place.
+var (
+	ErrNotFound  = errors.New("item not found")
+	ErrExists    = errors.New("item has changed")
+	ErrNotStored = errors.New("item not stored")
+	ErrNoSpace   = errors.New("no memory for the item")
+	ErrNotNumber = errors.New("value is not a decimal number of 64 bits")
+	ErrTooLarge  = errors.New("item too large")
+)
+
+// Mode says on which condition an item is stored.
+type Mode uint8
+
+const (
+	// Set stores in any case.
+	Set Mode = iota
+	// Add stores if there is no item.
+	Add
+	// Replace stores if there is an item.
+	Replace
+	// Swap stores if the item has the token of the request.
+	Swap
+	// same stores if the item's slot is that of the request.
+	same
+)
+
+// Request describes an item to store.
+type Request struct {
+	Key   string
+	Hash  uint64
+	Value []byte
+	Flags uint32
+	// Deadline is the millisecond at which the item expires, or zero.
+	Deadline int64
+	Mode     Mode
+	Token    uint64
+	// slot is the slot of the item that the request was made from.
+	slot record.Slot
+	// keepsToken stores Token as that of the new record; marks are set in its header.
+	keepsToken bool
+	marks      record.Header
+}
+
+// unlockedBytes is the size of values from which on they are copied without the lock.
+const unlockedBytes = 1024
+
+func (s *Shard) nextToken(r *Request) uint64 {
+	if r.keepsToken {
+		return r.Token
+	}
+	s.token++
+	return s.token
+}
+
+// header returns the header of the request's record.
+func (s *Shard) header(r *Request, valueBytes int, marks record.Header) record.Header {
+	marks |= r.marks
+	if r.Deadline != 0 {
+		marks |= record.HasDeadline
+	}
+	if r.Flags != 0 {
+		marks |= record.HasFlags
+	}
+	if s.config.Tokens {
+		marks |= record.HasToken
+	}
+	h := record.MakeHeader(len(r.Key), valueBytes, marks)
+	if s.config.Accesses {
+		h = h.WithAccess(s.second())
+	}
+	return h
+}
+
+// judge says whether a request may be carried out, given what is stored.
+func (s *Shard) judge(r *Request, found *place) error {
+	switch {
+	case r.Mode == Set:
+		return nil
+	case r.Mode == Add:
+		if found.isFound() {
+			return ErrNotStored
+		}
+	case r.Mode == Replace:
+		if !found.isFound() {
+			return ErrNotStored
+		}
+	case !found.isFound():
+		return ErrNotFound
+	case r.Mode == Swap && found.record.Token(found.header) != r.Token,
+		r.Mode == same && found.slot != r.slot:
+		return ErrExists
+	}
+	return nil
+}
+
+// present finds the item of a key. It removes an item that has expired.
+func (s *Shard) present(hash uint64, key string) place {
+	found := s.lookup(hash, key)
+	if found.isFound() && s.isExpired(found.record, found.header) {
+		s.remove(&found, Expired)
+		found = s.lookup(hash, key)
+	}
+	return found
+}
+
+// Store carries out a request. It returns the token of the stored item.
+func (s *Shard) Store(r *Request) (uint64, error) {
+	found := s.present(r.Hash, r.Key)
+	if err := s.judge(r, &found); err != nil {
+		return 0, err
+	}
+	return s.put(r, found)
+}
+
+// poolOf returns the pool for a new record: an item stays in its pool, and one that returns soon
+// after its eviction goes to the main one.
+func (s *Shard) poolOf(found *place) pool {
+	switch {
+	case found.isFound():
+		return s.segments[found.slot.Segment()].pool
+	case found.isGhost:
+		return main
+	}
+	return small
+}
+
+// put stores a record in place of what was found. Whenever records may have moved, and whenever it
+// had released the lock, it looks the key up anew and judges anew.
+func (s *Shard) put(r *Request, found place) (uint64, error) {
+	h := s.header(r, len(r.Value), record.Unpublished)
+	if h.Bytes() > s.segmentBytes/2 {
+		return s.putLarge(r, found)
+	}
+	room, moved, ok := s.reserve(s.poolOf(&found), h.Bytes())
+	if !ok {
+		return 0, s.giveUp(r)
+	}
+	room.record.SetHeader(h)
+	token := s.nextToken(r)
+	if len(r.Value) > unlockedBytes && s.mayUnlock(room.segment) {
+		s.hold(room.segment)
+		s.mutex.Unlock()
+		room.record.Fill(h, r.Key, r.Deadline, token, r.Flags)
+		copy(room.record.Value(h), r.Value)
+		s.mutex.Lock()
+		s.letGo(room.segment)
+		moved = true
+	} else {
+		room.record.Fill(h, r.Key, r.Deadline, token, r.Flags)
+		copy(room.record.Value(h), r.Value)
+	}
+	if moved {
+		found = s.present(r.Hash, r.Key)
+		if err := s.judge(r, &found); err != nil {
+			s.kill(room.segment, room.record, h)
+			return 0, err
+		}
+	}
+	return token, s.publish(r, found, room, h)
+}
+
+// mayUnlock returns true if a record in this segment may be written without the lock: the segments
+// that are held so are at most a thirty-second of all.
+func (s *Shard) mayUnlock(number int32) bool {
+	limit := max(len(s.segments)/32, 1)
+	return s.segments[number].pending > 0 || s.pendingSegments < limit
+}
+
+// giveUp removes the item that a request without memory would have replaced: a reader must not see
+// the old value after a set.
+func (s *Shard) giveUp(r *Request) error {
+	found := s.present(r.Hash, r.Key)
+	if found.isFound() && s.judge(r, &found) == nil {
+		s.remove(&found, Evicted)
+		s.stats.Evictions++
+	}
+	return ErrNoSpace
+}
+
+// publish enters a complete record into the index: in place of the item's old one, or as a new
+// item.
+func (s *Shard) publish(r *Request, found place, room room, h record.Header) error {
+	published := h &^ record.Unpublished
+	slot := s.slotOf(r.Hash, room)
+	if found.isFound() {
+		old := found.record.Header()
+		room.record.SetHeader(published.WithFrequency(old.Frequency()))
+		s.report(found.record, old, Replaced)
+		store(found.at, slot)
+		s.bury(found.slot, found.record, old)
+	} else {
+		room.record.SetHeader(published)
+		if found.free == nil {
+			// A page for the group may have to be evicted from elsewhere.
+			s.hold(room.segment)
+			defer s.letGo(room.segment)
+		}
+		if !s.insert(r.Hash, found, slot) {
+			s.bury(slot, room.record, published)
+			return ErrNoSpace
+		}
+		s.items++
+	}
+	s.noteDeadline(room.segment, r.Deadline)
+	s.stats.Sets++
+	if !found.isFound() {
+		s.grow()
+	}
+	return nil
+}
+
+// remove takes an item out of the index.
+func (s *Shard) remove(found *place, reason Reason) {
+	h := found.record.Header()
+	s.report(found.record, h, reason)
+	store(found.at, 0)
+	s.bury(found.slot, found.record, h)
+	s.items--
+	if reason == Expired {
+		s.stats.Expired++
+	}
+}

@@ -1,0 +1,244 @@
+package shard
+
+import (
+	"math"
+	"strconv"
+
+	"larder/internal/engine/record"
+)
+
+// Item is what is known about an item beside its value.
+type Item struct {
+	Flags uint32
+	// Token is that of compare-and-swap, or zero.
+	Token uint64
+	// Deadline is the millisecond at which the item expires, or zero.
+	Deadline int64
+	// IsFetched is true if the item was read before.
+	IsFetched bool
+	// Access is the second of the last access, if the cache records accesses.
+	Access int64
+	// Bytes is the length of the value.
+	Bytes int
+}
+
+// ItemOf describes a record.
+func ItemOf(r record.Record, h record.Header) Item {
+	bytes := h.ValueBytes()
+	if h.Has(record.Large) {
+		bytes = r.LargeBytes(h)
+	}
+	return Item{r.Flags(h), r.Token(h), r.Deadline(h), h.Has(record.Fetched), h.Access(), bytes}
+}
+
+// Action is what an update does.
+type Action uint8
+
+const (
+	// Keep changes nothing.
+	Keep Action = iota
+	// Remove removes the item.
+	Remove
+	// Touch gives the item the deadline of the change, and marks it read.
+	Touch
+	// Write stores value, flags and deadline of the change.
+	Write
+)
+
+// Change is the decision of an update.
+type Change struct {
+	Action   Action
+	Value    []byte
+	Flags    uint32
+	Deadline int64
+}
+
+// Decide decides on an update by the present item and its value in place. It runs under the lock,
+// must not use the cache or keep the value, and may run several times.
+type Decide func(item Item, value []byte, isFound bool) Change
+
+// Update changes an item by a decision. The caller holds the mutex, which Update may release for a
+// while; where the item has changed then, it asks for another decision.
+func (s *Shard) Update(key string, hash uint64, decide Decide) (uint64, error) {
+	for {
+		found := s.present(hash, key)
+		item, value := Item{}, []byte(nil)
+		if found.isFound() {
+			item = ItemOf(found.record, found.header)
+			value = s.valueOf(&found)
+		}
+		change := decide(item, value, found.isFound())
+		token, err := s.apply(key, hash, found, item, change)
+		if err != ErrExists {
+			return token, err
+		}
+	}
+}
+
+func (s *Shard) valueOf(found *place) []byte {
+	if found.header.Has(record.Large) {
+		return s.AppendValue(nil, found.record, found.header)
+	}
+	return found.record.Value(found.header)
+}
+
+func (s *Shard) apply(
+	key string, hash uint64, found place, item Item, change Change,
+) (uint64, error) {
+	if !found.isFound() && (change.Action == Remove || change.Action == Touch) {
+		return 0, ErrNotFound
+	}
+	request := Request{
+		Key: key, Hash: hash, Value: change.Value, Flags: change.Flags, Deadline: change.Deadline,
+		Mode: same, slot: found.slot,
+	}
+	switch change.Action {
+	case Remove:
+		s.remove(&found, Deleted)
+		return 0, nil
+	case Touch:
+		return item.Token, s.touch(&request, found, item)
+	case Write:
+		if !found.isFound() {
+			request.Mode = Add
+		}
+		token, err := s.put(&request, found)
+		if err == ErrNotFound || err == ErrNotStored {
+			err = ErrExists
+		}
+		return token, err
+	}
+	return item.Token, nil
+}
+
+// touch stores the deadline of an item. A record without a deadline is written anew.
+func (s *Shard) touch(r *Request, found place, item Item) error {
+	found.record.Mark(record.Fetched, 0)
+	if found.header.Has(record.HasDeadline) {
+		found.record.SetDeadline(r.Deadline)
+		s.noteDeadline(int32(found.slot.Segment()), r.Deadline)
+		return nil
+	}
+	if r.Deadline == 0 {
+		return nil
+	}
+	// The copy is needed: making room may move the old record.
+	r.Value = append([]byte(nil), s.valueOf(&found)...)
+	r.Flags, r.Token, r.keepsToken, r.marks = item.Flags, item.Token, true, record.Fetched
+	_, err := s.put(r, found)
+	if err == ErrNotFound {
+		err = ErrExists
+	}
+	return err
+}
+
+// Delete removes an item, if token is zero or its own.
+func (s *Shard) Delete(key string, hash uint64, token uint64) error {
+	found := s.present(hash, key)
+	switch {
+	case !found.isFound():
+		return ErrNotFound
+	case token != 0 && found.record.Token(found.header) != token:
+		return ErrExists
+	}
+	s.remove(&found, Deleted)
+	return nil
+}
+
+// Expire removes an item if it has expired.
+func (s *Shard) Expire(key string, hash uint64) { s.present(hash, key) }
+
+// Add adds delta to a decimal number, or subtracts it. Sums wrap at 64 bits, differences stop at
+// zero. A shorter number is padded with spaces, as memcached does.
+func (s *Shard) Add(key string, hash, delta uint64, subtract bool) (number, token uint64, err error) {
+	var failure error
+	token, err = s.Update(key, hash, func(item Item, value []byte, isFound bool) Change {
+		if failure = ErrNotFound; !isFound {
+			return Change{}
+		}
+		if number, failure = parse(value); failure != nil {
+			return Change{}
+		}
+		switch {
+		case !subtract:
+			number += delta
+		case delta > number:
+			number = 0
+		default:
+			number -= delta
+		}
+		digits := strconv.AppendUint(s.scratch[:0], number, 10)
+		for len(digits) < len(value) {
+			digits = append(digits, ' ')
+		}
+		s.scratch = digits
+		return Change{Write, digits, item.Flags, item.Deadline}
+	})
+	if failure != nil {
+		err = failure
+	}
+	return number, token, err
+}
+
+// parse reads a decimal number of at most 20 bytes, which may have spaces behind it.
+func parse(text []byte) (number uint64, err error) {
+	if len(text) > 20 {
+		return 0, ErrNotNumber
+	}
+	digits := 0
+	for ; digits < len(text) && text[digits] >= '0' && text[digits] <= '9'; digits++ {
+		digit := uint64(text[digits] - '0')
+		if number > (math.MaxUint64-digit)/10 {
+			return 0, ErrNotNumber
+		}
+		number = number*10 + digit
+	}
+	for _, rest := range text[digits:] {
+		if rest != ' ' {
+			return 0, ErrNotNumber
+		}
+	}
+	if digits == 0 {
+		return 0, ErrNotNumber
+	}
+	return number, nil
+}
+
+// Extend appends to a value, or puts bytes in front of it. With a token that is not zero, the item
+// must have it. The value becomes at most limit bytes long.
+func (s *Shard) Extend(
+	key string, hash uint64, more []byte, inFront bool, wanted uint64, limit int,
+) (token uint64, err error) {
+	var failure error
+	token, err = s.Update(key, hash, func(item Item, value []byte, isFound bool) Change {
+		switch failure = nil; {
+		case !isFound:
+			failure = ErrNotStored
+		case wanted != 0 && wanted != item.Token:
+			failure = ErrExists
+		case len(value)+len(more) > limit:
+			failure = ErrTooLarge
+		}
+		if failure != nil {
+			return Change{}
+		}
+		parts := [2][]byte{value, more}
+		if inFront {
+			parts = [2][]byte{more, value}
+		}
+		joined := s.scratch[:0]
+		if len(value)+len(more) > unlockedBytes {
+			// A long value is stored without the lock: other writers may use the scratch memory.
+			joined = make([]byte, 0, len(value)+len(more))
+		}
+		joined = append(append(joined, parts[0]...), parts[1]...)
+		if len(joined) <= unlockedBytes {
+			s.scratch = joined
+		}
+		return Change{Write, joined, item.Flags, item.Deadline}
+	})
+	if failure != nil {
+		err = failure
+	}
+	return token, err
+}

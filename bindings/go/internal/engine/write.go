@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"larder/internal/engine/pins"
+	"larder/internal/engine/shard"
+)
+
+// Times to live are milliseconds. Zero is forever, and a negative one has expired already.
+
+// Deadline returns the millisecond at which an item with a time to live expires, or zero.
+func (e *Engine) Deadline(ttl int64) int64 {
+	switch {
+	case ttl == 0:
+		return 0
+	case ttl < 0:
+		return 1
+	}
+	now := e.config.Now()
+	if ttl > 1<<62-now {
+		return 0
+	}
+	return now + ttl
+}
+
+// Set stores an item and returns its token.
+func (e *Engine) Set(key string, value []byte, flags uint32, ttl int64) (uint64, error) {
+	return e.store(key, value, flags, ttl, shard.Set, 0)
+}
+
+// Add stores an item if there is none, and otherwise returns ErrNotStored.
+func (e *Engine) Add(key string, value []byte, flags uint32, ttl int64) (uint64, error) {
+	return e.store(key, value, flags, ttl, shard.Add, 0)
+}
+
+// Replace stores an item if there is one, and otherwise returns ErrNotStored.
+func (e *Engine) Replace(key string, value []byte, flags uint32, ttl int64) (uint64, error) {
+	return e.store(key, value, flags, ttl, shard.Replace, 0)
+}
+
+// CompareAndSwap stores an item if the present one has the token. It returns ErrExists if that has
+// another one, and ErrNotFound if there is none.
+func (e *Engine) CompareAndSwap(
+	key string, value []byte, flags uint32, ttl int64, token uint64,
+) (uint64, error) {
+	if !e.config.CAS {
+		return 0, ErrNoTokens
+	}
+	return e.store(key, value, flags, ttl, shard.Swap, token)
+}
+
+func (e *Engine) store(
+	key string, value []byte, flags uint32, ttl int64, mode shard.Mode, token uint64,
+) (uint64, error) {
+	if !isKey(key) {
+		return 0, ErrBadKey
+	}
+	if len(key)+len(value) > e.config.ItemMax {
+		return 0, e.refuse(key, mode)
+	}
+	if ttl < 0 && mode == shard.Set {
+		if err := e.Delete(key, 0); err != nil && err != ErrNotFound {
+			return 0, err
+		}
+		return 0, nil
+	}
+	hash := e.hash(key)
+	cell, ok := e.begin()
+	if !ok {
+		return 0, ErrClosed
+	}
+	s := e.shardOf(hash)
+	if cell != nil {
+		s.Warm(cell, hash, key)
+	}
+	request := shard.Request{
+		Key: key, Hash: hash, Value: value, Flags: flags, Mode: mode, Token: token,
+	}
+	if ttl != 0 {
+		request.Deadline = e.Deadline(ttl)
+	}
+	s.Lock()
+	token, err := s.Store(&request)
+	removals := s.Unlock()
+	e.end(cell, pins.None)
+	if removals != nil {
+		e.report(removals)
+	}
+	return token, err
+}
+
+// refuse removes the item that a set of too large a value would have replaced, as memcached does: a
+// reader must not see the old value after a set.
+func (e *Engine) refuse(key string, mode shard.Mode) error {
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	if mode == shard.Set {
+		_ = e.Delete(key, 0)
+	}
+	return ErrTooLarge
+}
+
+func isKey(key string) bool { return len(key) > 0 && len(key) <= KeyBytesMax }
+
+// change runs an operation under the lock of a key's shard.
+func (e *Engine) change(key string, run func(s *shard.Shard, hash uint64) error) error {
+	if !isKey(key) {
+		return ErrBadKey
+	}
+	hash := e.hash(key)
+	cell, ok := e.begin()
+	if !ok {
+		return ErrClosed
+	}
+	s := e.shardOf(hash)
+	if cell != nil {
+		s.Warm(cell, hash, key)
+	}
+	removals, err := e.locked(s, cell, hash, run)
+	e.report(removals)
+	return err
+}
+
+// locked runs an operation under the lock and gives the cell back, also after a panic.
+func (e *Engine) locked(
+	s *shard.Shard, cell *pins.Cell, hash uint64, run func(s *shard.Shard, hash uint64) error,
+) (removals []shard.Removal, err error) {
+	s.Lock()
+	defer func() {
+		removals = s.Unlock()
+		e.end(cell, pins.None)
+	}()
+	return nil, run(s, hash)
+}
+
+// Delete removes an item, if token is zero or its own; otherwise it returns ErrExists.
+func (e *Engine) Delete(key string, token uint64) error {
+	return e.change(key, func(s *shard.Shard, hash uint64) error {
+		return s.Delete(key, hash, token)
+	})
+}
+
+// Append puts bytes behind a value, and Prepend in front of it. They return ErrNotStored if there
+// is no item, and with a token that is neither zero nor the item's ErrExists.
+func (e *Engine) Append(key string, more []byte, token uint64) (uint64, error) {
+	return e.extend(key, more, false, token)
+}
+
+// Prepend puts bytes in front of a value; see Append.
+func (e *Engine) Prepend(key string, more []byte, token uint64) (uint64, error) {
+	return e.extend(key, more, true, token)
+}
+
+func (e *Engine) extend(key string, more []byte, inFront bool, wanted uint64) (uint64, error) {
+	token := uint64(0)
+	err := e.change(key, func(s *shard.Shard, hash uint64) (err error) {
+		limit := e.config.ItemMax - len(key)
+		token, err = s.Extend(key, hash, more, inFront, wanted, limit)
+		return err
+	})
+	return token, err
+}
+
+// Incr adds to a decimal number. Sums wrap at 64 bits.
+func (e *Engine) Incr(key string, delta uint64) (number, token uint64, err error) {
+	return e.add(key, delta, false)
+}
+
+// Decr subtracts from a decimal number. Differences stop at zero.
+func (e *Engine) Decr(key string, delta uint64) (number, token uint64, err error) {
+	return e.add(key, delta, true)
+}
+
+func (e *Engine) add(key string, delta uint64, subtract bool) (number, token uint64, err error) {
+	err = e.change(key, func(s *shard.Shard, hash uint64) (err error) {
+		number, token, err = s.Add(key, hash, delta, subtract)
+		return err
+	})
+	return number, token, err
+}
+
+// Touch gives an item another time to live.
+func (e *Engine) Touch(key string, ttl int64) error {
+	_, err := e.Update(key, func(_ Item, _ []byte, isFound bool) Change {
+		if ttl < 0 {
+			return Change{Action: shard.Remove}
+		}
+		return Change{Action: shard.Touch, Deadline: e.Deadline(ttl)}
+	})
+	return err
+}
+
+// GetAndTouch appends the value of a key to dst and gives the item another time to live.
+func (e *Engine) GetAndTouch(dst []byte, key string, ttl int64) ([]byte, Item, bool) {
+	start, before := len(dst), Item{}
+	_, err := e.Update(key, func(item Item, value []byte, isFound bool) Change {
+		dst, before = append(dst[:start], value...), item
+		return Change{Action: shard.Touch, Deadline: e.Deadline(ttl)}
+	})
+	if err != nil {
+		e.pins.CountOther(pins.Miss)
+		return dst[:start], Item{}, false
+	}
+	e.pins.CountOther(pins.Hit)
+	return dst, before, true
+}
+
+// Change is the decision of an update.
+type Change = shard.Change
+
+// What an update does.
+const (
+	// Keep changes nothing.
+	Keep = shard.Keep
+	// Remove removes the item.
+	Remove = shard.Remove
+	// TouchItem stores the deadline of the change.
+	TouchItem = shard.Touch
+	// Write stores the value, the flags and the deadline of the change.
+	Write = shard.Write
+)
+
+// Update changes an item by what decide returns, and returns the token of the item after that. The
+// callback gets the value in place. It runs under a lock: it must neither use the cache nor keep
+// the value, and it may run several times; the last decision counts.
+func (e *Engine) Update(
+	key string, decide func(item Item, value []byte, isFound bool) Change,
+) (token uint64, err error) {
+	isTooLarge := false
+	err = e.change(key, func(s *shard.Shard, hash uint64) (err error) {
+		token, err = s.Update(key, hash, func(item Item, value []byte, isFound bool) Change {
+			change := decide(item, value, isFound)
+			isTooLarge = change.Action == Write && len(key)+len(change.Value) > e.config.ItemMax
+			if isTooLarge {
+				return Change{}
+			}
+			return change
+		})
+		return err
+	})
+	if isTooLarge {
+		return 0, ErrTooLarge
+	}
+	return token, err
+}
+
+// Clear removes all items. It takes the shards one after the other, each in a bounded time if
+// removals are not reported.
+func (e *Engine) Clear() error {
+	for number := range e.shards {
+		cell, ok := e.begin()
+		if !ok {
+			return ErrClosed
+		}
+		s := &e.shards[number]
+		s.Lock()
+		s.Clear()
+		removals := s.Unlock()
+		e.end(cell, pins.None)
+		e.report(removals)
+	}
+	return nil
+}
