@@ -15,6 +15,7 @@ require (
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/dustin/gomemcached v0.0.0-20160817010731-a2284a01c143 // indirect
 	github.com/golang/snappy v1.0.0 // indirect
 	golang.org/x/sys v0.36.0 // indirect
 )

@@ -21,14 +21,22 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
-	"larder/bench"
 	"larder/client"
 )
 
 const (
 	items      = 10_000
+	valueBytes = 100
 	goroutines = 8
 )
+
+func newKeys() []string {
+	keys := make([]string, items)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("user:%08d:page", i)
+	}
+	return keys
+}
 
 // remote is a client of the server.
 type remote struct {
@@ -122,7 +130,7 @@ type load struct {
 }
 
 func loads() (all []load) {
-	keys, value := bench.Keys(items), make([]byte, bench.ValueBytes)
+	keys, value := newKeys(), make([]byte, valueBytes)
 	all = append(all,
 		load{"get", 1, func(r remote, at int) error { return r.get(keys[at%items]) }},
 		load{"set", 1, func(r remote, at int) error { return r.set(keys[at%items], value) }})
@@ -140,8 +148,8 @@ func loads() (all []load) {
 }
 
 func compare(ours, theirs remote, rounds int, length time.Duration) error {
-	for _, key := range bench.Keys(items) {
-		if err := ours.set(key, make([]byte, bench.ValueBytes)); err != nil {
+	for _, key := range newKeys() {
+		if err := ours.set(key, make([]byte, valueBytes)); err != nil {
 			return err
 		}
 	}
