@@ -35,7 +35,7 @@ check: ## Checks format, clippy and the tests of what changed since main: 60 s w
 	@.ci/check
 
 test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
-	@.ci/stages setup lint+build unit models,miri,fuzz-all+clients,bindings,readme
+	@.ci/stages setup lint+build unit models,fuzz-all+clients,bindings,readme,miri
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
@@ -98,18 +98,23 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
 
-# Tests of the wire whose options do not contradict a disk tier: they run with one, too.
-WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics
+# Tests of the wire whose options do not contradict a disk tier: they run with one, too. What of
+# them, and of memcached's own suite, contradicts it is in conformance/tier.toml.
+WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics \
+	transcripts
 
 SEEDS ?= 100000
-tier: ## Runs the disk tier's log on SEEDS (100000) simulated disks that lose power, half an hour
+# Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.
+tier: build ## Runs the disk tier on simulated disks (SEEDS), on real faults, and under the wire, 40 min
 	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test crashes --locked
 	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test store --locked
 	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test cache --locked
 	set -e; for mode in store cache; do \
 	  LARDER_TIER=$$mode cargo test --release -p larder-server --locked $(WIRE_TESTS:%=--test %); \
 	done
-	cargo test --release -p larder-server --test disk_hangs --locked -- --ignored --test-threads 1
+	cargo test --release -p larder-server --test disk_faults --locked -- --ignored --test-threads 1
+	set -e; for mode in store cache; do LARDERD=$(LARDERD) LARDER=$(LARDER) \
+	  conformance/tier.sh $$mode $(SUITES); done
 
 deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh
@@ -137,7 +142,7 @@ endurance: build ## Loads a server with all kinds of clients and upgrades it, MI
 scale-out: build ## Upgrades and kills servers behind real routers, checks every read, 1 min
 	LARDERD=$(LARDERD) deploy/routers/tests/scale_out.py $(SCENARIOS)
 
-# Needs what `make clients` needs, php-memcached, openssl and curl.
+# Needs what `make clients` needs, php-memcached, openssl, curl and rocksdb-tools.
 book-test: build ## Types the commands of the book's start pages and compares their output, 1 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) .ci/pages $(PAGES)
 
@@ -235,8 +240,42 @@ bench-restart: build ## Restart with 5 million items in 1 GiB after `kill -9` un
 	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test restart -- \
 		--ignored --nocapture
 
-bench-tier: ## Writes and recovers the disk tier's log in LARDER_TIER_DIR; LARDER_ITEMS=10000000
-	cargo bench -p larder-bench --bench tier
+# The disk of LARDER_TIER_DIR is measured. Needs librocksdb-dev.
+TIER_DIR := $(or $(LARDER_TIER_DIR),/tmp)
+ROCKSDB := $(BUILT)/rocksdb-server
+PARTS ?= groups writes evictions reclaim recovery
+RATE ?= 10000
+$(ROCKSDB): $(wildcard crates/bench/rocksdb/*)
+	crates/bench/rocksdb/build.sh $@
+
+bench-tier: build $(ROCKSDB) ## Writes, recovery and latencies of the disk tier; PARTS="groups writes", 40 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) ROCKSDB_SERVER=$(ROCKSDB) LARDER_TIER_DIR=$(TIER_DIR) \
+		cargo bench -p larder-bench --bench tier -- $(PARTS)
+
+ON_TCP = -u root -t 1 -m $(1) -l 127.0.0.1 -p @PORT
+STORE = $(LARDERD) $(call ON_TCP,$(1)) --tier-path @DIR --tier-size 4g --tier-mode store --durability
+BENCH_CPU = TMPDIR=$(TIER_DIR) $(COMPARE) --rounds 3 \
+	--workloads get:1024:1,set:1024:1,mix:1024:1,get:100:16
+bench-tier-cpu: build $(ROCKSDB) ## Processor time with a store, without, and of RocksDB, 5 min
+	$(BENCH_CPU) "none=$(LARDERD) $(call ON_TCP,1024)" "async=$(call STORE,1024) async" \
+		"interval=$(call STORE,1024) interval=100" "sync=$(call STORE,1024) sync"
+	$(BENCH_CPU) "rocksdb=$(ROCKSDB) $(call ON_TCP,1024) -d @DIR" \
+		"none=$(LARDERD) $(call ON_TCP,1024)" "async=$(call STORE,1024) async"
+
+BENCH_DISK = TMPDIR=$(TIER_DIR) $(LARDER) bench compare --rounds 3 --seconds 10 --keys 1000000 \
+	--workloads mix:1024:1 $(1) "rocksdb=$(ROCKSDB) $(call ON_TCP,256) -d @DIR" \
+	"rocksdb-direct=$(ROCKSDB) $(call ON_TCP,256) -D -d @DIR" "larderd=$(call STORE,256) interval=100"
+bench-tier-disk: build $(ROCKSDB) ## Four times as many items as memory holds, then at RATE, 10 min
+	$(call BENCH_DISK,)
+	$(call BENCH_DISK,--rate $(RATE))
+
+bench-tier-extstore: build ## A cache on disk beside memcached's extstore in equal memory, as root, 6 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) LARDER_TIER_DIR=$(TIER_DIR) \
+		crates/bench/limited/extstore.py
+
+bench-tier-slow: build ## A store on a disk that the kernel slows down, as root, 1 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) LARDER_TIER_DIR=$(TIER_DIR) \
+		crates/bench/limited/slow_disk.py
 
 bench-go: ## The Go package beside other caches in Go; ROUNDS=3 SECS=1 PAUSE_ITEMS=20000000
 	$(MAKE) --no-print-directory -C bindings/go

@@ -34,7 +34,7 @@ missing_packages() {
         command -v "${program%:*}" >/dev/null || echo "${program#*:}"
     done
     not_installed chromium debootstrap dpkg-dev haproxy libevent-dev libsasl2-dev lintian nutcracker \
-        php-cli php-memcached qemu-user ruby ruby-dalli
+        php-cli php-memcached python3-fusepy qemu-user rocksdb-tools ruby ruby-dalli xfsprogs
     # The C library that programs of the other architecture are run with.
     case $(uname -m) in
         x86_64) not_installed libc6-arm64-cross ;;

@@ -1,10 +1,11 @@
 // What a person sees on the status page, in a browser, beside what `stats` says.
 'use strict';
 
+const { execFileSync } = require('child_process');
 const net = require('net');
 const { chromium } = require('playwright-core');
 
-const [port, admin, guarded] = process.argv.slice(2);
+const [port, admin, guarded, store, cache] = process.argv.slice(2);
 const open = `http://127.0.0.1:${admin}`;
 const SHOTS = process.env.LARDER_SCREENSHOTS;
 
@@ -20,9 +21,9 @@ async function check(name, condition) {
 }
 
 // Sends lines to the server and returns its answer, up to the line that ends it.
-function send(text, last = /(STORED|END|HD|MN)\r\n$/) {
+function send(text, last = /(STORED|END|HD|MN)\r\n$/, to = port) {
   return new Promise((resolve, reject) => {
-    const socket = net.connect(Number(port), '127.0.0.1');
+    const socket = net.connect(Number(to), '127.0.0.1');
     let answer = '';
     socket.setTimeout(10000, () => socket.destroy(new Error(`no answer to ${text.slice(0, 40)}`)));
     socket.on('error', reject);
@@ -34,8 +35,8 @@ function send(text, last = /(STORED|END|HD|MN)\r\n$/) {
   });
 }
 
-async function stats() {
-  const lines = (await send('stats\r\n')).split('\r\n');
+async function stats(section = '', of = port) {
+  const lines = (await send(`stats${section}\r\n`, undefined, of)).split('\r\n');
   return Object.fromEntries(lines.map((line) => line.split(' ').slice(1, 3)));
 }
 
@@ -77,6 +78,8 @@ async function values(page) {
     (await row(page, 'connections', 'open'))[1].endsWith(`of ${now.max_connections}`));
   await check('it is the same process', async () =>
     (await page.locator('#version').innerText()).includes(`process ${now.pid}`));
+  await check('without a disk tier there is no section of it', async () =>
+    page.locator('#tier-section').isHidden());
   await check('the configuration names sources', async () =>
     (await row(page, 'configuration', 'memory_limit')).slice(1, 3).join() === '256,command line');
   await send('set one:more 0 0 1\r\nx\r\n');
@@ -169,6 +172,47 @@ async function valuesOfOthers(browser) {
   await page.close();
 }
 
+// The section of a disk tier: its numbers, then its failure, which a limit on the length of files
+// provokes.
+async function disk(browser, mode, of) {
+  const [wire, listener, process] = of.split(' ');
+  const fill = () => send(Array.from({ length: 9000 }, (_, i) =>
+    `set disk:${i} 0 0 1000 noreply\r\n${'v'.repeat(1000)}\r\n`).join('') + 'mn\r\n',
+  /MN\r\n$/, wire);
+  const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
+  await page.goto(`http://127.0.0.1:${listener}`);
+  await fill();
+  const promise = mode === 'store' ? 'durability sync' : 'a crash empties it';
+  await check(`${mode}: the page says what the directory promises`, async () => until(async () => {
+    const words = await page.locator('#tier-words').innerText();
+    return words.startsWith(`${mode}: `) && words.includes(promise);
+  }));
+  await check(`${mode}: items are those of stats`, async () => until(async () => {
+    const now = await stats(' larder', wire);
+    const items = Number(now.tier_items);
+    const shown = (await row(page, 'tier-space', 'items'))[1];
+    return items > 1000 && now.tier_dirty_bytes === '0' && shown === String(items);
+  }));
+  await check(`${mode}: syncs are those of stats`, async () => until(async () => {
+    const before = (await stats(' larder', wire)).tier_syncs;
+    return (await row(page, 'tier-work', 'syncs'))[2] === before;
+  }));
+  await check(`${mode}: a disk that works has no trouble`, async () =>
+    page.locator('#tier-trouble').isHidden());
+  if (SHOTS) await page.screenshot({ path: `${SHOTS}/${mode}.png`, fullPage: true });
+  execFileSync('prlimit', ['--pid', process, '--fsize=4096']);
+  await check(`${mode}: a failed write is shown with its reason`, async () => until(async () => {
+    await fill();
+    return (await page.locator('#tier-trouble').innerText()).startsWith(
+      'The disk has failed: cannot write ');
+  }));
+  await check(`${mode}: the badge says whether the server is ready`, async () => until(async () =>
+    (await page.locator('#state').innerText()).startsWith(
+      mode === 'store' ? 'the disk has failed: cannot write ' : 'serving')));
+  if (SHOTS) await page.screenshot({ path: `${SHOTS}/${mode}-failed.png`, fullPage: true });
+  await page.close();
+}
+
 async function main() {
   const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
@@ -188,6 +232,8 @@ async function main() {
   await looks(browser);
   await login(browser);
   await valuesOfOthers(browser);
+  await disk(browser, 'store', store);
+  await disk(browser, 'cache', cache);
   await browser.close();
   console.log('done');
 }

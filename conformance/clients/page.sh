@@ -5,13 +5,24 @@ source "$(dirname "$0")/node.sh"
 
 command -v chromium >/dev/null || fail "chromium is missing: run conformance/install.sh all"
 admin=$((30000 + RANDOM % 10000))
-while accepts "$admin" || accepts $((admin + 1)); do admin=$((admin + 1)); done
+while accepts "$admin" || accepts $((admin + 1)) || accepts $((admin + 2)) ||
+    accepts $((admin + 3)); do admin=$((admin + 1)); done
 reading=$(head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n')
 (umask 077 && echo "read $reading" >"$folder/tokens")
 echo "user:$reading" >"$folder/users"
 # With passwords on the wire, a request without a token may only look at the probes.
 start_on_free_port -Y "$folder/users" --admin-token-file "$folder/tokens" \
     --admin-listen "127.0.0.1:$((admin + 1))"
+# A write beyond a limit on the length of files then fails, instead of ending the server.
+trap '' XFSZ
+start_on_free_port -m 64 --admin-listen "127.0.0.1:$((admin + 2))" --tier-path "$folder/store" \
+    --tier-size 128m --tier-mode store --durability sync
+store="$port $((admin + 2)) ${pids[-1]}"
+start_on_free_port -m 4 --admin-listen "127.0.0.1:$((admin + 3))" --tier-path "$folder/cache" \
+    --tier-size 128m --tier-mode cache
+cache="$port $((admin + 3)) ${pids[-1]}"
+trap - XFSZ
 start_on_free_port -m 256 --admin-listen "127.0.0.1:$admin"
 NODE_PATH=$modules/node_modules LARDER_TOKEN=$reading play_driver node \
-    "$root/conformance/clients/page.js" "$port" "$admin" $((admin + 1))
+    "$root/conformance/clients/page.js" "$port" "$admin" $((admin + 1)) \
+    "$store" "$cache"

@@ -3,7 +3,7 @@
 
 Every file runs as in memcached's source tree, with larderd as `memcached-debug`, under a timeout. Its
 result is compared with expected.toml; a worse result fails the run. Without names all files run; see
---help.
+--help. conformance/tier.sh runs it with a disk tier.
 """
 
 import argparse
@@ -195,6 +195,8 @@ def main():
     if not os.access(arguments.larderd, os.X_OK):
         fail(f"no larderd at {arguments.larderd}: run `make build` or set LARDERD")
     arguments.larderd = arguments.larderd.resolve()
+    if mode := os.environ.get("LARDER_TIER"):
+        expectations.with_tier(expected, mode)
     names = arguments.names or [name for name, file in expected.items() if not arguments.quick or file.is_quick()]
     if arguments.tls:
         names = [name for name in names if name != WITHOUT_TLS]
