@@ -70,6 +70,12 @@ def tls():
     return ["-Z", "-o", f"ssl_chain_cert={chain},ssl_key={key}"]
 
 
+def disk(name, mode, size="64m", *more):
+    """Returns the options for a disk tier in a directory of this name."""
+    path = str(SCRATCH / name)
+    return ["--tier-path", path, "--tier-size", size, "--tier-mode", mode, *more]
+
+
 class Larderd:
     """A larderd with an admin listener, both on ports that stay the same when it is restarted."""
 
@@ -84,7 +90,11 @@ class Larderd:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log)
+        # Python ignores SIGXFSZ, and with it the server: a write beyond a limit on the length of
+        # files then fails, as on a broken disk.
+        self.process = subprocess.Popen(
+            self.command, stdout=self.log, stderr=self.log, restore_signals=False
+        )
         try:
             wait_until("larderd is ready", self.is_ready)
         except AssertionError as error:

@@ -4,6 +4,7 @@ fires on a healthy server under load."""
 import contextlib
 import ctypes
 import re
+import resource
 import socket
 import threading
 import time
@@ -11,7 +12,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from servers import ROOT, Larderd, Prometheus, stop, tls, users, wait_until
+from servers import ROOT, SCRATCH, Larderd, Prometheus, disk, stop, tls, users, wait_until
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PTRACE_SEIZE = 0x4206
@@ -53,12 +54,16 @@ def connect_beyond_the_limit(server):
         server.connect()
 
 
-def trace_a_worker(server):
+def trace(server, name):
     # A traced thread stands still, alone, until the thread that traces it ends.
     tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
-    worker = next(task for task in tasks if (task / "comm").read_text().startswith("worker"))
-    if LIBC.ptrace(PTRACE_SEIZE, int(worker.name), None, None) == 0:
-        LIBC.ptrace(PTRACE_INTERRUPT, int(worker.name), None, None)
+    thread = next(task for task in tasks if (task / "comm").read_text().startswith(name))
+    if LIBC.ptrace(PTRACE_SEIZE, int(thread.name), None, None) == 0:
+        LIBC.ptrace(PTRACE_INTERRUPT, int(thread.name), None, None)
+
+
+def trace_a_worker(server):
+    trace(server, "worker")
 
 
 def store_without_eviction(server):
@@ -105,6 +110,56 @@ def log_in_wrongly(server):
         server.ask(b"set login 0 0 9\r\napp wrong\r\n")
 
 
+def fail_writes(server):
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (4096, 4096))
+    server.store("k", 10)
+
+
+def hang_writes(server):
+    """The thread that writes to the disk stands still, as if a write hung."""
+    trace(server, "larder-log")
+    server.store("k", 10)
+
+
+def hang_writes_of_a_cache(server):
+    """What memory evicts has no room in the buffers of the disk, but for the first items."""
+    trace(server, "larder-log")
+    load(*STORES, "--value-bytes", "1000")(server)
+
+
+def fill_the_disk(server):
+    for number in range(400):
+        server.store(f"k{number}", 100_000)
+
+
+def fill_the_disk_slowly(server):
+    """The log has room for 35 MB of items."""
+    while server.stored < 200 + 3 * server.age():
+        server.store(f"k{server.stored}", 100_000)
+        server.stored += 1
+
+
+def fill_the_index(server):
+    """It has room for 300,000 items."""
+    new = range(server.stored, server.stored + 30_000)
+    sets = b"".join(b"set k%d 0 0 1 noreply\r\nv\r\n" % number for number in new)
+    server.ask(sets + b"mn\r\n", b"MN\r\n")
+    server.stored = new.stop
+
+
+def damage_the_disk(server):
+    for number in range(2000):
+        server.store(f"k{number}", 10_000)
+    log = SCRATCH / server.name / "log"
+    with open(log, "r+b") as file:
+        for offset in range(4 << 20, min(24 << 20, log.stat().st_size), 4096):
+            file.seek(offset + 100)
+            file.write(bytes(3000))
+    for number in range(2000):
+        with contextlib.suppress(AssertionError):
+            server.ask(f"mg k{number} v\r\n".encode())
+
+
 def nothing(_server):
     """The options alone provoke the alert."""
 
@@ -127,6 +182,19 @@ PROVOCATIONS = {
     "LarderOutputBudgetUsed": (["-c", "4000"], read_nothing),
     "LarderLoginsRefused": (users(), log_in_wrongly),
     "LarderCertificateExpires": (tls(), nothing),
+    "LarderDiskFailed": (disk("LarderDiskFailed", "store"), fail_writes),
+    "LarderDiskNotSynced": (disk("LarderDiskNotSynced", "store"), hang_writes),
+    "LarderDiskNearlyFull": (disk("LarderDiskNearlyFull", "store"), fill_the_disk),
+    "LarderDiskFillsUp": (disk("LarderDiskFillsUp", "store"), fill_the_disk_slowly),
+    "LarderDiskIndexNearlyFull": (
+        ["-m", "4", *disk("LarderDiskIndexNearlyFull", "store", "256m")],
+        fill_the_index,
+    ),
+    "LarderDiskDropsItems": (
+        ["-m", "8", *disk("LarderDiskDropsItems", "cache")],
+        hang_writes_of_a_cache,
+    ),
+    "LarderDiskUnreadable": (["-m", "4", *disk("LarderDiskUnreadable", "store")], damage_the_disk),
 }
 # It has no instance, so that it cannot be provoked beside the others.
 ALONE = {"LarderAbsent"}
@@ -137,6 +205,7 @@ class Provoked(Larderd):
         options, self.step = PROVOCATIONS[name]
         super().__init__(*options)
         self.name = name
+        self.stored = 0
         self.began = time.monotonic()
 
     def age(self):
@@ -165,15 +234,17 @@ class Alerts(unittest.TestCase):
         wait_until("LarderAbsent fires without targets", lambda: absent in fires())
 
         with contextlib.ExitStack() as stack:
-            healthy = Larderd("-m", "64")
-            stack.callback(healthy.close)
-            load = healthy.bench(600, "--mode", "mix", "--fill", "--rate", "2000")
-            stack.callback(stop, load)
+            healthy = [Larderd("-m", "64"), Larderd("-m", "64", *disk("healthy", "store"))]
+            loads = []
+            for server in healthy:
+                stack.callback(server.close)
+                loads.append(server.bench(600, "--mode", "mix", "--fill", "--rate", "2000"))
+                stack.callback(stop, loads[-1])
             servers = []
             for name in PROVOCATIONS:
                 servers.append(Provoked(name))
                 stack.callback(servers[-1].close)
-            addresses = [healthy.address, *(server.address for server in servers)]
+            addresses = [server.address for server in healthy + servers]
             self.prometheus.watch(addresses)
             self.prometheus.reload()
             up = 'count(up{job="larder"} == 1)'
@@ -187,9 +258,11 @@ class Alerts(unittest.TestCase):
             for server in servers:
                 with self.subTest(server.name):
                     self.assertIn(server.name, fired)
-            false_alarms = {name for name, instance in fires() if instance == healthy.address}
-            self.assertEqual(false_alarms, set(), "an alert fires on the healthy server")
-            self.assertIsNone(load.poll(), "the load of the healthy server has ended")
+            well = {server.address for server in healthy}
+            false_alarms = {name for name, instance in fires() if instance in well}
+            self.assertEqual(false_alarms, set(), "an alert fires on a healthy server")
+            for load in loads:
+                self.assertIsNone(load.poll(), "the load of a healthy server has ended")
 
     def provoke(self, servers):
         """Repeats the steps side by side, and returns the names of the alerts that fired."""

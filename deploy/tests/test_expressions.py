@@ -7,7 +7,7 @@ import re
 import subprocess
 import unittest
 
-from servers import ROOT, Larderd, Prometheus, stop, tls, wait_until
+from servers import ROOT, Larderd, Prometheus, disk, stop, tls, wait_until
 
 FOLDER = pathlib.Path(__file__).parent
 DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
@@ -48,10 +48,13 @@ class Expressions(unittest.TestCase):
         cls.addClassCleanup(cls.larderd.close)
         cls.prometheus = Prometheus()
         cls.addClassCleanup(cls.prometheus.close)
-        # Some families exist with TLS only.
+        # Some families exist with TLS only, or with a disk tier.
         cls.encrypted = Larderd(*tls())
         cls.addClassCleanup(cls.encrypted.close)
-        cls.prometheus.watch([cls.larderd.address, cls.encrypted.address])
+        cls.stored = Larderd(*disk("expressions", "store"))
+        cls.addClassCleanup(cls.stored.close)
+        servers = [cls.larderd, cls.encrypted, cls.stored]
+        cls.prometheus.watch([server.address for server in servers])
         cls.prometheus.reload()
         load = ["--mode", "mix", "--fill", "--rate", "3000", "--keys", "40000", "--value-bytes"]
         cls.load = cls.larderd.bench(600, *load, "1000", "--connections", "8")

@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -162,6 +164,61 @@ func TestProbesAndMountsExist(t *testing.T) {
 		named := func(volume core.Volume) bool { return volume.Name == mount.Name }
 		if !slices.ContainsFunc(pod.Volumes, named) {
 			t.Errorf("there is no volume %s", mount.Name)
+		}
+	}
+}
+
+// stopSecs returns the default of --tier-stop-secs, as docs/options.md has it.
+func stopSecs(t *testing.T) int64 {
+	t.Helper()
+	return number(t, "../../../docs/options.md", `--tier-stop-secs=<num>.*\| .(\d+). \|`)
+}
+
+// number returns the number that a pattern finds in a file.
+func number(t *testing.T, path, pattern string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(pattern).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s has no %s", path, pattern)
+	}
+	number, err := strconv.ParseInt(string(found[1]), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
+}
+
+// TestALongStartIsNotEnded: /ready fails until the log of a disk tier is read.
+func TestALongStartIsNotEnded(t *testing.T) {
+	container := decode(t).set.Spec.Template.Spec.Containers[0]
+	if path := container.StartupProbe.HTTPGet.Path; path != "/health" {
+		t.Errorf("the startup probe asks %s", path)
+	}
+	if path := container.ReadinessProbe.HTTPGet.Path; path != "/ready" {
+		t.Errorf("the readiness probe asks %s", path)
+	}
+}
+
+func TestTheStopHasTimeForTheDisk(t *testing.T) {
+	pod := decode(t).set.Spec.Template.Spec
+	command := pod.Containers[0].Lifecycle.PreStop.Exec.Command
+	drainSecs, err := strconv.ParseInt(command[len(command)-1], 10, 64)
+	if err != nil {
+		t.Fatalf("preStop ends in no number of seconds: %v", command)
+	}
+	if needed := drainSecs + stopSecs(t); *pod.TerminationGracePeriodSeconds <= needed {
+		t.Errorf("%d s end before %d s", *pod.TerminationGracePeriodSeconds, needed)
+	}
+	for path, pattern := range map[string]string{
+		"../../../packaging/debian/larderd.service": `TimeoutStopSec=(\d+)\n`,
+		"../../../docs/operating.md":                `TimeoutStopSec=(\d+)\n`,
+	} {
+		if secs := number(t, path, pattern); secs <= stopSecs(t) {
+			t.Errorf("%s: %d s are not above %d s", path, secs, stopSecs(t))
 		}
 	}
 }
