@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"larder"
+	larder "larder/shared"
 )
 
 // Errors, with BigCache's texts.

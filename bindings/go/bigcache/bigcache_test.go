@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"larder"
 	"larder/internal/check"
+	larder "larder/shared"
 )
 
 func TestGetReturnsStoredEntry(t *testing.T) {

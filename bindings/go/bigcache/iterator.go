@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"larder"
+	larder "larder/shared"
 )
 
 // Errors of an iterator, with BigCache's texts.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"larder"
+	larder "larder/shared"
 )
 
 const (

@@ -3,7 +3,7 @@ package bigcache
 import (
 	"sync/atomic"
 
-	"larder"
+	larder "larder/shared"
 )
 
 // Stats are statistics since New or ResetStats.

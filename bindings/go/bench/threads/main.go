@@ -19,8 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder"
 	"larder/bench"
+	larder "larder/shared"
 )
 
 const (

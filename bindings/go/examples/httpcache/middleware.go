@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder"
+	larder "larder/shared"
 )
 
 // Answers caches the responses to GET requests: status, headers and body.

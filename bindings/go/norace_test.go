@@ -1,5 +1,0 @@
-//go:build !race
-
-package larder
-
-const raceEnabled = false
