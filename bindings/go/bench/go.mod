@@ -18,9 +18,6 @@ require (
 	github.com/dustin/gomemcached v0.0.0-20160817010731-a2284a01c143 // indirect
 	github.com/golang/snappy v1.0.0 // indirect
 	golang.org/x/sys v0.36.0 // indirect
-	larder/shared v0.0.0
 )
 
 replace larder => ../
-
-replace larder/shared => ../shared

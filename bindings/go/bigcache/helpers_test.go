@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"larder"
 	"larder/internal/check"
-	larder "larder/shared"
 )
 
 // smallConfig returns a configuration of a few MB without expiry.

@@ -3,7 +3,7 @@ package bigcache
 import (
 	"sync/atomic"
 
-	larder "larder/shared"
+	"larder"
 )
 
 // Stats are statistics since New or ResetStats.

@@ -4,11 +4,6 @@ go 1.24
 
 require larder v0.0.0
 
-require (
-	github.com/mattn/go-sqlite3 v1.14.53
-	larder/shared v0.0.0
-)
+require github.com/mattn/go-sqlite3 v1.14.53
 
 replace larder => ../
-
-replace larder/shared => ../shared

@@ -16,61 +16,56 @@ import "C"
 
 import "time"
 
-// loadBasis is the state of a key when a load begins: its item, or a reservation of the key. The
-// result is stored only if no process has changed the key since.
-type loadBasis struct {
-	load C.larder_load
-	// The item at the start of the load, and whether there was one. A connected cache compares its
-	// token.
-	item  Item
-	found bool
+// attempt is a load and the state of its key when it began: an item, or a reservation of the key.
+// The result is stored only if no process has changed the key since.
+type attempt struct {
+	cache *Cache
+	key   string
+	load  C.larder_load
 	// False if the cache did not reserve the key. The result is not stored then.
 	valid bool
 }
 
-// beginLoad records the item of a key before the loader runs, and reserves the key if there is
-// none.
-func (c *Cache) beginLoad(key string) (b loadBasis) {
-	calls, err := c.enterMemory()
+// begin records the item of the key before the loader runs, and reserves the key if there is none.
+func (a *attempt) begin() {
+	calls, err := a.cache.enter()
 	if err != nil {
-		return b
+		return
 	}
 	defer calls.Add(-1)
-	secs, _ := seconds(c.options.LoadTimeout)
-	b.valid = C.begin_load(c.handle, stringData(key), C.size_t(len(key)), secs, &b.load) == C.LARDER_OK
-	return b
+	secs, _ := seconds(a.cache.options.LoadTimeout)
+	a.valid = C.begin_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), secs, &a.load) == C.LARDER_OK
 }
 
-// endLoad stores the loaded value if the key has not changed. The cache counts a value that it does
-// not accept as refused.
-func (c *Cache) endLoad(key string, b *loadBasis, value []byte, ttl time.Duration) error {
-	if c.remote != nil {
-		return c.remote.endLoad(c.ctx, key, b, value, ttl)
+// Keep stores the loaded value, unless any process has changed the key since the load began. Callers
+// also get a value that the cache does not accept, which is counted as refused.
+func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
+	if ttl < 0 {
+		a.Cancel()
+		return
 	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return ErrClosed
+	if ttl > 0 {
+		ttl = whole(ttl) + whole(a.cache.options.StaleFor)
+	}
+	calls, err := a.cache.enter()
+	if err != nil || !a.valid {
+		return
 	}
 	defer calls.Add(-1)
-	if !b.valid {
-		return ErrChanged
-	}
 	secs, _ := seconds(ttl)
-	return statusError(C.end_load(c.handle, stringData(key), C.size_t(len(key)), &b.load,
-		sliceData(value), C.size_t(len(value)), secs))
+	// If the result is not stored, the next caller loads again.
+	C.end_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), &a.load,
+		sliceData(value), C.size_t(len(value)), secs)
 }
 
-// cancelLoad releases the reservation of a key, if there is one.
-func (c *Cache) cancelLoad(key string, b *loadBasis) {
-	if c.remote != nil {
-		return
-	}
-	calls := c.gate.enter()
-	if calls == nil {
+// Cancel releases the reservation of the key, if there is one.
+func (a *attempt) Cancel() {
+	calls, err := a.cache.enter()
+	if err != nil {
 		return
 	}
 	defer calls.Add(-1)
-	if b.valid {
-		C.cancel_load(c.handle, stringData(key), C.size_t(len(key)), &b.load)
+	if a.valid {
+		C.cancel_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), &a.load)
 	}
 }

@@ -7,45 +7,38 @@ package shared
 */
 import "C"
 
-import "errors"
+import "larder"
 
-// Errors of this package, to be tested with [errors.Is].
+// Errors of this package, to be tested with [errors.Is]. Those that package larder has, too, are
+// the same.
 var (
 	// ErrNotFound means that there is no such item, or that it has expired.
-	ErrNotFound = status(C.LARDER_MISSING)
+	ErrNotFound = larder.ErrNotFound
 	// ErrExists means that there is an item already, which is kept.
 	ErrExists = status(C.LARDER_EXISTS)
 	// ErrChanged means that the item has changed since its token was read. Read it again.
-	ErrChanged = status(C.LARDER_CHANGED)
+	ErrChanged = larder.ErrChanged
 	// ErrKey means that a key is empty or longer than 250 bytes.
-	ErrKey = status(C.LARDER_KEY)
+	ErrKey = larder.ErrKey
 	// ErrTooLarge means that the item is larger than [Options.ItemMax].
-	ErrTooLarge = status(C.LARDER_TOO_LARGE)
+	ErrTooLarge = larder.ErrTooLarge
 	// ErrNoMemory means that there is no memory for the item, with [Options.NoEviction].
-	ErrNoMemory = status(C.LARDER_NO_MEMORY)
+	ErrNoMemory = larder.ErrNoMemory
 	// ErrNotANumber means that the value is not a decimal number.
-	ErrNotANumber = status(C.LARDER_NOT_A_NUMBER)
+	ErrNotANumber = larder.ErrNotANumber
 	// ErrNoTokens means that the cache was opened without [Options.CAS].
-	ErrNoTokens = status(C.LARDER_NO_TOKENS)
+	ErrNoTokens = larder.ErrNoTokens
 	// ErrStuck means that another process that shares the cache has been stopped in the middle of a
 	// change.
 	ErrStuck = status(C.LARDER_STUCK)
 	// ErrNotOpened means that the cache could not be opened.
-	ErrNotOpened = status(C.LARDER_NOT_OPENED)
-	// ErrUnsupported means that a connected cache, or one with a disk tier, does not support the
-	// operation.
+	ErrNotOpened = larder.ErrNotOpened
+	// ErrUnsupported means that a cache with a disk tier does not support the operation.
 	ErrUnsupported = status(C.LARDER_UNSUPPORTED)
-	// ErrUnreachable means that the server does not respond. It may have applied a change
-	// nevertheless.
-	ErrUnreachable = status(C.LARDER_UNREACHABLE)
-	// ErrRefused means that the server rejected the request.
-	ErrRefused = status(C.LARDER_REFUSED)
-	// ErrProtocol means that the server's response is not valid memcached protocol.
-	ErrProtocol = status(C.LARDER_PROTOCOL)
 	// ErrDefect means that the library has a bug.
 	ErrDefect = status(C.LARDER_DEFECT)
 	// ErrInvalid means that an argument is out of range.
-	ErrInvalid = status(C.LARDER_INVALID)
+	ErrInvalid = larder.ErrInvalid
 	// ErrDiskFull means that the disk has no room for the item. The old item stays.
 	ErrDiskFull = status(C.LARDER_DISK_FULL)
 	// ErrDiskBusy means that the disk has not kept up with the changes for [Tier.Wait]. Nothing has
@@ -60,10 +53,23 @@ var (
 	ErrDiskUnreadable = status(C.LARDER_DISK_UNREADABLE)
 
 	// ErrClosed means that the cache is closed.
-	ErrClosed = errors.New("larder: the cache is closed")
+	ErrClosed = larder.ErrClosed
 	// ErrRecursive means that a loader requests the key that it is loading.
-	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading")
+	ErrRecursive = larder.ErrRecursive
+	// ErrLoadTimeout means that a load exceeded [Options.LoadTimeout].
+	ErrLoadTimeout = larder.ErrLoadTimeout
 )
+
+// commonErrors are the errors of package larder that statuses of the C library mean.
+var commonErrors = map[status]error{
+	C.LARDER_MISSING: ErrNotFound, C.LARDER_CHANGED: ErrChanged, C.LARDER_KEY: ErrKey,
+	C.LARDER_TOO_LARGE: ErrTooLarge, C.LARDER_NO_MEMORY: ErrNoMemory,
+	C.LARDER_NOT_A_NUMBER: ErrNotANumber, C.LARDER_NO_TOKENS: ErrNoTokens,
+	C.LARDER_NOT_OPENED: ErrNotOpened, C.LARDER_INVALID: ErrInvalid,
+}
+
+// PanicError is the error that all callers of a load get if its loader panics.
+type PanicError = larder.PanicError
 
 // status is an error status of the C library.
 type status uint32
@@ -77,8 +83,13 @@ func statusError(outcome uint32) error {
 	switch outcome {
 	case C.LARDER_OK:
 		return nil
+	case C.LARDER_MISSING:
+		return ErrNotFound
 	case statusClosed:
 		return ErrClosed
+	}
+	if common := commonErrors[status(outcome)]; common != nil {
+		return common
 	}
 	return status(outcome)
 }

@@ -9,36 +9,43 @@ import (
 	"path/filepath"
 	"time"
 
-	larder "larder/shared"
+	"larder/shared"
 )
 
+// Two handles, in place of two processes.
 func Example() {
-	cache, err := larder.Open(larder.Options{Memory: 16 << 20})
+	folder, _ := os.MkdirTemp("", "larder")
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "sessions")
+
+	one, err := shared.Open(path, shared.Options{Memory: 16 << 20})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer cache.Close()
-
-	if err := cache.Set("greeting", []byte("hello"), time.Minute); err != nil {
+	other, err := shared.Open(path, shared.Options{})
+	if err != nil {
 		log.Fatal(err)
 	}
-	value, ok := cache.Get("greeting")
-	fmt.Println(string(value), ok)
-	// Output: hello true
+	_ = one.Set("session", []byte("ada"), time.Hour)
+	_ = one.Close()
+	session, _ := other.Get("session")
+	fmt.Println(string(session))
+	_ = other.Close()
+	// Output: ada
 }
 
 // A durable store: memory keeps the items in use, and a restart finds all.
 func ExampleOpen_tier() {
 	folder, _ := os.MkdirTemp("", "larder")
 	defer os.RemoveAll(folder)
-	options := larder.Options{
+	options := shared.Options{
 		Memory: 16 << 20,
-		Tier: &larder.Tier{
-			Path: filepath.Join(folder, "store"), Size: 64 << 20, Durability: larder.DurabilitySync,
+		Tier: &shared.Tier{
+			Path: filepath.Join(folder, "store"), Size: 64 << 20, Durability: shared.DurabilitySync,
 		},
 	}
 	for range 2 {
-		store, err := larder.Open(options)
+		store, err := shared.Open("", options)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -56,32 +63,27 @@ func ExampleOpen_tier() {
 	// hello true
 }
 
-func ExampleCache_GetInto() {
-	cache, _ := larder.Open(larder.Options{Memory: 16 << 20})
-	defer cache.Close()
-	_ = cache.Set("a", []byte("1"), 0)
-
-	// All values share one buffer.
-	var buffer []byte
-	for _, key := range []string{"a", "b"} {
-		value, _, err := cache.GetInto(buffer[:0], key)
-		if errors.Is(err, larder.ErrNotFound) {
-			fmt.Println(key, "is not there")
-			continue
-		}
-		fmt.Printf("%s is %s\n", key, value)
-		buffer = value
+// open opens a cache in a new file and returns it with a function that removes both.
+func open(options shared.Options) (cache *shared.Cache, end func()) {
+	folder, err := os.MkdirTemp("", "larder")
+	if err == nil {
+		cache, err = shared.Open(filepath.Join(folder, "cache"), options)
 	}
-	// Output:
-	// a is 1
-	// b is not there
+	if err != nil {
+		log.Fatal(err)
+	}
+	return cache, func() {
+		_ = cache.Close()
+		_ = os.RemoveAll(folder)
+	}
 }
 
+// All processes that share the cache see one load's result, and a change by any of them takes
+// precedence over it.
 func ExampleCache_GetOrLoad() {
-	cache, _ := larder.Open(larder.Options{Memory: 16 << 20, StaleFor: time.Hour})
-	defer cache.Close()
+	cache, end := open(shared.Options{StaleFor: time.Hour})
+	defer end()
 
-	// One goroutine loads for all concurrent callers.
 	load := func(ctx context.Context, key string) ([]byte, time.Duration, error) {
 		return []byte("page of " + key), 10 * time.Minute, nil
 	}
@@ -91,8 +93,8 @@ func ExampleCache_GetOrLoad() {
 }
 
 func ExampleCache_CompareAndSwap() {
-	cache, _ := larder.Open(larder.Options{Memory: 16 << 20, CAS: true})
-	defer cache.Close()
+	cache, end := open(shared.Options{CAS: true})
+	defer end()
 	_ = cache.Set("list", []byte("a"), 0)
 
 	for {
@@ -101,7 +103,7 @@ func ExampleCache_CompareAndSwap() {
 			log.Fatal(err)
 		}
 		_, err = cache.CompareAndSwap("list", append(list, ",b"...), 0, item.CAS)
-		if !errors.Is(err, larder.ErrChanged) {
+		if !errors.Is(err, shared.ErrChanged) {
 			break
 		}
 	}
@@ -110,35 +112,12 @@ func ExampleCache_CompareAndSwap() {
 	// Output: a,b
 }
 
-func ExampleOpenShared() {
-	folder, _ := os.MkdirTemp("", "larder")
-	defer os.RemoveAll(folder)
-	path := filepath.Join(folder, "sessions")
-
-	// Two handles, in place of two processes.
-	one, err := larder.OpenShared(path, larder.Options{Memory: 16 << 20})
-	if err != nil {
-		log.Fatal(err)
-	}
-	other, err := larder.OpenShared(path, larder.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_ = one.Set("session", []byte("ada"), time.Hour)
-	_ = one.Close()
-	session, _ := other.Get("session")
-	fmt.Println(string(session))
-	_ = other.Close()
-	// Output: ada
-}
-
 func ExampleOptions_onRemoval() {
-	removals := make(chan larder.Removal)
-	cache, _ := larder.Open(larder.Options{
-		Memory:    16 << 20,
-		OnRemoval: func(removal larder.Removal) { removals <- removal },
+	removals := make(chan shared.Removal)
+	cache, end := open(shared.Options{
+		OnRemoval: func(removal shared.Removal) { removals <- removal },
 	})
-	defer cache.Close()
+	defer end()
 	_ = cache.Set("k", []byte("v"), 0)
 	_, _ = cache.Delete("k")
 	removal := <-removals

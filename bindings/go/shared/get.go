@@ -19,30 +19,20 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+
+	"larder"
 )
 
 // Item holds the metadata of an item.
-type Item struct {
-	// CAS is the token for [Cache.CompareAndSwap]; 0 if the cache keeps no tokens.
-	CAS uint64
-	// TTL is the remaining time to live; 0 means that the item does not expire.
-	TTL time.Duration
-	// Flags are opaque bits that another client stored with the item.
-	Flags uint32
-	// Stale is true if a client has marked the value as out of date.
-	Stale bool
-	// Local is true if a connected cache has read the value in the server's memory.
-	Local bool
-}
+type Item = larder.Item
 
 // fill copies the metadata from C, field by field: writing one whole struct stalls a caller that
 // reads a field right after.
-func (i *Item) fill(info *C.larder_item) {
+func fill(i *Item, info *C.larder_item) {
 	i.CAS = uint64(info.cas)
 	i.TTL = time.Duration(info.ttl_secs) * time.Second
 	i.Flags = uint32(info.flags)
 	i.Stale = info.marks&C.LARDER_STALE != 0
-	i.Local = info.marks&C.LARDER_LOCAL != 0
 }
 
 // Values up to this size, in bytes, are read into a buffer on the caller's stack first.
@@ -58,14 +48,11 @@ func (c *Cache) Get(key string) ([]byte, bool) {
 }
 
 func (c *Cache) get(key string) (value []byte, item Item, err error) {
-	if c.remote != nil {
-		return c.remote.get(c.ctx, key)
-	}
 	var stack [stackBytes]byte
 	var info C.larder_item
 	switch outcome := c.read(key, stack[:], &info); outcome {
 	case C.LARDER_OK:
-		item.fill(&info)
+		fill(&item, &info)
 		value = append(make([]byte, 0, info.value_bytes), stack[:info.value_bytes]...)
 	case C.LARDER_TOO_SMALL:
 		return c.GetInto(make([]byte, 0, info.value_bytes), key)
@@ -94,15 +81,11 @@ func (c *Cache) read(key string, buf []byte, info *C.larder_item) uint32 {
 //
 // GetInto does not allocate if the capacity of dst suffices.
 func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err error) {
-	if c.remote != nil {
-		found, item, err := c.remote.get(c.ctx, key)
-		return append(dst, found...), item, err
-	}
 	var info C.larder_item
 	for {
 		switch outcome := c.read(key, dst[len(dst):cap(dst)], &info); outcome {
 		case C.LARDER_OK:
-			item.fill(&info)
+			fill(&item, &info)
 			return dst[:len(dst)+int(info.value_bytes)], item, nil
 		case C.LARDER_TOO_SMALL:
 			// Another value may have been stored by then, so read again.
@@ -116,10 +99,6 @@ func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err er
 // Peek returns the metadata of an item and the length of its value in bytes, without counting as a
 // read.
 func (c *Cache) Peek(key string) (item Item, valueBytes int, err error) {
-	if c.remote != nil {
-		value, item, err := c.remote.get(c.ctx, key)
-		return item, len(value), err
-	}
 	calls := c.gate.enter()
 	if calls == nil {
 		return item, 0, ErrClosed
@@ -129,7 +108,7 @@ func (c *Cache) Peek(key string) (item Item, valueBytes int, err error) {
 	if outcome := C.peek(c.handle, stringData(key), C.size_t(len(key)), &info); outcome != C.LARDER_OK {
 		return item, 0, statusError(outcome)
 	}
-	item.fill(&info)
+	fill(&item, &info)
 	return item, int(info.value_bytes), nil
 }
 
@@ -186,9 +165,6 @@ type Batch struct {
 // GetBatch is [Cache.GetMany] without allocations. The values are valid until the next use of the
 // batch.
 func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
-	if c.remote != nil {
-		return c.getRemote(batch, keys)
-	}
 	calls := c.gate.enter()
 	if calls == nil {
 		return ErrClosed
@@ -219,27 +195,6 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 		}
 	}
 	return batch.failure()
-}
-
-// getRemote reads a batch from a server.
-func (c *Cache) getRemote(batch *Batch, keys []string) error {
-	found, err := c.remote.getMany(c.ctx, keys)
-	if err != nil {
-		return err
-	}
-	batch.items, batch.values = batch.items[:0], batch.values[:0]
-	for _, key := range keys {
-		item := C.larder_item{status: C.LARDER_MISSING}
-		if its := found[key]; its != nil {
-			item = C.larder_item{
-				status: C.LARDER_OK, cas: C.uint64_t(its.CasID), flags: C.uint32_t(its.Flags),
-				value_at: C.uint64_t(len(batch.values)), value_bytes: C.uint64_t(len(its.Value)),
-			}
-			batch.values = append(batch.values, its.Value...)
-		}
-		batch.items = append(batch.items, item)
-	}
-	return nil
 }
 
 // getOversized reads a value for which the batch had too little capacity.
@@ -286,6 +241,6 @@ func (b *Batch) Value(at int) ([]byte, bool) {
 
 // Item returns the metadata of the key at this position.
 func (b *Batch) Item(at int) (item Item) {
-	item.fill(&b.items[at])
+	fill(&item, &b.items[at])
 	return item
 }

@@ -2,13 +2,11 @@ package shared
 
 import (
 	"context"
-	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"larder/internal/check"
-	"larder/internal/testserver"
 )
 
 // wantValue fails the test if a key has another value than want.
@@ -36,13 +34,18 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// openCache opens a cache in the process, of 8 MiB unless options say otherwise.
+// openCache opens a new cache, of 8 MiB unless options say otherwise: with a disk tier, or in a file
+// of its own.
 func openCache(t testing.TB, options Options) *Cache {
 	t.Helper()
 	if options.Memory == 0 {
 		options.Memory = 8 << 20
 	}
-	cache, err := Open(options)
+	path := ""
+	if options.Tier == nil {
+		path = filepath.Join(t.TempDir(), "cache")
+	}
+	cache, err := Open(path, options)
 	check.NoError(t, err)
 	t.Cleanup(func() { _ = cache.Close() })
 	return cache
@@ -53,7 +56,7 @@ func openTwice(t *testing.T, options Options) (one, other *Cache) {
 	path := filepath.Join(t.TempDir(), "cache")
 	options.Memory = 4 << 20
 	open := func() *Cache {
-		cache := must[*Cache](t)(OpenShared(path, options))
+		cache := must[*Cache](t)(Open(path, options))
 		t.Cleanup(func() { _ = cache.Close() })
 		return cache
 	}
@@ -94,33 +97,5 @@ func loadDuring(t *testing.T, cache *Cache, meanwhile func()) {
 	}
 	<-done
 	// A refresh may outlive the call that started it.
-	check.Eventually(t, "end of the load", func() bool { return cache.flights.count.Load() == 0 })
-}
-
-// connectToServer starts a larderd for the test and connects to it.
-func connectToServer(t *testing.T, arguments ...string) *Cache {
-	t.Helper()
-	cache := must[*Cache](t)(Connect(testserver.Start(t, "larderd", arguments...), 0))
-	t.Cleanup(func() { _ = cache.Close() })
-	return cache
-}
-
-// serveConns starts a server that calls serve for each connection.
-func serveConns(t *testing.T, serve func(net.Conn)) (socket string) {
-	socket = testserver.Socket(t)
-	listener := must[net.Listener](t)(net.Listen("unix", socket))
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				serve(conn)
-			}()
-		}
-	}()
-	return socket
+	check.Eventually(t, "end of the load", func() bool { return cache.loads.Loads() == 0 })
 }

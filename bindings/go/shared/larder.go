@@ -1,23 +1,20 @@
 //go:build linux && cgo
 
-// Package shared is a cache outside of Go's heap: the garbage collector does not scan its contents,
-// and its memory limit is exact and includes index and metadata.
+// Package shared is a cache in a file that several processes map at the same time, in any language,
+// and that outlives them. With [Options.Tier] it is a cache of one process with a directory on disk.
 //
-// A [Cache] is one of three kinds, with the same methods:
+// Its contents are outside of Go's heap, and its memory limit is exact and includes index and
+// metadata. A cache that one process uses, in memory only, needs neither this package nor cgo:
+// larder.Open returns one with most of the same methods.
 //
-//   - in the process: [Open], with [Options.Tier] also in a directory on disk,
-//   - in a file that several processes map, in any language, and that outlives them: [OpenShared],
-//   - the cache of a larderd on the same machine, whose memory it reads directly: [Connect].
-//
-// All methods are safe for concurrent use. Those of a connected cache do not call C: see package
-// larder/client. The others add the cost of one cgo call, some 50 ns; [Cache.GetMany] pays it once
-// for all keys. [Cache.GetInto] and [Cache.Set] do not allocate.
+// All methods are safe for concurrent use. Each adds the cost of one cgo call, some 50 ns;
+// [Cache.GetMany] pays it once for all keys. [Cache.GetInto] and [Cache.Set] do not allocate.
 //
 // Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. Times to live are
 // rounded up to whole seconds.
 //
-// The package requires cgo and lib/liblarder.a, which `make` in this folder builds. The packages
-// larder/client and larder/reader require neither.
+// The package requires Linux, cgo and lib/liblarder.a, which `make` in the folder of the Go module
+// builds.
 package shared
 
 /*
@@ -29,12 +26,13 @@ package shared
 import "C"
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"runtime"
 	"time"
 	"unsafe"
+
+	"larder/internal/flight"
 )
 
 // Options configure a cache. The zero value of each field is its default.
@@ -78,51 +76,45 @@ type Options struct {
 
 	// Permissions apply to the files that a shared cache creates, 0600 by default.
 	Permissions fs.FileMode
-	// Exactly makes [OpenShared] fail if the cache in the file has other values of Memory, CAS or
+	// Exactly makes [Open] fail if the cache in the file has other values of Memory, CAS or
 	// NoEviction.
 	Exactly bool
 	// ReplaceUnusable replaces an unusable cache in the file by an empty one, if no process uses
 	// it.
 	ReplaceUnusable bool
-	// Alone makes [OpenShared] fail if another process uses the cache in the file.
+	// Alone makes [Open] fail if another process uses the cache in the file.
 	Alone bool
 
-	// Tier is a directory on disk for the items, too; nil for none. Only for [Open]: one process
-	// uses the cache.
+	// Tier is a directory on disk for the items, too; nil for none. Such a cache has no file: one
+	// process uses it, and the path of [Open] is empty.
 	Tier *Tier
 }
 
 // Cache is a cache. Close it after use; the garbage collector closes an unreachable cache.
 type Cache struct {
-	// One of the two is set: a cache that this process has mapped, or the cache of a server.
-	handle  *C.larder
-	remote  *remote
-	gate    callGate
-	flights flights
-	options Options
-	// Ends when the cache is closed.
-	ctx      context.Context
-	end      context.CancelFunc
+	handle   *C.larder
+	gate     callGate
+	loads    *flight.Group
+	options  Options
 	removals *removals
 	cleanup  runtime.Cleanup
 }
 
-// Open creates an empty cache in the memory of this process.
-func Open(options Options) (*Cache, error) {
-	return open("", options)
-}
-
-// OpenShared opens the cache in a file, shared by all processes that open it. It keeps the existing
-// contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest.
-// Killing a process at any time does not affect the others.
-func OpenShared(path string, options Options) (*Cache, error) {
-	if path == "" {
-		return nil, fmt.Errorf("%w: the path of a shared cache is empty", ErrNotOpened)
+// Open opens the cache in a file, shared by all processes that open it. It keeps the existing
+// contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest. Killing
+// a process at any time does not affect the others.
+//
+// With [Options.Tier], and only then, the path is empty: Open opens the cache of this process with
+// that directory.
+func Open(path string, options Options) (*Cache, error) {
+	switch {
+	case path == "" && options.Tier == nil:
+		return nil, fmt.Errorf("%w: the path is empty: pass the file of a shared cache, set Options.Tier, "+
+			"or use larder.Open for a cache in the memory of one process", ErrNotOpened)
+	case path != "" && options.Tier != nil:
+		return nil, fmt.Errorf("%w: the path is %q, and a cache with Options.Tier is in the memory of one process: "+
+			"pass an empty path", ErrNotOpened, path)
 	}
-	return open(path, options)
-}
-
-func open(path string, options Options) (*Cache, error) {
 	if options.Memory < 0 || options.MemoryMax < 0 || options.ItemMax < 0 {
 		return nil, fmt.Errorf("%w: Memory, MemoryMax and ItemMax must not be negative", ErrNotOpened)
 	}
@@ -153,7 +145,7 @@ func open(path string, options Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCache(handle, nil, options)
+	return newCache(handle, options)
 }
 
 func (o *Options) flags() (flags C.uint32_t) {
@@ -173,17 +165,16 @@ func (o *Options) flags() (flags C.uint32_t) {
 	return flags
 }
 
-func newCache(handle *C.larder, server *remote, options Options) (*Cache, error) {
+func newCache(handle *C.larder, options Options) (*Cache, error) {
 	if options.LoadTimeout <= 0 {
 		options.LoadTimeout = 30 * time.Second
 	}
-	ctx, end := context.WithCancel(context.Background())
-	cache := &Cache{handle: handle, remote: server, options: options, ctx: ctx, end: end}
+	cache := &Cache{handle: handle, options: options}
+	cache.loads = newLoads(cache, options.LoadTimeout)
 	if options.OnRemoval != nil {
 		removals, err := subscribe(handle, options)
 		if err != nil {
 			C.larder_close(handle)
-			end()
 			return nil, err
 		}
 		cache.removals = removals
@@ -191,26 +182,19 @@ func newCache(handle *C.larder, server *remote, options Options) (*Cache, error)
 	// Runs only for an unreachable cache, so no call is in progress. The stop of a disk tier waits
 	// for the disk, and must not hold back other cleanups.
 	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { go func() { _ = r.close() }() },
-		resources{handle, server, end, cache.removals})
+		resources{handle, cache.removals})
 	return cache, nil
 }
 
 // resources are the parts of a cache that its end releases.
 type resources struct {
 	handle   *C.larder
-	remote   *remote
-	end      context.CancelFunc
 	removals *removals
 }
 
 func (r resources) close() error {
-	r.end()
 	if r.removals != nil {
 		r.removals.stop()
-	}
-	if r.remote != nil {
-		_ = r.remote.client.Close()
-		return nil
 	}
 	var left C.uint64_t
 	outcome := C.larder_stop(r.handle, &left)
@@ -229,12 +213,12 @@ func (r resources) close() error {
 // error is [ErrDiskFailed] if the disk does not take them within [Tier.Stop].
 func (c *Cache) Close() error {
 	// End loads first: their callers may be in the middle of a call.
-	c.end()
+	c.loads.Close()
 	if !c.gate.close() {
 		return nil
 	}
 	c.cleanup.Stop()
-	return resources{c.handle, c.remote, c.end, c.removals}.close()
+	return resources{c.handle, c.removals}.close()
 }
 
 // stringData returns a pointer to the bytes of a key or a value. C does not dereference the pointer

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"larder"
 	"larder/internal/check"
 )
 
@@ -161,13 +162,11 @@ func TestInvalidArguments(t *testing.T) {
 	_, err := cache.CompareAndSwap("k", nil, 0, 1)
 	check.ErrorIs(t, "CompareAndSwap without tokens", err, ErrNoTokens)
 	check.ErrorIs(t, "SetMemory(1)", cache.SetMemory(1), ErrInvalid)
-	_, err = Connect("/nowhere/at/all", 0)
-	check.ErrorIs(t, "Connect", err, ErrUnreachable)
 }
 
 func TestInvalidOptions(t *testing.T) {
 	for _, options := range []Options{{Memory: -1}, {Memory: 1}, {Memory: 8 << 20, ItemMax: 1 << 30}} {
-		_, err := Open(options)
+		_, err := Open(filepath.Join(t.TempDir(), "cache"), options)
 		check.ErrorIs(t, fmt.Sprintf("Open(%+v)", options), err, ErrNotOpened)
 		// The text of ErrNotOpened is shorter than this.
 		if len(err.Error()) < 40 {
@@ -175,10 +174,15 @@ func TestInvalidOptions(t *testing.T) {
 		}
 	}
 	const path = "/nowhere/at/all"
-	_, err := OpenShared(path, Options{})
-	check.ErrorIs(t, "OpenShared", err, ErrNotOpened)
+	_, err := Open(path, Options{})
+	check.ErrorIs(t, "Open", err, ErrNotOpened)
 	if !strings.Contains(err.Error(), path) {
-		t.Errorf("OpenShared: error %q, want the path %q", err, path)
+		t.Errorf("Open: error %q, want the path %q", err, path)
+	}
+	_, err = Open("", Options{})
+	check.ErrorIs(t, "Open without a path", err, ErrNotOpened)
+	if !strings.Contains(err.Error(), "larder.Open") {
+		t.Errorf("Open without a path: error %q, want a mention of larder.Open", err)
 	}
 }
 
@@ -192,7 +196,7 @@ func TestNoEvictionFailsWithErrNoMemory(t *testing.T) {
 }
 
 func TestClosedCache(t *testing.T) {
-	cache := must[*Cache](t)(Open(Options{Memory: 2 << 20}))
+	cache := must[*Cache](t)(Open(filepath.Join(t.TempDir(), "cache"), Options{Memory: 2 << 20}))
 	set(t, cache, "k", "v")
 	walk := cache.Walk("")
 	for range 2 {
@@ -223,7 +227,7 @@ func TestClosedCache(t *testing.T) {
 
 func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	for range 20 {
-		cache := must[*Cache](t)(Open(Options{Memory: 2 << 20}))
+		cache := must[*Cache](t)(Open(filepath.Join(t.TempDir(), "cache"), Options{Memory: 2 << 20}))
 		var group sync.WaitGroup
 		for worker := range 8 {
 			group.Add(1)
@@ -249,12 +253,12 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 func TestGarbageCollectorClosesUnreachableCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cache")
 	openAndForget := func() {
-		cache := must[*Cache](t)(OpenShared(path, Options{Memory: 2 << 20}))
+		cache := must[*Cache](t)(Open(path, Options{Memory: 2 << 20}))
 		set(t, cache, "k", "v")
 	}
 	openAndForget()
 	openAlone := func() error {
-		cache, err := OpenShared(path, Options{Alone: true})
+		cache, err := Open(path, Options{Alone: true})
 		if err == nil {
 			wantValue(t, cache, "k", "v")
 			_ = cache.Close()
@@ -269,7 +273,7 @@ func TestGarbageCollectorClosesUnreachableCache(t *testing.T) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("OpenShared after 10 s: %v", err)
+			t.Fatalf("Open after 10 s: %v", err)
 		}
 	}
 }
@@ -315,22 +319,13 @@ func TestOnRemovalReportsRemovals(t *testing.T) {
 	set(t, cache, "k", "one")
 	set(t, cache, "k", second)
 	_, _ = cache.Delete("k")
-	for _, want := range []Removal{{"k", []byte("one"), Replaced}, {"k", []byte(second), Deleted}} {
+	for _, want := range []Removal{{"k", []byte("one"), larder.Replaced}, {"k", []byte(second), larder.Deleted}} {
 		select {
 		case got := <-reported:
 			check.Equal(t, "removal", fmt.Sprint(got), fmt.Sprint(want))
 		case <-time.After(5 * time.Second):
 			t.Fatalf("no removal within 5 s, want %v", want.Reason)
 		}
-	}
-}
-
-func TestReasonString(t *testing.T) {
-	for reason, want := range map[Reason]string{
-		Deleted: "deleted", Replaced: "replaced", Expired: "expired", Evicted: "evicted",
-		Cleared: "cleared",
-	} {
-		check.Equal(t, "String", reason.String(), want)
 	}
 }
 
@@ -349,22 +344,22 @@ func TestStats(t *testing.T) {
 	check.Equal(t, "curr_items", stats.Named["curr_items"], 1)
 }
 
-func TestOpenSharedKeepsContents(t *testing.T) {
+func TestOpenKeepsContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cache")
-	one := must[*Cache](t)(OpenShared(path, Options{Memory: 4 << 20}))
-	other := must[*Cache](t)(OpenShared(path, Options{}))
+	one := must[*Cache](t)(Open(path, Options{Memory: 4 << 20}))
+	other := must[*Cache](t)(Open(path, Options{}))
 	set(t, one, "k", "v")
 	wantValue(t, other, "k", "v")
 	_ = one.Close()
 	_ = other.Close()
 	info := must[os.FileInfo](t)(os.Stat(path))
 	check.Equal(t, "permissions", info.Mode().Perm(), 0o600)
-	again := must[*Cache](t)(OpenShared(path, Options{}))
+	again := must[*Cache](t)(Open(path, Options{}))
 	defer again.Close()
 	wantValue(t, again, "k", "v")
-	_, err := OpenShared(path, Options{Memory: 2 << 20, Exactly: true})
+	_, err := Open(path, Options{Memory: 2 << 20, Exactly: true})
 	if !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), "memory in bytes") {
-		t.Errorf("OpenShared with another size: error %v, want %v for the memory", err, ErrNotOpened)
+		t.Errorf("Open with another size: error %v, want %v for the memory", err, ErrNotOpened)
 	}
 }
 

@@ -5,37 +5,17 @@ package shared
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
+
+	"larder"
+	"larder/internal/flight"
 )
 
 // Loader returns the value of a key that is not in the cache, and its time to live; 0 means that it
 // does not expire. Its context has the values of the first caller's context, but not its end: it
 // ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache is
 // closed.
-type Loader func(ctx context.Context, key string) (value []byte, ttl time.Duration, err error)
-
-// ErrLoadTimeout means that a load exceeded [Options.LoadTimeout].
-var ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")
-
-// PanicError is the error that all callers of a load get if its loader panics.
-type PanicError struct {
-	// Value is the value of the panic; nil if the loader called [runtime.Goexit].
-	Value any
-	// Stack is the stack trace of the panic.
-	Stack []byte
-}
-
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("larder: the loader panicked: %v\n\n%s", e.Value, e.Stack)
-}
-
-// Unwrap returns the value of the panic if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
+type Loader = larder.Loader
 
 // GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result.
 //
@@ -50,30 +30,21 @@ func (e *PanicError) Unwrap() error {
 // waiting callers get the loaded value, and the next caller loads again. An eviction, or a move of
 // an item without a token, may also prevent the store. A load reserves a key without an item, which
 // takes the memory of a small item until the load ends.
-//
-// A connected cache does not detect that another client stores or deletes an absent key during the
-// load and undoes it before the load ends.
 func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if len(key) == 0 || len(key) > keyBytesMax {
 		return nil, ErrKey
 	}
 	value, item, err := c.get(key)
 	if err == nil {
-		if !c.isFresh(item) && !isLoading(ctx, c, key) {
-			c.flights.join(ctx, c, key, loader, true)
+		if !c.isFresh(item) {
+			c.loads.Refresh(ctx, key, flight.Loader(loader))
 		}
 		return value, nil
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	if isLoading(ctx, c, key) {
-		return nil, ErrRecursive
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return c.flights.join(ctx, c, key, loader, false).wait(ctx)
+	return c.loads.Load(ctx, key, flight.Loader(loader))
 }
 
 const keyBytesMax = 250
@@ -88,92 +59,29 @@ func whole(d time.Duration) time.Duration {
 	return (max(d, 0) + time.Second - 1).Truncate(time.Second)
 }
 
-// run executes the load, in a goroutine of its own.
-func (f *flight) run(c *Cache, key string, loader Loader) {
-	defer f.release()
-	// Record the state of the key before reading it, so that every later change is detected.
-	basis := c.beginLoad(key)
-	held, item, err := c.GetInto(nil, key)
+func newLoads(c *Cache, timeout time.Duration) *flight.Group {
+	return flight.NewGroup(loading{c}, flight.Config{
+		Timeout: timeout, Waits: true,
+		ErrTimeout: ErrLoadTimeout, ErrClosed: ErrClosed, ErrRecursive: ErrRecursive,
+		Panicked: func(value any, stack []byte) error { return &PanicError{Value: value, Stack: stack} },
+	})
+}
+
+// loading is a cache as its loads see it.
+type loading struct{ c *Cache }
+
+// BeginLoad records the state of the key before it reads it, so that every later change is detected.
+func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
+	a := &attempt{cache: l.c, key: key}
+	a.begin()
+	held, item, err := l.c.GetInto([]byte{}, key)
 	switch {
-	case err == nil && c.isFresh(item):
+	case err == nil && l.c.isFresh(item):
 		// Another load has ended since the caller read the key.
-		c.flights.finish(f, key, held, nil, func() {})
-		return
+		return nil, held, nil
 	case err != nil && !errors.Is(err, ErrNotFound):
-		c.cancelLoad(key, &basis)
-		c.flights.finish(f, key, nil, err, func() {})
-		return
+		a.Cancel()
+		return nil, nil, err
 	}
-	basis.item, basis.found = item, err == nil
-	// Deferred, because a loader that calls runtime.Goexit ends this function too.
-	var result loadResult
-	defer func() {
-		isKept := false
-		keep := func() {
-			c.keep(key, &result, &basis)
-			isKept = true
-		}
-		// Release the reservation before the callers wake up: the next load reserves the key again.
-		if result.err != nil {
-			c.cancelLoad(key, &basis)
-		}
-		c.flights.finish(f, key, result.value, result.err, keep)
-		if result.err == nil && !isKept {
-			c.cancelLoad(key, &basis)
-		}
-	}()
-	result.call(loader, f.ctx, key)
-}
-
-// loadResult holds the results of a loader.
-type loadResult struct {
-	value []byte
-	ttl   time.Duration
-	err   error
-}
-
-// call runs a loader and converts a panic or an exit into an error.
-func (l *loadResult) call(loader Loader, ctx context.Context, key string) {
-	returned := false
-	defer func() {
-		if !returned {
-			*l = loadResult{err: &PanicError{recover(), debug.Stack()}}
-		}
-	}()
-	l.value, l.ttl, l.err = loader(ctx, key)
-	returned = true
-}
-
-// keep stores the loaded value, unless any process has changed the key since the load began.
-// Callers also get a value that the cache does not accept, which is counted as refused.
-func (c *Cache) keep(key string, result *loadResult, basis *loadBasis) {
-	ttl := result.ttl
-	if ttl < 0 {
-		c.cancelLoad(key, basis)
-		return
-	}
-	if ttl > 0 {
-		ttl = whole(ttl) + whole(c.options.StaleFor)
-	}
-	// If the result is not stored, the next caller loads again.
-	_ = c.endLoad(key, basis, result.value, ttl)
-}
-
-// loading is the load that a context belongs to, and the load whose loader started it.
-type loading struct {
-	cache  *Cache
-	key    string
-	parent *loading
-}
-
-type loadingKey struct{}
-
-func isLoading(ctx context.Context, c *Cache, key string) bool {
-	at, _ := ctx.Value(loadingKey{}).(*loading)
-	for ; at != nil; at = at.parent {
-		if at.cache == c && at.key == key {
-			return true
-		}
-	}
-	return false
+	return a, nil, nil
 }

@@ -94,7 +94,7 @@ func TestLoadContinuesUntilLastCallerLeaves(t *testing.T) {
 	go func() { _, err := cache.GetOrLoad(first, "k", loader); outcomes <- err }()
 	<-begun
 	go func() { _, err := cache.GetOrLoad(second, "k", loader); outcomes <- err }()
-	check.Eventually(t, "second caller", func() bool { return cache.waiting("k") == 2 })
+	check.Eventually(t, "second caller", func() bool { return cache.loads.Waiting("k") == 2 })
 	cancelFirst()
 	check.ErrorIs(t, "GetOrLoad of the first caller", <-outcomes, context.Canceled)
 	select {
@@ -108,16 +108,6 @@ func TestLoadContinuesUntilLastCallerLeaves(t *testing.T) {
 	<-ended
 	_, err := cache.GetOrLoad(first, "other", loader)
 	check.ErrorIs(t, "GetOrLoad with a canceled context", err, context.Canceled)
-}
-
-// waiting returns the number of callers that wait for the load of a key.
-func (c *Cache) waiting(key string) int {
-	c.flights.lock.Lock()
-	defer c.flights.lock.Unlock()
-	if f := c.flights.byKey[key]; f != nil {
-		return f.waiting
-	}
-	return 0
 }
 
 func TestLoadTimeoutEndsLoad(t *testing.T) {
@@ -148,7 +138,7 @@ func TestCloseEndsLoads(t *testing.T) {
 	}
 	outcome := make(chan error)
 	go func() { _, err := cache.GetOrLoad(t.Context(), "k", loader); outcome <- err }()
-	check.Eventually(t, "caller of the load", func() bool { return cache.waiting("k") == 1 })
+	check.Eventually(t, "caller of the load", func() bool { return cache.loads.Waiting("k") == 1 })
 	_ = cache.Close()
 	// The second is the error of the loader, which may return first.
 	if err := <-outcome; !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) {

@@ -41,7 +41,7 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	if calls == nil {
 		return ErrClosed
 	}
-	c.flights.forget(key)
+	c.loads.Forget(key)
 	err := c.set(key, value, ttl)
 	calls.Add(-1)
 	return err
@@ -50,14 +50,6 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 // set is Set without the check for a load in flight.
 func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
 	secs, lives := seconds(ttl)
-	if c.remote != nil && lives {
-		_, err := c.remote.store(c.ctx, c.remote.client.SetContext, key, value, ttl)
-		return err
-	}
-	if c.remote != nil {
-		_, err := c.remote.applied(c.ctx, c.remote.client.DeleteContext(c.ctx, key))
-		return err
-	}
 	if !lives {
 		_, err := applied(C.delete(c.handle, stringData(key), C.size_t(len(key))))
 		return err
@@ -68,13 +60,6 @@ func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
 
 // Add stores a value if the key has no item, and reports whether it did.
 func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
-	if c.remote != nil {
-		if ttl < 0 {
-			return false, nil
-		}
-		c.flights.forget(key)
-		return c.remote.store(c.ctx, c.remote.client.AddContext, key, value, ttl)
-	}
 	return c.change(key, func() uint32 {
 		secs, lives := seconds(ttl)
 		if !lives {
@@ -87,13 +72,6 @@ func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
 
 // Replace stores a value if the key has an item, and reports whether it did.
 func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, error) {
-	if c.remote != nil {
-		if ttl < 0 {
-			return c.Delete(key)
-		}
-		c.flights.forget(key)
-		return c.remote.store(c.ctx, c.remote.client.ReplaceContext, key, value, ttl)
-	}
 	return c.change(key, func() uint32 {
 		secs, lives := seconds(ttl)
 		if !lives {
@@ -107,10 +85,6 @@ func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, erro
 // Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
 // an item.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		return c.remote.store(c.ctx, c.remote.client.AppendContext, key, part, 0)
-	}
 	return c.change(key, func() uint32 {
 		return C.append(c.handle, stringData(key), C.size_t(len(key)),
 			sliceData(part), C.size_t(len(part)))
@@ -120,10 +94,6 @@ func (c *Cache) Append(key string, part []byte) (bool, error) {
 // Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
 // is an item.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		return c.remote.store(c.ctx, c.remote.client.PrependContext, key, part, 0)
-	}
 	return c.change(key, func() uint32 {
 		return C.prepend(c.handle, stringData(key), C.size_t(len(key)),
 			sliceData(part), C.size_t(len(part)))
@@ -134,19 +104,12 @@ func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 // new token. If several callers modify the value that they have read, one of them succeeds; the
 // others get [ErrChanged], and read again.
 func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
-	if c.remote != nil {
-		if ttl < 0 {
-			return 0, ErrInvalid
-		}
-		c.flights.forget(key)
-		return c.remote.swap(c.ctx, key, value, ttl, cas)
-	}
 	calls := c.gate.enter()
 	if calls == nil {
 		return 0, ErrClosed
 	}
 	defer calls.Add(-1)
-	c.flights.forget(key)
+	c.loads.Forget(key)
 	secs, lives := seconds(ttl)
 	if !lives {
 		return 0, ErrInvalid
@@ -159,10 +122,6 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 
 // Delete removes an item, and reports whether there was one.
 func (c *Cache) Delete(key string) (bool, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		return c.remote.applied(c.ctx, c.remote.client.DeleteContext(c.ctx, key))
-	}
 	return c.change(key, func() uint32 {
 		return C.delete(c.handle, stringData(key), C.size_t(len(key)))
 	})
@@ -173,9 +132,6 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	secs, lives := seconds(ttl)
 	if !lives {
 		return c.Delete(key)
-	}
-	if c.remote != nil {
-		return c.remote.applied(c.ctx, c.remote.client.TouchContext(c.ctx, key, expiration(ttl)))
 	}
 	calls := c.gate.enter()
 	if calls == nil {
@@ -189,11 +145,6 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 // The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
 // [ErrNotFound]; [Cache.Add] creates a counter.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		number, err := c.remote.client.IncrementContext(c.ctx, key, delta)
-		return number, c.remote.wrapError(c.ctx, err)
-	}
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
 		return C.increment(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
@@ -206,11 +157,6 @@ func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 
 // Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		number, err := c.remote.client.DecrementContext(c.ctx, key, delta)
-		return number, c.remote.wrapError(c.ctx, err)
-	}
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
 		return C.decrement(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
@@ -225,12 +171,12 @@ func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 // all keys, and is not available with a disk tier. To invalidate a group of items often, put a
 // generation number into their keys and change it.
 func (c *Cache) RemovePrefix(prefix string) (int, error) {
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return 0, err
 	}
 	defer calls.Add(-1)
-	c.flights.forgetPrefix(prefix)
+	c.loads.ForgetPrefix(prefix)
 	var removed C.uint64_t
 	outcome := C.remove_prefix(c.handle, stringData(prefix), C.size_t(len(prefix)), &removed)
 	return int(removed), statusError(outcome)
@@ -244,7 +190,7 @@ func (c *Cache) change(key string, apply func() uint32) (bool, error) {
 		return false, ErrClosed
 	}
 	defer calls.Add(-1)
-	c.flights.forget(key)
+	c.loads.Forget(key)
 	return applied(apply())
 }
 
@@ -256,5 +202,5 @@ func applied(outcome uint32) (bool, error) {
 	case C.LARDER_MISSING, C.LARDER_EXISTS:
 		return false, nil
 	}
-	return false, status(outcome)
+	return false, statusError(outcome)
 }

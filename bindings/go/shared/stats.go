@@ -39,10 +39,10 @@ func (s *Stats) HitRate() float64 {
 	return float64(s.Hits) / float64(s.Hits+s.Misses)
 }
 
-// Stats returns the statistics, in a few microseconds. It returns zeros for a closed or a connected
+// Stats returns the statistics, in a few microseconds. It returns zeros for a closed
 // cache.
 func (c *Cache) Stats() (stats Stats) {
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return stats
 	}
@@ -81,9 +81,9 @@ func (c *Cache) named() map[string]uint64 {
 
 // Len returns the number of items, including expired ones that have not been found yet. With a disk
 // tier these are the items in memory; "tier_items" of [Stats.Named] counts those on the disk. It
-// returns 0 for a closed or a connected cache.
+// returns 0 for a closed cache.
 func (c *Cache) Len() int {
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return 0
 	}
@@ -96,19 +96,19 @@ func (c *Cache) Len() int {
 // Clear removes all items, in constant time. Their memory is reclaimed later. With a disk tier it
 // can fail as a store does, and all items stay.
 func (c *Cache) Clear() error {
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return err
 	}
 	defer calls.Add(-1)
-	c.flights.forgetPrefix("")
+	c.loads.ForgetPrefix("")
 	return statusError(C.larder_clear(c.handle))
 }
 
 // Maintain reclaims the memory of expired and cleared items, for a few milliseconds at most.
 // Calling it is optional.
 func (c *Cache) Maintain() error {
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *Cache) Maintain() error {
 
 // SetMemory sets the memory limit, in bytes, up to [Options.MemoryMax]. A lower limit evicts items.
 func (c *Cache) SetMemory(limit int64) error {
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return err
 	}

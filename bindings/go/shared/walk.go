@@ -29,11 +29,11 @@ type Walk struct {
 	cleanup runtime.Cleanup
 }
 
-// Walk starts a walk over all keys that begin with prefix. For a closed or a connected cache it
+// Walk starts a walk over all keys that begin with prefix. For a closed cache it
 // returns no keys. The garbage collector closes a walk that is not closed.
 func (c *Cache) Walk(prefix string) *Walk {
 	walk := &Walk{cache: c}
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return walk
 	}

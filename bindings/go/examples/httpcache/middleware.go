@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	larder "larder/shared"
+	"larder"
 )
 
 // Answers caches the responses to GET requests: status, headers and body.

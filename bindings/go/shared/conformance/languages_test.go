@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	larder "larder/shared"
+	"larder/shared"
 )
 
 // Programs in Go, C and Rust use one cache at the same time and check each other's values.
@@ -55,7 +55,7 @@ func buildC(t *testing.T) string {
 // share runs a program for each peer, on a cache that is large enough without eviction.
 func share(t *testing.T, programs map[string]string, peers ...string) {
 	path := filepath.Join(t.TempDir(), "cache")
-	cache, err := larder.OpenShared(path, larder.Options{Memory: 8 << 20})
+	cache, err := shared.Open(path, shared.Options{Memory: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,228 @@
+// Package larder is a cache outside of Go's heap, in pure Go: the garbage collector does not scan
+// its contents, and its memory limit is exact and includes index and metadata.
+//
+//	cache, err := larder.Open(larder.Options{Memory: 256 << 20})
+//	err = cache.Set("greeting", []byte("hello"), time.Minute)
+//	value, ok := cache.Get("greeting")
+//
+// [Open] opens a cache in the memory of the process, on every system and without cgo. Package
+// larder/shared opens one that processes in several languages share; it needs Linux and cgo.
+// [Connect] returns the cache of a larderd or a memcached. A program that works on a [Store] moves
+// from one to another by changing the line that opens. Package larder/typed keeps Go values.
+//
+// # Keys, values, times
+//
+// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. A time to live is
+// a [time.Duration], rounded up to milliseconds: 0 means [Options.TTL], [Forever] that the item does
+// not expire, and a negative one removes the item. A cache in the process evicts items when its
+// memory is full, the ones first that nobody has read again (S3-FIFO).
+//
+// # Reading
+//
+// [Cache.Get] allocates a copy, [Cache.GetInto] appends to the caller's memory, and [Cache.View]
+// shows the value in place, without a copy. All methods are safe for concurrent use. Reads do not
+// fail: a closed cache and an invalid key are misses. Writes return an error, to be tested with
+// [errors.Is].
+//
+// # Memory
+//
+// The system provides each page on its first use. The memory does not count against GOMEMLIMIT,
+// because Go's runtime does not see it: set the limit of the Go heap, if any, to what remains.
+// Builds with the tag larder_heap, and those for WebAssembly, take the memory from Go's heap.
+//
+// # Debugging
+//
+// With the build tag larder_debug, [Cache.View] and [Cache.GetMany] pass copies and overwrite them
+// after the callback, so that code that keeps such a slice fails in its tests.
+package larder
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"larder/internal/engine"
+	"larder/internal/flight"
+	"larder/internal/own"
+)
+
+// Options configure a cache of [Open]. The zero value of each field is its default.
+type Options struct {
+	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB
+	// by default. The system provides each page on its first use.
+	Memory int64
+	// ItemMax is the largest sum of the lengths of key and value, in bytes. By default it is the
+	// largest possible: almost an eighth of Memory up to 8 MiB, and at least almost 1 MiB beyond.
+	ItemMax int
+	// CAS gives each item a token, of 8 bytes, for [Cache.CompareAndSwap].
+	CAS bool
+	// TTL is the time to live of items that are stored with a time to live of 0. By default they do
+	// not expire.
+	TTL time.Duration
+	// Sweep is the interval at which expired items are removed that no caller reads. By default
+	// such items stay until their memory is needed.
+	Sweep time.Duration
+	// OnRemove is called once for each item that leaves the cache, in the goroutine of the call that
+	// removes it, without locks. It may use the cache. The value is its own. Closing the cache does
+	// not report the items in it.
+	OnRemove func(key string, value []byte, reason Reason)
+
+	// StaleFor is how long [Cache.GetOrLoad] may return a loaded value after it has expired, while
+	// one caller refreshes it.
+	StaleFor time.Duration
+	// RefreshBefore is how long before it expires [Cache.GetOrLoad] refreshes such a value, while
+	// callers still get it.
+	RefreshBefore time.Duration
+	// LoadTimeout limits the duration of a load; 30 seconds by default.
+	LoadTimeout time.Duration
+
+	// Clock returns the time that decides about expiry; [time.Now] by default. Tests replace it.
+	Clock func() time.Time
+}
+
+// Forever is the time to live of an item that does not expire, whatever [Options.TTL] is.
+const Forever time.Duration = 1<<63 - 1
+
+const (
+	memoryDefault      = 64 << 20
+	loadTimeoutDefault = 30 * time.Second
+)
+
+// Cache is a cache in the memory of the process. Close it after use; the garbage collector closes
+// an unreachable cache, unless [Options.OnRemove] refers to it.
+type Cache struct {
+	engine  *engine.Engine
+	loads   *flight.Group
+	options Options
+	now     func() int64
+	cleanup runtime.Cleanup
+}
+
+func init() {
+	own.EngineOf = func(cache any) *engine.Engine {
+		if c, ok := cache.(*Cache); ok && c != nil {
+			return c.engine
+		}
+		return nil
+	}
+	own.ChangesOf = func(cache any) func(key string) {
+		loads := cache.(*Cache).loads
+		return func(key string) {
+			if key == "" {
+				loads.ForgetPrefix("")
+				return
+			}
+			loads.Forget(key)
+		}
+	}
+}
+
+// Open opens an empty cache in the memory of this process.
+func Open(options Options) (*Cache, error) {
+	if options.Memory == 0 {
+		options.Memory = memoryDefault
+	}
+	if options.LoadTimeout == 0 {
+		options.LoadTimeout = loadTimeoutDefault
+	}
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	now, wall := clocks(options.Clock)
+	config := engine.Config{
+		MemoryBytes: options.Memory, ItemMax: options.ItemMax, CAS: options.CAS, Sweep: options.Sweep,
+		Now: now, Wall: wall,
+	}
+	if onRemove := options.OnRemove; onRemove != nil {
+		config.OnRemove = func(key, value []byte, reason engine.Reason) {
+			onRemove(string(key), value, reasonOf(reason))
+		}
+	}
+	e, err := engine.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotOpened, err)
+	}
+	if most := e.ItemMax(); options.ItemMax > most {
+		_ = e.Close()
+		return nil, fmt.Errorf("%w: Options.ItemMax is %d, but a cache of %d bytes takes items of at most %d: "+
+			"raise Options.Memory or lower Options.ItemMax", ErrNotOpened, options.ItemMax, options.Memory, most)
+	}
+	c := &Cache{engine: e, options: options, now: now}
+	c.loads = newLoads(c, options.LoadTimeout)
+	// The sweep of an engine keeps the engine reachable, but not the cache.
+	c.cleanup = runtime.AddCleanup(c, func(e *engine.Engine) { _ = e.Close() }, e)
+	return c, nil
+}
+
+func (o *Options) check() error {
+	if o.Memory < engine.MemoryMin || o.Memory > engine.MemoryMax {
+		return fmt.Errorf("%w: Options.Memory is %d bytes, expected %d (1 MiB) to %d (1 TiB), or 0 for 64 MiB",
+			ErrNotOpened, o.Memory, engine.MemoryMin, int64(engine.MemoryMax))
+	}
+	if o.ItemMax < 0 {
+		return fmt.Errorf("%w: Options.ItemMax is %d bytes, expected a positive number, or 0 for the largest possible",
+			ErrNotOpened, o.ItemMax)
+	}
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"TTL", o.TTL}, {"Sweep", o.Sweep}, {"StaleFor", o.StaleFor}, {"RefreshBefore", o.RefreshBefore},
+		{"LoadTimeout", o.LoadTimeout},
+	} {
+		if field.value < 0 {
+			return fmt.Errorf("%w: Options.%s is %v, expected a positive duration, or 0 for the default",
+				ErrNotOpened, field.name, field.value)
+		}
+	}
+	return nil
+}
+
+// clocks returns the monotonic milliseconds since now, from 1 on, and those of the wall clock.
+func clocks(clock func() time.Time) (now, wall func() int64) {
+	if clock == nil {
+		clock = time.Now
+	}
+	start := clock()
+	return func() int64 { return max(int64(clock().Sub(start)/time.Millisecond), 0) + 1 },
+		func() int64 { return clock().UnixMilli() }
+}
+
+// Close ends the use of the cache and frees its memory. It does not wait: calls in progress
+// complete, and the last one frees the memory. Later reads are misses, later writes and the callers
+// of loads in progress get [ErrClosed]. Close may be called several times, and inside of callbacks
+// and loaders.
+func (c *Cache) Close() error {
+	c.cleanup.Stop()
+	c.loads.Close()
+	return c.engine.Close()
+}
+
+// KeyOf returns a key with the bytes of a slice, without a copy. The slice must not change while a
+// call with the key is in progress; the cache itself keeps a copy.
+func KeyOf(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
+
+// millis converts a time to live to the engine's: milliseconds, 0 for forever, -1 for one that is
+// over.
+func (c *Cache) millis(ttl time.Duration) int64 {
+	if ttl == 0 {
+		ttl = c.options.TTL
+	}
+	switch {
+	case ttl < 0:
+		return -1
+	case ttl == Forever:
+		return 0
+	}
+	return roundedUp(ttl)
+}
+
+// roundedUp rounds a duration that is not negative up to milliseconds.
+func roundedUp(d time.Duration) int64 {
+	whole := int64(d / time.Millisecond)
+	if d%time.Millisecond != 0 {
+		whole++
+	}
+	return whole
+}

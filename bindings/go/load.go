@@ -1,0 +1,132 @@
+package larder
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"larder/internal/engine"
+	"larder/internal/flight"
+)
+
+// Loader returns the value of a key that is not in the cache, and its time to live, to which the
+// rules of [Cache.Set] apply. Its context has the values of the first caller's context, but not its
+// end: it ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache
+// is closed.
+type Loader func(ctx context.Context, key string) (value []byte, ttl time.Duration, err error)
+
+// GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result.
+//
+// All goroutines that request a key at the same time share one load, which runs in a goroutine of
+// its own, and each gets a copy of the value, or the error. Errors are not stored. No caller waits
+// while there is a value: with [Options.StaleFor] and [Options.RefreshBefore] callers get the value
+// during a refresh, and after a failed refresh the next caller tries again. The end of one caller's
+// context does not cancel the load for the others.
+//
+// The result is stored only if the key has not changed since the load began. A set, a delete or any
+// other change takes precedence: the waiting callers get the loaded value, and the next caller loads
+// again.
+func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
+	if !isKey(key) {
+		return nil, keyError(key)
+	}
+	if value, isFresh, ok := c.getFresh(key); ok {
+		if !isFresh {
+			c.loads.Refresh(ctx, key, flight.Loader(loader))
+		}
+		return value, nil
+	}
+	if err := c.openError(); err != nil {
+		return nil, err
+	}
+	return c.loads.Load(ctx, key, flight.Loader(loader))
+}
+
+// getFresh is Get, and reports whether the value needs no refresh yet.
+func (c *Cache) getFresh(key string) (value []byte, isFresh, ok bool) {
+	if c.options.StaleFor == 0 && c.options.RefreshBefore == 0 {
+		value, ok = c.Get(key)
+		return value, true, ok
+	}
+	value, item, ok := c.GetItem(key)
+	return value, c.isFresh(item.TTL), ok
+}
+
+func (c *Cache) isFresh(left time.Duration) bool {
+	return left == 0 || left > c.options.StaleFor+c.options.RefreshBefore
+}
+
+func newLoads(c *Cache, timeout time.Duration) *flight.Group {
+	return flight.NewGroup(loading{c}, flightConfig(timeout))
+}
+
+func flightConfig(timeout time.Duration) flight.Config {
+	return flight.Config{
+		Timeout: timeout, ErrTimeout: ErrLoadTimeout, ErrClosed: ErrClosed, ErrRecursive: ErrRecursive,
+		Panicked: func(value any, stack []byte) error { return &PanicError{value, stack} },
+	}
+}
+
+// loading is a cache as its loads see it.
+type loading struct{ c *Cache }
+
+func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
+	value, item, ok := l.c.engine.Peek([]byte{}, key)
+	converted := l.c.itemOf(&item)
+	if ok && l.c.isFresh(converted.TTL) {
+		// Another load has ended since the caller read the key.
+		return nil, value, nil
+	}
+	if err := l.c.openError(); err != nil {
+		return nil, nil, err
+	}
+	return &attempt{l.c, key, value, item, ok}, nil, nil
+}
+
+// attempt is the state of a key when its load began. Changes that begin later make isCurrent false;
+// the state shows those that were past the call of Forget then.
+type attempt struct {
+	c       *Cache
+	key     string
+	value   []byte
+	item    engine.Item
+	isFound bool
+}
+
+func (a *attempt) Cancel() {}
+
+func (a *attempt) Keep(value []byte, ttl time.Duration, isCurrent func() bool) {
+	millis := a.c.millis(ttl)
+	if millis < 0 {
+		return
+	}
+	if millis > 0 {
+		millis += roundedUp(a.c.options.StaleFor)
+	}
+	isStored := false
+	// If the result is not stored, the next caller loads again.
+	_, err := a.c.engine.Update(a.key, func(item engine.Item, old []byte, isFound bool) engine.Change {
+		isStored = isCurrent() && a.isSame(item, old, isFound)
+		if !isStored {
+			return engine.Change{}
+		}
+		return engine.Change{Action: engine.Write, Value: value, Deadline: a.c.engine.Deadline(millis)}
+	})
+	if err != nil || !isStored || isCurrent() {
+		return
+	}
+	// A change has begun during the store, perhaps while the store copied the value without the lock.
+	// A delete that found nothing in that time must not leave the value behind.
+	_, _ = a.c.engine.Update(a.key, func(_ engine.Item, stored []byte, isFound bool) engine.Change {
+		if isFound && bytes.Equal(stored, value) {
+			return engine.Change{Action: engine.Remove}
+		}
+		return engine.Change{}
+	})
+}
+
+// isSame reports whether an item is that of the beginning, whose time to live may have changed.
+func (a *attempt) isSame(item engine.Item, value []byte, isFound bool) bool {
+	return isFound == a.isFound && item.Token == a.item.Token && item.Flags == a.item.Flags &&
+		bytes.Equal(value, a.value)
+}

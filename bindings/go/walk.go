@@ -1,0 +1,28 @@
+package larder
+
+import (
+	"iter"
+	"runtime"
+)
+
+// Keys returns an iterator over all keys that begin with prefix, in no particular order. It returns
+// each key that exists throughout exactly once, and a key that is stored or removed meanwhile
+// perhaps. The loop may use the cache, take any time, and stop early; no lock is held meanwhile.
+func (c *Cache) Keys(prefix string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		c.engine.Keys(prefix)(yield)
+		runtime.KeepAlive(c)
+	}
+}
+
+// All returns an iterator over copies of all items whose key begins with prefix, in the manner of
+// [Cache.Keys]. Each value is read when its key is reached, and this does not count as a read.
+func (c *Cache) All(prefix string) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for key := range c.Keys(prefix) {
+			if value, _, ok := c.engine.Peek([]byte{}, key); ok && !yield(key, value) {
+				return
+			}
+		}
+	}
+}
