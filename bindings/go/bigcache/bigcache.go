@@ -3,7 +3,7 @@ package bigcache
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"larder"
@@ -28,12 +28,10 @@ type Response struct {
 type BigCache struct {
 	cache    *larder.Cache
 	config   Config
-	life     time.Duration
+	now      func() time.Time
 	counters counters
 	requests *requests
-
-	closed    chan struct{}
-	closeOnce sync.Once
+	closed   atomic.Bool
 	// Detaches the cache from the end of the context.
 	stopWatching func() bool
 }
@@ -48,19 +46,23 @@ func NewBigCache(config Config) (*BigCache, error) {
 // New opens a cache that is closed when the context ends. An error names the invalid field, or is
 // [larder.ErrNotOpened].
 func New(ctx context.Context, config Config) (*BigCache, error) {
+	return open(ctx, config, time.Now)
+}
+
+// open is New with a clock that tests replace.
+func open(ctx context.Context, config Config, now func() time.Time) (*BigCache, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
 	if config.Hasher == nil {
 		config.Hasher = newDefaultHasher()
 	}
-	c := &BigCache{config: config, life: config.LifeWindow, closed: make(chan struct{})}
+	c := &BigCache{config: config, now: now}
+	options := larder.Options{
+		Memory: config.memory(), TTL: config.LifeWindow, Sweep: max(config.CleanWindow, 0), Clock: now,
+	}
 	if config.StatsEnabled {
 		c.requests = newRequests(c.Len)
-	}
-	options := memoryOptions(&config)
-	if config.CleanWindow > 0 {
-		options.Sweep = max(config.CleanWindow, time.Second)
 	}
 	if config.hasCallback() {
 		options.OnRemove = c.onRemove
@@ -80,28 +82,16 @@ func (c *BigCache) Close() error {
 	return c.end()
 }
 
-func (c *BigCache) end() (err error) {
-	c.closeOnce.Do(func() {
-		close(c.closed)
-		err = c.cache.Close()
-	})
-	return err
-}
-
-func (c *BigCache) isClosed() bool {
-	select {
-	case <-c.closed:
-		return true
-	default:
-		return false
-	}
+func (c *BigCache) end() error {
+	c.closed.Store(true)
+	return c.cache.Close()
 }
 
 // Get returns a copy of the entry of a key, or ErrEntryNotFound.
 func (c *BigCache) Get(key string) ([]byte, error) {
-	name, framed := nameOf(key)
+	name, isFramed := nameOf(key)
 	entry, ok := c.cache.Get(name)
-	if ok && framed {
+	if ok && isFramed {
 		entry, ok = unframe(entry, key)
 	}
 	if !ok {
@@ -113,7 +103,7 @@ func (c *BigCache) Get(key string) ([]byte, error) {
 
 // notFoundError returns the error for an absent entry.
 func (c *BigCache) notFoundError() error {
-	if c.isClosed() {
+	if c.closed.Load() {
 		return larder.ErrClosed
 	}
 	return ErrEntryNotFound
@@ -128,33 +118,25 @@ func (c *BigCache) GetWithInfo(key string) ([]byte, Response, error) {
 // Set stores a copy of an entry. If it fails with ErrEntryTooBig, the previous entry of the key is
 // gone.
 func (c *BigCache) Set(key string, entry []byte) error {
-	name, framed := nameOf(key)
-	if framed {
+	name, isFramed := nameOf(key)
+	if isFramed {
 		entry = frame(key, entry)
 	}
-	return storeError(c.cache.Set(name, entry, c.life))
+	return storeError(c.cache.Set(name, entry, 0))
 }
 
 // Append adds bytes to the end of an entry, or stores them if there is none. The entry then lives
 // for another LifeWindow. If it would be too big, Append returns ErrEntryTooBig and does not change
 // it.
 func (c *BigCache) Append(key string, entry []byte) error {
-	name, framed := nameOf(key)
-	whole := entry
-	if framed {
-		whole = frame(key, entry)
-	}
-	for {
-		if done, err := c.cache.Append(name, entry); err != nil {
-			return storeError(err)
-		} else if done {
-			return c.renew(name)
+	name, isFramed := nameOf(key)
+	return storeError(c.cache.Update(name, func(whole []byte, item *larder.Item, isFound bool) ([]byte, larder.Decision) {
+		if !isFound && isFramed {
+			whole = frame(key, nil)
 		}
-		if done, err := c.cache.Add(name, whole, c.life); err != nil || done {
-			return storeError(err)
-		}
-		// Another goroutine has stored an entry meanwhile.
-	}
+		item.TTL = 0
+		return append(whole, entry...), larder.StoreItem
+	}))
 }
 
 // storeError converts the error of a store.
@@ -162,15 +144,6 @@ func storeError(err error) error {
 	if errors.Is(err, larder.ErrTooLarge) {
 		return ErrEntryTooBig
 	}
-	return err
-}
-
-// renew extends the life of an entry by a LifeWindow, if the entry exists.
-func (c *BigCache) renew(name string) error {
-	if c.life == 0 {
-		return nil
-	}
-	_, err := c.cache.Touch(name, c.life)
 	return err
 }
 

@@ -171,25 +171,14 @@ func TestKeysWithEqualHashes(t *testing.T) {
 }
 
 func TestEntriesExpire(t *testing.T) {
-	t.Parallel()
 	config := expiringConfig()
-	config.CleanWindow = 0
-	cache := newCache(t, config)
-	start := time.Now()
+	config.LifeWindow = 1500 * time.Millisecond
+	cache, clock := newClockedCache(t, config)
 	set(t, cache, "key", "entry")
 	set(t, cache, "other", "entry")
-	// An entry lives for the full LifeWindow, independent of the phase of the clock.
-	for {
-		time.Sleep(5 * time.Millisecond)
-		_, err := cache.Get("key")
-		if time.Since(start) >= config.LifeWindow {
-			break
-		}
-		if err != nil {
-			t.Fatalf("Get after %v: %v", time.Since(start), err)
-		}
-	}
-	time.Sleep(untilGone - config.LifeWindow)
+	clock.advance(config.LifeWindow - time.Millisecond)
+	wantEntry(t, cache, "key", "entry")
+	clock.advance(time.Millisecond)
 	// The entry is gone without a cleanup or a store.
 	wantNoEntry(t, cache, "key")
 	check.Equal(t, "SetNext after expiry", cache.Iterator().SetNext(), false)
@@ -197,32 +186,34 @@ func TestEntriesExpire(t *testing.T) {
 }
 
 func TestCleanWindowRemovesExpiredEntries(t *testing.T) {
-	t.Parallel()
+	var calls callbackCalls
 	config := expiringConfig()
-	// Counts as one second.
 	config.CleanWindow = time.Millisecond
-	cache := newCache(t, config)
+	config.OnRemoveWithReason = func(key string, _ []byte, reason RemoveReason) { calls.add(key, reason) }
+	cache, clock := newClockedCache(t, config)
+	var lines []string
 	for at := range 1000 {
 		set(t, cache, fmt.Sprint(at), "entry")
+		lines = append(lines, fmt.Sprint(at, " ", 1))
 	}
 	check.Equal(t, "Len", cache.Len(), 1000)
-	check.Eventually(t, "cleanup of all entries", func() bool { return cache.Len() == 0 })
+	clock.advance(time.Second)
+	check.Eventually(t, "callbacks for all entries", func() bool { return calls.count() == 1000 })
+	check.Equal(t, "Len after the cleanup", cache.Len(), 0)
+	calls.want(t, lines...)
 }
 
 func TestSetAndAppendRenewLife(t *testing.T) {
-	t.Parallel()
 	config := expiringConfig()
 	config.LifeWindow = 3 * time.Second
-	cache := newCache(t, config)
+	cache, clock := newClockedCache(t, config)
 	set(t, cache, "set", "")
 	set(t, cache, "appended", "")
 	set(t, cache, "unchanged", "")
 	for range 4 {
-		time.Sleep(1100 * time.Millisecond)
+		clock.advance(2 * time.Second)
 		set(t, cache, "set", "entry")
-		if err := cache.Append("appended", []byte("x")); err != nil {
-			t.Fatalf("Append: %v", err)
-		}
+		check.NoError(t, cache.Append("appended", []byte("x")))
 	}
 	wantEntry(t, cache, "set", "entry")
 	wantEntry(t, cache, "appended", "xxxx")
@@ -230,14 +221,13 @@ func TestSetAndAppendRenewLife(t *testing.T) {
 }
 
 func TestLifeWindowOfZeroMeansNoExpiry(t *testing.T) {
-	t.Parallel()
-	cache := newCache(t, DefaultConfig(0))
-	longest := newCache(t, DefaultConfig(math.MaxInt64))
-	set(t, cache, "key", "entry")
-	set(t, longest, "key", "entry")
-	time.Sleep(untilGone)
-	wantEntry(t, cache, "key", "entry")
-	wantEntry(t, longest, "key", "entry")
+	for _, life := range []time.Duration{0, math.MaxInt64} {
+		cache, clock := newClockedCache(t, DefaultConfig(life))
+		set(t, cache, "key", "entry")
+		check.NoError(t, cache.Append("key", []byte("!")))
+		clock.advance(100 * 365 * 24 * time.Hour)
+		wantEntry(t, cache, "key", "entry!")
+	}
 }
 
 func TestStats(t *testing.T) {
@@ -364,9 +354,48 @@ func TestEndOfContextClosesCache(t *testing.T) {
 	check.Eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
 
+// BigCache panics when it is closed twice.
+func TestCloseByManyGoroutines(t *testing.T) {
+	for range 20 {
+		ctx, cancel := context.WithCancel(context.Background())
+		config := expiringConfig()
+		config.CleanWindow, config.StatsEnabled = time.Millisecond, true
+		config.OnRemove = func(string, []byte) {}
+		cache, err := New(ctx, config)
+		if err != nil {
+			cancel()
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for worker := range 16 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for at := range 200 {
+					_ = cache.Set(fmt.Sprint(at), []byte("entry"))
+					if entry, err := cache.Get(fmt.Sprint(at)); err == nil && string(entry) != "entry" {
+						t.Errorf("Get during Close = %q, want %q", entry, "entry")
+					}
+					_ = cache.Delete(fmt.Sprint(at))
+					switch {
+					case at == 100 && worker%4 == 0:
+						check.Equal(t, "Close", cache.Close(), nil)
+					case at == 100 && worker == 1:
+						cancel()
+					}
+				}
+			}()
+		}
+		all.Wait()
+		cancel()
+		wantClosed(t, cache)
+	}
+}
+
 // Each entry contains its key.
 func TestConcurrentUse(t *testing.T) {
 	config := expiringConfig()
+	config.LifeWindow, config.CleanWindow = 100*time.Millisecond, 10*time.Millisecond
 	config.HardMaxCacheSize, config.StatsEnabled = 1, true
 	config.OnRemoveWithReason = func(key string, entry []byte, _ RemoveReason) {
 		if entry != nil && !strings.HasPrefix(string(entry), key) {

@@ -15,10 +15,11 @@ type Config struct {
 	// LifeWindow is the time to live of an entry. 0 means that entries do not expire. An expired
 	// entry is not returned, even before it is cleaned up.
 	LifeWindow time.Duration
-	// CleanWindow is the interval at which expired entries are reclaimed and their callbacks
-	// called, one second at least. 0 means that they are reclaimed when memory is needed.
+	// CleanWindow is the interval at which expired entries are removed and their callbacks called.
+	// 0 means that this happens when a call finds them, or when their memory is needed.
 	CleanWindow time.Duration
-	// MaxEntriesInWindow and MaxEntrySize are ignored.
+	// MaxEntriesInWindow times MaxEntrySize is the memory limit if HardMaxCacheSize is 0 and if it
+	// exceeds 1 GB; otherwise ignored.
 	MaxEntriesInWindow int
 	MaxEntrySize       int
 	// StatsEnabled counts the requests of each key, for KeyMetadata.
@@ -28,7 +29,7 @@ type Config struct {
 	// Hasher computes EntryInfo.Hash only. The cache itself uses a keyed hash and compares keys.
 	Hasher Hasher
 	// HardMaxCacheSize limits all memory of the cache, in MB; beyond it entries are evicted. With 0
-	// the limit is half of the memory of the machine or of the process's control group.
+	// the limit is 1 GB, or more by MaxEntriesInWindow.
 	HardMaxCacheSize int
 	// OnRemove is called when an entry expires, is evicted or is deleted. The three callbacks may
 	// use the cache. OnRemoveWithMetadata has precedence over OnRemove, which has precedence over
@@ -64,6 +65,26 @@ func (c Config) OnRemoveFilterSet(reasons ...RemoveReason) Config {
 		c.reasons |= 1 << reason
 	}
 	return c
+}
+
+const (
+	mebibyte = 1 << 20
+	// Limits of the memory of a cache without HardMaxCacheSize, and of any cache.
+	memoryFloor   = 1 << 30
+	memoryCeiling = 1 << 40
+)
+
+// memory returns the memory limit of the cache in bytes. The system provides a page when the cache
+// first uses it, so that a high limit costs nothing by itself.
+func (c *Config) memory() int64 {
+	if c.HardMaxCacheSize > 0 {
+		return min(int64(c.HardMaxCacheSize), memoryCeiling/mebibyte) * mebibyte
+	}
+	entries, bytes := int64(c.MaxEntriesInWindow), int64(c.MaxEntrySize)
+	if bytes > 0 && entries > memoryCeiling/bytes {
+		return memoryCeiling
+	}
+	return max(entries*bytes, memoryFloor)
 }
 
 // check returns an error for an invalid field, with BigCache's text if there is one.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,15 +19,40 @@ import (
 // smallConfig returns a configuration of a few MB without expiry.
 func smallConfig() Config { return Config{Shards: 1, HardMaxCacheSize: 4} }
 
-// expiringConfig returns a configuration whose entries expire at most two seconds after a store.
+// expiringConfig returns a configuration whose entries live for a second.
 func expiringConfig() Config {
 	config := smallConfig()
-	config.LifeWindow, config.CleanWindow = time.Second, time.Second
+	config.LifeWindow = time.Second
 	return config
 }
 
-// untilGone is longer than an entry of expiringConfig lives.
-const untilGone = 2200 * time.Millisecond
+// clock is a clock that tests move.
+type clock struct {
+	lock sync.Mutex
+	now  time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(by time.Duration) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.now = c.now.Add(by)
+}
+
+// newClockedCache opens a cache with a clock that does not move by itself.
+func newClockedCache(t testing.TB, config Config) (*BigCache, *clock) {
+	t.Helper()
+	clock := &clock{now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
+	cache, err := open(context.Background(), config, clock.Now)
+	check.NoError(t, err)
+	t.Cleanup(func() { _ = cache.Close() })
+	return cache, clock
+}
 
 // sameHash is a hasher without distinct hashes.
 type sameHash struct{}
@@ -94,22 +121,35 @@ func (c *callbackCalls) add(arguments ...any) {
 	c.lines = append(c.lines, strings.TrimSuffix(fmt.Sprintln(arguments...), "\n"))
 }
 
-// want waits for this number of calls, and reports an error if they differ, in any order.
+func (c *callbackCalls) count() int {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return len(c.lines)
+}
+
+// want reports an error if the calls differ from these, in any order.
 func (c *callbackCalls) want(t testing.TB, lines ...string) {
 	t.Helper()
-	var found []string
-	for end := time.Now().Add(5 * time.Second); len(found) < len(lines) && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-		c.lock.Lock()
-		found = slices.Clone(c.lines)
-		c.lock.Unlock()
-	}
-	slices.Sort(found)
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	found := slices.Sorted(slices.Values(c.lines))
 	slices.Sort(lines)
 	if !slices.Equal(found, lines) {
 		t.Errorf("callback calls = %.300q, want %.300q", found, lines)
 	}
 }
 
-// waitForCallback waits long enough for an unexpected callback to arrive.
-func waitForCallback() { time.Sleep(100 * time.Millisecond) }
+// capture returns what a function prints to the standard output.
+func capture(t testing.TB, print func()) string {
+	t.Helper()
+	read, write, err := os.Pipe()
+	check.NoError(t, err)
+	output := os.Stdout
+	os.Stdout = write
+	print()
+	os.Stdout = output
+	check.NoError(t, write.Close())
+	printed, err := io.ReadAll(read)
+	check.NoError(t, err)
+	return string(printed)
+}

@@ -31,22 +31,20 @@ func (e EntryInfo) Key() string { return e.key }
 func (e EntryInfo) Hash() uint64 { return e.hash }
 
 // Timestamp returns the Unix time at which the entry was stored, in seconds, within one second; 0
-// with a LifeWindow of 0.
+// for an entry that does not expire.
 func (e EntryInfo) Timestamp() uint64 { return e.timestamp }
 
 // Value returns the value of the entry.
 func (e EntryInfo) Value() []byte { return e.value }
 
 // EntryInfoIterator iterates over the entries, in no particular order. It returns an entry that
-// exists throughout at least once. It does not block other operations, does not count as requests,
-// and needs no close. As in BigCache, goroutines may share an iterator; then each entry goes to one
-// of them.
+// exists throughout exactly once. It does not block other operations, does not count as requests,
+// and needs no close. Goroutines may share an iterator; then each entry goes to one of them.
 type EntryInfoIterator struct {
 	lock  sync.Mutex
 	cache *BigCache
-	// next returns the next name, and stop ends the walk.
-	next  func() (string, bool)
-	stop  func()
+	// next returns the next name and its stored bytes.
+	next  func() (name string, stored []byte, more bool)
 	entry EntryInfo
 	valid bool
 }
@@ -54,9 +52,10 @@ type EntryInfoIterator struct {
 // Iterator returns an iterator over all entries; none in a closed cache.
 func (c *BigCache) Iterator() *EntryInfoIterator {
 	it := &EntryInfoIterator{cache: c}
-	it.next, it.stop = iter.Pull(c.cache.Keys(""))
+	next, stop := iter.Pull2(c.cache.All(""))
+	it.next = next
 	// For an iterator that is not used to its end.
-	runtime.AddCleanup(it, func(stop func()) { stop() }, it.stop)
+	runtime.AddCleanup(it, func(stop func()) { stop() }, stop)
 	return it
 }
 
@@ -65,13 +64,13 @@ func (it *EntryInfoIterator) SetNext() bool {
 	it.lock.Lock()
 	defer it.lock.Unlock()
 	for it.valid = false; !it.valid; {
-		name, more := it.next()
+		name, stored, more := it.next()
 		if !more {
 			it.entry = EntryInfo{}
 			return false
 		}
 		// Skip an entry that has been removed meanwhile.
-		it.entry, it.valid = it.cache.read(name)
+		it.entry, it.valid = it.cache.infoOf(name, stored)
 	}
 	return true
 }
@@ -86,28 +85,23 @@ func (it *EntryInfoIterator) Value() (EntryInfo, error) {
 	return it.entry, nil
 }
 
-// read reads an entry for an iterator.
-func (c *BigCache) read(name string) (EntryInfo, bool) {
-	value, item, ok := c.cache.GetItem(name)
+// infoOf describes an entry. It returns false if the entry has been removed.
+func (c *BigCache) infoOf(name string, stored []byte) (EntryInfo, bool) {
+	item, _, ok := c.cache.Peek(name)
+	key := name
+	if ok && isFramed(name) {
+		key, stored, ok = parseFrame(stored)
+	}
 	if !ok {
-		c.counters.excludedMisses.Add(1)
 		return EntryInfo{}, false
 	}
-	c.counters.excludedHits.Add(1)
-	key := name
-	if isFramed(name) {
-		var whole bool
-		if key, value, whole = parseFrame(value); !whole {
-			return EntryInfo{}, false
-		}
-	}
-	return EntryInfo{key, value, c.config.Hasher.Sum64(key), c.storedAt(item.TTL)}, true
+	return EntryInfo{key, stored, c.config.Hasher.Sum64(key), c.storedAt(item.TTL)}, true
 }
 
 // storedAt returns the Unix time at which an entry with this remaining time was stored.
 func (c *BigCache) storedAt(left time.Duration) uint64 {
-	if c.life == 0 {
+	if left == 0 {
 		return 0
 	}
-	return uint64(time.Now().Add(left - c.life).Unix())
+	return uint64(max(c.now().Add(left-c.config.LifeWindow).Unix(), 0))
 }

@@ -2,6 +2,7 @@ package bigcache
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +17,8 @@ func TestHardMaxCacheSize(t *testing.T) {
 		set(t, cache, fmt.Sprint(at), entry)
 		wantEntry(t, cache, fmt.Sprint(at), entry)
 	}
+	check.Equal(t, "Capacity", cache.Capacity(), 4<<20)
 	// At least half of the memory holds entries.
-	if used := cache.Capacity(); used > 4<<20 || used < 2<<20 {
-		t.Errorf("Capacity = %d, want %d to %d", used, 2<<20, 4<<20)
-	}
 	if entries := cache.Len(); entries > 4<<20/1000 || entries < 2<<20/1000 {
 		t.Errorf("Len = %d, want %d to %d", entries, 2<<20/1000, 4<<20/1000)
 	}
@@ -82,15 +81,19 @@ func TestShardsShareMemory(t *testing.T) {
 	}
 }
 
+// The memory is bounded from the start, also where BigCache's grows.
 func TestMemoryLimit(t *testing.T) {
 	for _, test := range []struct {
 		config Config
 		memory int64
 	}{
-		{Config{HardMaxCacheSize: 7, MaxEntriesInWindow: 1, MaxEntrySize: 1}, 7 << 20},
-		{Config{HardMaxCacheSize: 1 << 60}, memoryCeiling},
-		{Config{}, min(machineBytes()/2, memoryCeiling)},
+		{Config{HardMaxCacheSize: 7, MaxEntriesInWindow: 1000, MaxEntrySize: 1 << 30}, 7 << 20},
+		{Config{HardMaxCacheSize: math.MaxInt}, memoryCeiling},
+		{Config{}, 1 << 30},
+		{DefaultConfig(time.Minute), 1 << 30},
+		{Config{MaxEntriesInWindow: 3000, MaxEntrySize: 1_000_000}, 3_000_000_000},
+		{Config{MaxEntriesInWindow: math.MaxInt, MaxEntrySize: math.MaxInt}, memoryCeiling},
 	} {
-		check.Equal(t, "Memory", memoryOptions(&test.config).Memory, test.memory)
+		check.Equal(t, fmt.Sprintf("memory of %+v", test.config), test.config.memory(), test.memory)
 	}
 }

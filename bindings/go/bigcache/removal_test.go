@@ -5,24 +5,32 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"larder/internal/check"
 )
 
 func TestCallbackForExpiredEntry(t *testing.T) {
-	t.Parallel()
 	var calls callbackCalls
 	config := expiringConfig()
 	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) {
 		calls.add(key, string(entry), reason)
 	}
-	cache := newCache(t, config)
-	set(t, cache, "key", "entry")
-	set(t, cache, strings.Repeat("long", 100), "entry")
-	calls.want(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
-	check.Equal(t, "Delete after expiry", cache.Delete("key"), ErrEntryNotFound)
-	waitForCallback()
-	calls.want(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
+	cache, clock := newClockedCache(t, config)
+	long := strings.Repeat("long", 100)
+	for _, key := range []string{"read", "stored", "appended", "deleted", long} {
+		set(t, cache, key, "entry")
+	}
+	clock.advance(time.Second)
+	calls.want(t)
+	// Each call that finds an expired entry reports it.
+	wantNoEntry(t, cache, "read")
+	set(t, cache, "stored", "new")
+	check.NoError(t, cache.Append("appended", []byte("new")))
+	check.Equal(t, "Delete after expiry", cache.Delete("deleted"), ErrEntryNotFound)
+	wantNoEntry(t, cache, long)
+	calls.want(t, "read entry 1", "stored entry 1", "appended entry 1", "deleted entry 1", long+" entry 1")
+	wantEntry(t, cache, "appended", "new")
 }
 
 func TestCallbackForEvictedEntry(t *testing.T) {
@@ -40,12 +48,7 @@ func TestCallbackForEvictedEntry(t *testing.T) {
 	for at := range 6000 {
 		set(t, cache, fmt.Sprint(1_000_000+at), strings.Repeat(fmt.Sprint(1_000_000+at), 200))
 	}
-	remaining := cache.Len()
-	check.Eventually(t, "a callback for each entry that is gone", func() bool {
-		lock.Lock()
-		defer lock.Unlock()
-		return len(evicted) == 6000-remaining
-	})
+	check.Equal(t, "callbacks and remaining entries", len(evicted)+cache.Len(), 6000)
 	for key := range evicted {
 		wantNoEntry(t, cache, key)
 	}
@@ -77,7 +80,6 @@ func TestCallbackPrecedence(t *testing.T) {
 		cache := newCache(t, config)
 		set(t, cache, key, "entry")
 		_ = cache.Delete(key)
-		waitForCallback()
 	}
 	remove("1")
 	config.OnRemove = func(string, []byte) { calls.add("plain") }
@@ -88,13 +90,13 @@ func TestCallbackPrecedence(t *testing.T) {
 }
 
 func TestOnRemoveFilterSet(t *testing.T) {
-	t.Parallel()
 	var calls callbackCalls
 	config := expiringConfig()
 	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) { calls.add(key, reason) }
-	cache := newCache(t, config.OnRemoveFilterSet(Deleted, NoSpace))
+	cache, clock := newClockedCache(t, config.OnRemoveFilterSet(Deleted, NoSpace))
 	set(t, cache, "expires", "entry")
-	check.Eventually(t, "expiry", func() bool { return cache.Len() == 0 })
+	clock.advance(time.Second)
+	wantNoEntry(t, cache, "expires")
 	set(t, cache, "deleted", "entry")
 	_ = cache.Delete("deleted")
 	calls.want(t, "deleted 3")
@@ -102,6 +104,19 @@ func TestOnRemoveFilterSet(t *testing.T) {
 	config = config.OnRemoveFilterSet()
 	check.Equal(t, "reports(Expired) with an empty filter", config.reports(Expired), true)
 	check.Equal(t, "reports(Deleted) with an empty filter", config.reports(Deleted), true)
+}
+
+// The reader of a too large entry's key must not get the previous one, which is therefore deleted.
+func TestCallbackForTheEntryThatATooLargeOneRemoves(t *testing.T) {
+	var calls callbackCalls
+	config := smallConfig()
+	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) {
+		calls.add(key, string(entry), reason)
+	}
+	cache := newCache(t, config)
+	set(t, cache, "key", "old")
+	check.Equal(t, "Set of half of the memory", cache.Set("key", make([]byte, 2<<20)), ErrEntryTooBig)
+	calls.want(t, "key old 3")
 }
 
 func TestCallbackGetsRequestCount(t *testing.T) {

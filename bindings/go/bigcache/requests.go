@@ -50,8 +50,8 @@ func (r *requests) count(name string) {
 	})
 }
 
-// prune bounds the counts of keys whose removals were dropped: it resets a shard with many more
-// keys than entries.
+// prune bounds the counts that reads have left behind after the removal of their entries: it resets
+// a shard with many more keys than entries.
 func (r *requests) prune(shard *requestShard) {
 	shard.keysMax = max(keysMin, 4*r.entries()/len(r.shards))
 	if len(shard.counts) > shard.keysMax {

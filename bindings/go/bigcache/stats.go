@@ -21,17 +21,17 @@ type Stats struct {
 // counters complement the statistics of the cache.
 type counters struct {
 	delHits, delMisses atomic.Int64
-	// Reads that the cache counts but Stats omits: those of iterators, and all before ResetStats.
-	excludedHits, excludedMisses atomic.Uint64
+	// The reads before ResetStats.
+	pastHits, pastMisses atomic.Uint64
 }
 
 // Stats returns the statistics, in a few microseconds; zeros for a closed cache.
 func (c *BigCache) Stats() Stats {
-	if c.isClosed() {
+	if c.closed.Load() {
 		return Stats{}
 	}
-	// Load these first, so that the difference never excludes a read that is not counted yet.
-	hits, misses := c.counters.excludedHits.Load(), c.counters.excludedMisses.Load()
+	// Load these first: a ResetStats in between must not make the difference negative.
+	hits, misses := c.counters.pastHits.Load(), c.counters.pastMisses.Load()
 	stats := c.cache.Stats()
 	return Stats{
 		Hits:      max(int64(stats.Hits-hits), 0),
@@ -43,12 +43,12 @@ func (c *BigCache) Stats() Stats {
 
 // ResetStats resets the statistics, except the request counts of keys.
 func (c *BigCache) ResetStats() error {
-	if c.isClosed() {
+	if c.closed.Load() {
 		return larder.ErrClosed
 	}
 	stats := c.cache.Stats()
-	c.counters.excludedHits.Store(stats.Hits)
-	c.counters.excludedMisses.Store(stats.Misses)
+	c.counters.pastHits.Store(stats.Hits)
+	c.counters.pastMisses.Store(stats.Misses)
 	c.counters.delHits.Store(0)
 	c.counters.delMisses.Store(0)
 	return nil
@@ -63,7 +63,7 @@ type Metadata struct {
 // KeyMetadata returns the number of requests of a key, with StatsEnabled.
 func (c *BigCache) KeyMetadata(key string) Metadata {
 	name, _ := nameOf(key)
-	// The callback for a removed entry may not have run yet.
+	// A read that ends after the removal of its entry leaves a count behind.
 	if c.requests == nil || !c.cache.Contains(name) {
 		return Metadata{}
 	}
@@ -73,5 +73,5 @@ func (c *BigCache) KeyMetadata(key string) Metadata {
 // Len returns the number of entries, including expired ones until they are cleaned up.
 func (c *BigCache) Len() int { return c.cache.Len() }
 
-// Capacity returns the memory in use, in bytes.
-func (c *BigCache) Capacity() int { return int(c.cache.Stats().MemoryUsed) }
+// Capacity returns the memory limit, in bytes; 0 for a closed cache.
+func (c *BigCache) Capacity() int { return int(c.cache.Stats().MemoryLimit) }
