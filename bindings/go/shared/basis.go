@@ -14,7 +14,11 @@ package shared
 */
 import "C"
 
-import "time"
+import (
+	"time"
+
+	"larder"
+)
 
 // attempt is a load and the state of its key when it began: an item, or a reservation of the key.
 // The result is stored only if no process has changed the key since.
@@ -44,7 +48,7 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 		a.Cancel()
 		return
 	}
-	if ttl > 0 {
+	if ttl > 0 && ttl != larder.Forever {
 		ttl = whole(ttl) + whole(a.cache.options.StaleFor)
 	}
 	calls, err := a.cache.enter()

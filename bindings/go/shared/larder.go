@@ -32,6 +32,7 @@ import (
 	"time"
 	"unsafe"
 
+	"larder"
 	"larder/internal/flight"
 )
 
@@ -227,9 +228,12 @@ func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s))
 
 func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
-// seconds rounds a time to live up to whole seconds; 0 means no expiry. It returns false if ttl is
+// seconds rounds a time to live up to whole seconds; 0 and larder.Forever mean no expiry. It returns false if ttl is
 // negative.
 func seconds(ttl time.Duration) (C.uint32_t, bool) {
+	if ttl == larder.Forever {
+		return 0, true
+	}
 	if ttl < 0 {
 		return 0, false
 	}
