@@ -93,8 +93,8 @@ func ExampleCache_GetMany() {
 	// c 3
 }
 
-// One goroutine loads for all concurrent callers. They get an expired value for up to an hour, while
-// one of them refreshes it.
+// One goroutine loads for all concurrent callers. They get an expired value for up to an hour,
+// while one of them refreshes it.
 func ExampleCache_GetOrLoad() {
 	cache, _ := larder.Open(larder.Options{StaleFor: time.Hour})
 	defer cache.Close()

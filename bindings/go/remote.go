@@ -15,10 +15,10 @@ import (
 	"larder/internal/flight"
 )
 
-// Remote is the cache of a larderd, or of a memcached that knows the meta protocol. It reads hits in
-// the server's memory, without a system call, if the server is a larderd on the same machine with
-// --local-readers; all else goes through the socket. Times to live are rounded up to whole seconds.
-// All methods are safe for concurrent use. Close it after use.
+// Remote is the cache of a larderd, or of a memcached that knows the meta protocol. It reads hits
+// in the server's memory, without a system call, if the server is a larderd on the same machine
+// with --local-readers; all else goes through the socket. Times to live are rounded up to whole
+// seconds. All methods are safe for concurrent use. Close it after use.
 //
 // The end of a context ends a call at once; the server may have applied its change nevertheless. A
 // goroutine that waits for a response occupies no OS thread.
@@ -45,8 +45,8 @@ const (
 	connectionsMax = 64
 )
 
-// Connect returns the cache of the server at an address: the path of a unix socket, which contains a
-// slash, or "host:port". It fails if the server does not respond.
+// Connect returns the cache of the server at an address: the path of a unix socket, which contains
+// a slash, or "host:port". It fails if the server does not respond.
 func Connect(ctx context.Context, address string) (*Remote, error) {
 	return ConnectWithOptions(ctx, address, RemoteOptions{})
 }
@@ -121,8 +121,8 @@ func (r *Remote) GetItem(ctx context.Context, key string) ([]byte, Item, error) 
 	return value, Item{found.CasID, details.TTL, found.Flags, details.Stale, details.Local}, nil
 }
 
-// GetMany calls visit for each key that has an item, in the order of the keys; at is the position of
-// the key. It sends one request for those keys that it does not find in the server's memory.
+// GetMany calls visit for each key that has an item, in the order of the keys; at is the position
+// of the key. It sends one request for those keys that it does not find in the server's memory.
 func (r *Remote) GetMany(ctx context.Context, keys []string, visit func(at int, value []byte)) error {
 	if r.closed.Load() {
 		return ErrClosed

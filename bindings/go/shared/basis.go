@@ -41,8 +41,8 @@ func (a *attempt) begin() {
 	a.valid = C.begin_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), secs, &a.load) == C.LARDER_OK
 }
 
-// Keep stores the loaded value, unless any process has changed the key since the load began. Callers
-// also get a value that the cache does not accept, which is counted as refused.
+// Keep stores the loaded value, unless any process has changed the key since the load began.
+// Callers also get a value that the cache does not accept, which is counted as refused.
 func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	if ttl < 0 {
 		a.Cancel()

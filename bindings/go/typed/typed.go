@@ -1,7 +1,7 @@
 // Package typed keeps Go values in any cache of this module: a [Cache] has keys and values of one
 // type each, and a [Codec] that turns values into bytes.
 //
-//	users := typed.New[int, User](cache.Store(), typed.Options[int, User]{Prefix: "user:"})
+//	users := typed.New(cache.Store(), typed.Options[int, User]{Prefix: "user:"})
 //	user, err := users.GetOrLoad(ctx, 7, loadUser)
 //
 // The store is that of a cache in the process, of one that processes share, or of a server: the
