@@ -198,7 +198,7 @@ func ExampleCache_SaveFile() {
 func ExampleCache_Stats() {
 	cache, _ := larder.Open(larder.Options{})
 	defer cache.Close()
-	expvar.Publish("cache", expvar.Func(func() any { return cache.Stats() }))
+	expvar.Publish("cache", cache)
 
 	_ = cache.Set("k", []byte("v"), 0)
 	cache.Get("k")

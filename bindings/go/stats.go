@@ -1,7 +1,9 @@
 package larder
 
-// Stats are the statistics of a cache since it was opened. They can be published with package
-// expvar.
+import "encoding/json"
+
+// Stats are the statistics of a cache since it was opened. [Cache.String] publishes them with
+// package expvar, package larder/prometheus with Prometheus.
 type Stats struct {
 	// Hits and Misses count the keys of all gets.
 	Hits, Misses uint64
@@ -43,4 +45,21 @@ func (c *Cache) Len() int {
 		return 0
 	}
 	return c.engine.Len()
+}
+
+// String returns the statistics as JSON. By it a cache is a variable of package expvar, which this
+// package does not import, because expvar registers a handler and links an HTTP server:
+//
+//	expvar.Publish("cache", cache)
+func (c *Cache) String() string {
+	stats := c.Stats()
+	text, err := json.Marshal(struct {
+		Stats
+		HitRate float64
+	}{stats, stats.HitRate()})
+	if err != nil {
+		// Numbers have no errors.
+		panic(err)
+	}
+	return string(text)
 }
