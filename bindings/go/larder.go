@@ -195,8 +195,10 @@ func clocks(clock func() time.Time) (now, wall func() int64) {
 // and loaders.
 func (c *Cache) Close() error {
 	c.cleanup.Stop()
+	// In this order, a caller that gets ErrClosed from a load finds the cache closed.
+	err := c.engine.Close()
 	c.loads.Close()
-	return c.engine.Close()
+	return err
 }
 
 // KeyOf returns a key with the bytes of a slice, without a copy. The slice must not change while a
