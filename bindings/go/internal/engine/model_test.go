@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math/rand"
 	"testing"
 )
@@ -85,4 +86,33 @@ func (e *Engine) check(t testing.TB) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestTinyItemsFillTheIndexAndAreStored stores items so small that the index, which may take half of
+// the memory, fills before the other half.
+func TestTinyItemsFillTheIndexAndAreStored(t *testing.T) {
+	removed := 0
+	config := Config{MemoryBytes: 1 << 20, OnRemove: func(_, _ []byte, reason Reason) {
+		if reason != Evicted {
+			t.Errorf("an item was %v, want evicted", reason)
+		}
+		removed++
+	}}
+	cache := openTest(t, config)
+	const items = 300_000
+	failed := 0
+	for number := range items {
+		if _, err := cache.Set(fmt.Sprint(number), nil, 0, 0); err != nil {
+			failed++
+		} else if _, ok := cache.Get(fmt.Sprint(number)); !ok {
+			t.Fatalf("item %d is missing after its store", number)
+		}
+	}
+	if failed != 0 {
+		t.Errorf("%d of %d sets failed, though no reader holds memory", failed, items)
+	}
+	if stored := cache.Len() + removed; stored != items {
+		t.Errorf("%d items are there or were reported, want %d", stored, items)
+	}
+	cache.check(t)
 }

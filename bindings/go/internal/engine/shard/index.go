@@ -164,15 +164,16 @@ func (s *Shard) find(hash uint64, wanted record.Slot) *uint64 {
 }
 
 // insert enters a new item. The groups of its key have no slot for it if found.free is nil; then
-// they get another one. It returns false if there is no memory for it.
-func (s *Shard) insert(hash uint64, found place, slot record.Slot) bool {
+// they get another group, or, if the index may not grow, lose their least read item.
+func (s *Shard) insert(hash uint64, found place, slot record.Slot) {
 	if found.free != nil {
 		store(found.free, slot)
-		return true
+		return
 	}
 	number, ok := s.takeOverflow()
 	if !ok {
-		return false
+		store(s.freeSlot(hash), slot)
+		return
 	}
 	g := s.group(s.level.Load(), hash)
 	for load(g.slot(last)).IsLink() {
@@ -185,7 +186,33 @@ func (s *Shard) insert(hash uint64, found place, slot record.Slot) bool {
 	store(beyond.slot(0), load(g.slot(last)))
 	store(beyond.slot(1), slot)
 	store(g.slot(last), link)
-	return true
+}
+
+// freeSlot returns a slot without an item in the groups of a hash. It evicts the least read item of
+// theirs if there is no such slot.
+func (s *Shard) freeSlot(hash uint64) (free *uint64) {
+	var least place
+	s.chain(s.group(s.level.Load(), hash), func(at *uint64, slot record.Slot) {
+		if !s.isLive(slot) {
+			free = at
+			return
+		}
+		r := s.record(slot)
+		h := r.Header()
+		if !least.isFound() || h.Frequency() < least.header.Frequency() {
+			least = place{at: at, slot: slot, record: r, header: h}
+		}
+	})
+	if free == nil {
+		free = least.at
+		if s.isExpired(least.record, least.header) {
+			s.remove(&least, Expired)
+		} else {
+			s.remove(&least, Evicted)
+			s.stats.Evictions++
+		}
+	}
+	return free
 }
 
 // takeOverflow returns an empty overflow group. Items may be moved meanwhile, unless a group is

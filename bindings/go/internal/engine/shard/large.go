@@ -54,7 +54,8 @@ func (s *Shard) putLarge(r *Request, found place) (uint64, error) {
 		s.bury(s.slotOf(r.Hash, head), head.record, h)
 		return 0, err
 	}
-	return token, s.publish(r, found, head, h)
+	s.publish(r, found, head, h)
+	return token, nil
 }
 
 // putPieces writes the pieces of a value. Their segments are held.

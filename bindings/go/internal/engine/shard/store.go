@@ -164,7 +164,8 @@ func (s *Shard) put(r *Request, found place) (uint64, error) {
 			return 0, err
 		}
 	}
-	return token, s.publish(r, found, room, h)
+	s.publish(r, found, room, h)
+	return token, nil
 }
 
 // mayUnlock returns true if a record in this segment may be written without the lock: the segments
@@ -187,7 +188,7 @@ func (s *Shard) giveUp(r *Request) error {
 
 // publish enters a complete record into the index: in place of the item's old one, or as a new
 // item.
-func (s *Shard) publish(r *Request, found place, room room, h record.Header) error {
+func (s *Shard) publish(r *Request, found place, room room, h record.Header) {
 	published := h &^ record.Unpublished
 	slot := s.slotOf(r.Hash, room)
 	if found.isFound() {
@@ -203,10 +204,7 @@ func (s *Shard) publish(r *Request, found place, room room, h record.Header) err
 			s.hold(room.segment)
 			defer s.letGo(room.segment)
 		}
-		if !s.insert(r.Hash, found, slot) {
-			s.bury(slot, room.record, published)
-			return ErrNoSpace
-		}
+		s.insert(r.Hash, found, slot)
 		s.items++
 	}
 	s.noteDeadline(room.segment, r.Deadline)
@@ -214,7 +212,6 @@ func (s *Shard) publish(r *Request, found place, room room, h record.Header) err
 	if !found.isFound() {
 		s.grow()
 	}
-	return nil
 }
 
 // remove takes an item out of the index.
