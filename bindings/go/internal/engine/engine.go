@@ -254,9 +254,17 @@ func (e *Engine) freeIfIdle() {
 	}
 }
 
-// report tells about items that left a shard.
+// report calls OnRemove for items that left a shard. If a call panics or ends its goroutine, report
+// still makes the other calls.
 func (e *Engine) report(removals []shard.Removal) {
-	for _, removal := range removals {
+	if len(removals) == 0 {
+		return
+	}
+	next := 0
+	defer func() { e.report(removals[next:]) }()
+	for next < len(removals) {
+		removal := removals[next]
+		next++
 		e.config.OnRemove(removal.Key, removal.Value, removal.Reason)
 	}
 }

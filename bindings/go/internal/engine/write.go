@@ -116,21 +116,14 @@ func (e *Engine) change(key string, run func(s *shard.Shard, hash uint64) error)
 	if cell != nil {
 		s.Warm(cell, hash, key)
 	}
-	removals, err := e.locked(s, cell, hash, run)
-	e.report(removals)
-	return err
-}
-
-// locked runs an operation under the lock and gives the cell back, also after a panic.
-func (e *Engine) locked(
-	s *shard.Shard, cell *pins.Cell, hash uint64, run func(s *shard.Shard, hash uint64) error,
-) (removals []shard.Removal, err error) {
 	s.Lock()
+	// Also after a panic in a callback of the operation, before which an expired item may have gone.
 	defer func() {
-		removals = s.Unlock()
+		removals := s.Unlock()
 		e.end(cell, pins.None)
+		e.report(removals)
 	}()
-	return nil, run(s, hash)
+	return run(s, hash)
 }
 
 // Delete removes an item, if token is zero or its own; otherwise it returns ErrExists.
