@@ -265,7 +265,9 @@ func TestBlockedViewKeepsItsValueAndStopsNoWriter(t *testing.T) {
 					isSeen = true
 					begun.Done()
 					<-release
-					check.Equal(t, "value at the end of a blocked View", string(value), want)
+					if string(value) != want {
+						t.Errorf("value of %q at the end of a blocked View = %.40q, want %.40q", key, value, want)
+					}
 				})
 			}
 		}()
