@@ -23,7 +23,7 @@ func TestWaitAfterLoadEndedReturnsValue(t *testing.T) {
 	loader := func(context.Context, string) ([]byte, time.Duration, error) {
 		return []byte("loaded"), 0, nil
 	}
-	f := group.join(t.Context(), "k", loader, false)
+	f, _ := group.join(t.Context(), "k", loader, false)
 	<-f.ctx.Done()
 	// The select in wait chooses among its ready cases at random.
 	for range 100 {
@@ -54,7 +54,7 @@ func (c *slowCache) Keep(_ []byte, _ time.Duration, isCurrent func() bool) {
 // A change that begins during the store of a load either waits for it, or makes isCurrent false.
 func TestChangesDuringTheStoreOfALoad(t *testing.T) {
 	check.GoroutineLeaks(t)
-	loader := func(context.Context, string) ([]byte, time.Duration, error) { return nil, 0, nil }
+	loader := func(context.Context, string) ([]byte, time.Duration, error) { return []byte("loaded"), 0, nil }
 	for _, waits := range []bool{false, true} {
 		for name, change := range map[string]func(*Group){
 			"Forget":       func(g *Group) { g.Forget("key") },
@@ -62,8 +62,12 @@ func TestChangesDuringTheStoreOfALoad(t *testing.T) {
 		} {
 			cache := &slowCache{keeping: make(chan struct{}), resume: make(chan struct{})}
 			group := NewGroup(cache, Config{Timeout: time.Minute, Waits: waits})
-			f := group.join(t.Context(), "key", loader, false)
+			f, _ := group.join(t.Context(), "key", loader, false)
 			<-cache.keeping
+			// This caller may be a callback of the store, which must not wait for its own end.
+			value, err := group.Load(t.Context(), "key", nil)
+			check.NoError(t, err)
+			check.Equal(t, "Load during the store", string(value), "loaded")
 			changed := make(chan bool)
 			go func() {
 				change(group)
@@ -78,7 +82,7 @@ func TestChangesDuringTheStoreOfALoad(t *testing.T) {
 				check.Equal(t, name+" has waited for the store", <-changed, false)
 				close(cache.resume)
 			}
-			_, err := f.wait(t.Context())
+			_, err = f.wait(t.Context())
 			check.NoError(t, err)
 			check.Equal(t, name+": isCurrent at the end of the store", cache.isCurrent.Load(), false)
 			check.Equal(t, name+": loads in flight afterwards", group.Loads(), 0)
