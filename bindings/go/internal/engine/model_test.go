@@ -88,8 +88,8 @@ func (e *Engine) check(t testing.TB) {
 	}
 }
 
-// TestTinyItemsFillTheIndexAndAreStored stores items so small that the index, which may take half of
-// the memory, fills before the other half.
+// TestTinyItemsFillTheIndexAndAreStored stores items so small that the index, which may take half
+// of the memory, fills before the other half.
 func TestTinyItemsFillTheIndexAndAreStored(t *testing.T) {
 	removed := 0
 	config := Config{MemoryBytes: 1 << 20, OnRemove: func(_, _ []byte, reason Reason) {
