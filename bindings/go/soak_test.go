@@ -16,12 +16,13 @@ import (
 	"larder/internal/check"
 )
 
-// soakTime returns how long TestSoak runs: LARDER_MINUTES minutes, by default ten seconds.
+// soakTime returns how long TestSoak runs: LARDER_MINUTES minutes, by default ten seconds, and two
+// with -short.
 func soakTime(t testing.TB) time.Duration {
 	text := os.Getenv("LARDER_MINUTES")
 	if text == "" {
 		if testing.Short() {
-			return time.Second
+			return 2 * time.Second
 		}
 		return 10 * time.Second
 	}
@@ -203,7 +204,7 @@ func TestSoak(t *testing.T) {
 	accounts := newAccounts()
 	var reasons [Cleared + 1]atomic.Int64
 	cache := openCache(t, Options{
-		Memory: 4 << 20, CAS: true, Sweep: 5 * time.Millisecond,
+		Memory: 1 << 20, CAS: true, Sweep: 5 * time.Millisecond,
 		OnRemove: func(key string, value []byte, reason Reason) {
 			accounts.close(t, numberOf(t, key, value), key, reason.String())
 			reasons[reason].Add(1)
@@ -231,9 +232,9 @@ func TestSoak(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			check.ErrorIs(t, "Save", cache.Save(io.Discard), nil)
 			switch round % 10 {
-			case 3:
+			case 1:
 				check.ErrorIs(t, "Clear", cache.Clear(), nil)
-			case 7:
+			case 5:
 				_, err := cache.RemovePrefix("key:1")
 				check.ErrorIs(t, "RemovePrefix", err, nil)
 			}
