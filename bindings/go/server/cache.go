@@ -229,6 +229,14 @@ func (c *conn) store(r *storing) (result outcome, token uint64) {
 	flags, ttl := c.softStore(r)
 	switch r.verb {
 	case wire.TextSet:
+		if ttl < 0 {
+			// The item is stored and has expired. Engine.Set would remove the old one instead, and give
+			// no token.
+			token, err = c.engine.Update(r.key, func(engine.Item, []byte, bool) engine.Change {
+				return engine.Change{Action: engine.Write, Value: r.value, Flags: flags, Deadline: 1}
+			})
+			break
+		}
 		token, err = c.engine.Set(r.key, r.value, flags, ttl)
 	case wire.TextAdd:
 		token, err = c.engine.Add(r.key, r.value, flags, ttl)

@@ -25,7 +25,6 @@
 //   - Exptimes are exact to the millisecond, not to the second.
 //   - The flags h and l, and the fields la and fetch of me, need a cache that tracks accesses; l and
 //     la are 0 otherwise. Without tokens in the cache, cas never stores and tokens are 0.
-//   - A set with an exptime in the past removes the item and returns the token 0.
 //   - A flush_all with a delay removes all items at that time, unless the server ends before.
 //   - stats has the statistics of this server, not all of memcached's. The groups are settings,
 //     sizes, items and slabs, of which the last two are empty, and reset.

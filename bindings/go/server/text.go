@@ -199,7 +199,7 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 		least = 5
 	}
 	length, ok := parseLength(w.first[3])
-	if w.count < least || !ok {
+	if !ok {
 		// The client is out of step, and has to notice.
 		return c.say(head, badFormat)
 	}
@@ -218,7 +218,7 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 		}
 		return c.skipAfter(head, length+len("\r\n"), reply)
 	}
-	if !isKey(key) || !flagsOK || !exptimeOK || !tokenOK {
+	if w.count < least || !isKey(key) || !flagsOK || !exptimeOK || !tokenOK {
 		return refuse(badFormat)
 	}
 	if c.isTooLarge(len(key), length, uint32(flags)) {

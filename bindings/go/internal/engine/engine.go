@@ -184,7 +184,7 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 			// The shard has this part of the arena for itself.
 			Base:     unsafe.Add(arena.Base(), number*shardBytes),
 			Segments: geometry.segments, SegmentBytes: geometry.segmentBytes,
-			Number: number, Pins: e.pins, Seed: seed,
+			Number: number, Shards: len(e.shards), Pins: e.pins, Seed: seed,
 			Tokens: config.CAS, Accesses: config.TrackAccess, Reports: config.OnRemove != nil,
 			Now: config.Now,
 		})

@@ -56,8 +56,9 @@ func (s *Shard) nextToken(r *Request) uint64 {
 	if r.keepsToken {
 		return r.Token
 	}
-	s.token++
-	return s.token
+	token := s.token + 1
+	s.token += uint64(max(s.config.Shards, 1))
+	return token
 }
 
 // header returns the header of the request's record.
