@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -159,6 +160,9 @@ func (c *conn) fill() bool {
 		if isClear && s.isDraining.Load() {
 			return false
 		}
+		// While others run, the next request arrives more often than not. That saves a read that finds
+		// nothing, and a wait for the poller.
+		runtime.Gosched()
 		n, err := c.socket.Read(c.in[c.end:])
 		c.activity.Store(s.now.Load(), working)
 		if n > 0 {

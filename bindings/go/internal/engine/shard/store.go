@@ -53,7 +53,10 @@ type Request struct {
 const unlockedBytes = 1024
 
 func (s *Shard) nextToken(r *Request) uint64 {
-	if r.keepsToken {
+	switch {
+	case !s.config.Tokens:
+		return 0
+	case r.keepsToken:
 		return r.Token
 	}
 	token := s.token + 1
