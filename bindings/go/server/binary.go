@@ -201,10 +201,11 @@ func (c *conn) binaryGet(r *wire.BinaryRequest, loud wire.Opcode, verb wire.Text
 func (c *conn) visitBinary(value []byte, item engine.Item) {
 	r := c.lookup.binary
 	loud := r.Opcode.Loud()
+	length := item.Bytes
 	if loud == wire.OpTouch {
-		value = nil
+		value, length = nil, 0
 	}
-	if more := wire.BinaryHeaderBytes + 4 + len(r.Key) + len(value); !c.hasRoom(more) {
+	if more := wire.BinaryHeaderBytes + 4 + len(r.Key) + length; !c.hasRoom(more) || len(value) < length {
 		c.lookup.wanted = more
 		return
 	}

@@ -75,28 +75,36 @@ type lookup struct {
 	exptime int64
 	meta    *metaLine
 	binary  *wire.BinaryRequest
-	// wanted is the number of bytes for which the output had no room, or 0.
-	wanted int
-	item   engine.Item
+	// wanted is the number of bytes for which the output had no room, or 0. A value of more than
+	// copyMax bytes is not copied to find that out.
+	wanted, copyMax int
+	item            engine.Item
 }
 
 // find shows the item of a key and returns true if there is one.
 func (c *conn) find(key string) (found bool) {
 	l := &c.lookup
-	l.key = key
-	for {
+	l.key, l.copyMax = key, outMax
+	for copied := 0; ; {
 		l.wanted = 0
 		if l.mode == looking {
-			found = c.engine.ViewItem(key, l.visit)
+			found = c.engine.ViewUpTo(key, l.copyMax, l.visit)
 		} else {
 			found = c.findLocked(key)
 		}
+		c.giveBack(copied)
 		if l.wanted == 0 {
 			break
 		}
 		if !c.makeRoom(l.wanted) {
 			return found
 		}
+		// The cache may have to copy a long value, too.
+		if copied = charged(l.wanted); copied > 0 && !c.server.hold(c, copied) {
+			c.isBroken = true
+			return found
+		}
+		l.copyMax = max(l.wanted, outMax)
 	}
 	switch {
 	case l.mode == touching:
@@ -151,8 +159,8 @@ func (c *conn) visitHit(value []byte, item engine.Item) {
 	case binaryForm:
 		c.visitBinary(value, item)
 	default:
-		more := len(l.key) + len(value) + len("VALUE  4294967295 2147483647 18446744073709551615\r\n\r\n")
-		if !c.hasRoom(more) {
+		more := len(l.key) + item.Bytes + len("VALUE  4294967295 2147483647 18446744073709551615\r\n\r\n")
+		if !c.hasRoom(more) || len(value) < item.Bytes {
 			l.wanted = more
 			return
 		}
@@ -358,7 +366,8 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 		}
 		old, ok := parseCounter(value)
 		switch {
-		case r.token != 0 && r.token != item.Token:
+		case len(value) > 0 && r.token != 0 && r.token != item.Token:
+			// memcached checks this before it looks at a value, unless that is empty.
 			result = exists
 			return engine.Change{}
 		case !ok:

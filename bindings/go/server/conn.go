@@ -21,7 +21,7 @@ const (
 	// longer makes the buffer larger.
 	outMax = 64 << 10
 	// writeMax is the number of bytes that a client has to take within Options.WriteTimeout.
-	writeMax = 256 << 10
+	writeMax = 64 << 10
 )
 
 // conn is a connection. Its goroutine reads requests into a buffer, executes those that are
@@ -56,6 +56,8 @@ type conn struct {
 	// isClosing ends the connection after the responses, and isBroken without.
 	isClosing, isBroken bool
 	isLoggedIn          bool
+	// hasTaken is true once the client has sent more after a response.
+	hasTaken bool
 	// isClear is true if no request has arrived in part.
 	isClear bool
 	list    keyList
@@ -168,6 +170,7 @@ func (c *conn) fill() bool {
 		if n > 0 {
 			c.counters.add1(bytesRead, n)
 			c.end += n
+			c.hasTaken = c.counters[bytesWritten].Load() > 0
 			c.isBusy = c.isBusy || c.end == len(c.in)
 			return true
 		}

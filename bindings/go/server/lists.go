@@ -111,24 +111,24 @@ func (c *conn) readList() {
 			continue
 		}
 		c.lookup.wanted, hits = 0, 0
-		c.engine.GetMany(keys, func(at int, value []byte, item engine.Item) {
-			if c.lookup.wanted > 0 {
-				return
-			}
+		c.engine.GetWhile(keys, outMax, func(at int, value []byte, item engine.Item) bool {
 			c.endsUntil(from + at)
 			c.lookup.key = keys[at]
-			if c.visitHit(value, item); c.lookup.wanted == 0 {
-				hits++
-				c.endsUntil(from + at + 1)
+			if c.visitHit(value, item); c.lookup.wanted > 0 {
+				return false
 			}
+			hits++
+			c.endsUntil(from + at + 1)
+			return true
 		})
 		if c.lookup.wanted == 0 {
 			c.endsUntil(from + len(keys))
 		}
 		c.counters.add1(getHits, hits)
 		c.counters.add1(getMisses, l.next-from-hits)
-		if c.lookup.wanted > 0 && !c.makeRoom(c.lookup.wanted) {
-			return
+		if c.lookup.wanted > 0 {
+			c.find(keys[l.next-from])
+			c.endsUntil(l.next + 1)
 		}
 	}
 	if cap(l.keys) > 16*manyKeys {

@@ -235,9 +235,12 @@ func (c *conn) metaGet(m *metaLine) {
 // visitMeta appends the response to mg or me.
 func (c *conn) visitMeta(value []byte, item engine.Item) {
 	m := c.lookup.meta
-	more := len(value) + len(m.flags) + 8*keyMax
-	if !c.hasRoom(more) {
-		c.lookup.wanted = more
+	length := item.Bytes
+	if m.verb == 'e' || !m.wantsValue {
+		value, length = nil, 0
+	}
+	if more := length + len(m.flags) + 8*keyMax; !c.hasRoom(more) || len(value) < length {
+		c.lookup.wanted = length + len(m.flags) + 8*keyMax
 		return
 	}
 	if m.verb == 'e' {

@@ -22,16 +22,19 @@ type Options struct {
 	// IdleTimeout limits the time between two requests of a connection. By default it is not
 	// limited, because clients keep connections in pools.
 	IdleTimeout time.Duration
-	// WriteTimeout limits the time in which a client takes up to 256 KiB of responses; the default
-	// is DefaultWriteTimeout. A negative value means no limit.
+	// WriteTimeout limits the time in which a client takes up to 64 KiB of responses, and the time
+	// for which the server waits for memory; the default is DefaultWriteTimeout. A negative value
+	// means no limit.
 	WriteTimeout time.Duration
 	// ItemMax is the size of the largest item as memcached's -I counts it: key, value, and 59 or 63
 	// bytes for the rest. The default is DefaultItemMax. The cache may have a lower limit.
 	ItemMax int
 	// MaxMemory bounds the buffers of all connections together, of which each has up to 16 KiB for
 	// requests and 16 KiB for responses beside it. The default is DefaultMaxMemory; the least is
-	// four times ItemMax. At the limit the server closes the largest of the connections that have
-	// neither sent nor taken a byte for a second, and the others wait.
+	// four times ItemMax. Connections whose clients have not gone on after a response share
+	// half of it. At the
+	// limit, connections wait for memory, and the server closes the largest of those that have
+	// neither sent nor taken a byte for a second.
 	MaxMemory int64
 	// Auth returns true if a client may log in. If it is set, clients log in by SASL PLAIN in the
 	// binary protocol, and otherwise by a first "set" of any key with the value "user password". It

@@ -23,9 +23,12 @@ type Server struct {
 	// now is the time since the start in nanoseconds, as of the last tick.
 	now atomic.Int64
 	// held is the number of bytes of buffers that count against Options.MaxMemory.
-	held       atomic.Int64
-	isDraining atomic.Bool
-	verbosity  atomic.Uint32
+	held atomic.Int64
+	// wanted is the number of bytes that connections wait for, and relieved the time of the last
+	// search for stalled ones.
+	wanted, relieved atomic.Int64
+	isDraining       atomic.Bool
+	verbosity        atomic.Uint32
 	// accepted, rejected and closed count connections.
 	accepted, rejected atomic.Uint64
 	clearing           delayedClear

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -68,16 +70,21 @@ func (c *conn) isLate(now int64) bool {
 		return options.IdleTimeout > 0 && now-last.time() > int64(options.IdleTimeout)
 	case reading:
 		return options.ReadTimeout > 0 && now-c.began.Load() > int64(options.ReadTimeout)
-	case writing:
+	case writing, waiting:
 		return options.WriteTimeout > 0 && now-last.time() > int64(options.WriteTimeout)
 	}
 	return false
 }
 
 // tryHold counts bytes of a connection's buffers against the memory limit, and returns false if
-// they exceed it.
+// they exceed it. Connections whose clients have not gone on after a response share half of the
+// memory: clients that ask and never read leave the other half to those that do.
 func (s *Server) tryHold(c *conn, bytes int) bool {
-	if s.held.Add(int64(bytes)) > s.options.MaxMemory {
+	limit := s.options.MaxMemory
+	if !c.hasTaken {
+		limit /= 2
+	}
+	if s.held.Add(int64(bytes)) > limit {
 		s.held.Add(-int64(bytes))
 		return false
 	}
@@ -90,41 +97,49 @@ func (s *Server) hold(c *conn, bytes int) bool {
 	if s.tryHold(c, bytes) {
 		return true
 	}
-	if int64(bytes) > s.options.MaxMemory {
+	if int64(bytes) > s.options.MaxMemory/2 {
 		return false
 	}
+	s.wanted.Add(int64(bytes))
+	defer s.wanted.Add(-int64(bytes))
 	c.activity.Store(s.now.Load(), waiting)
-	defer c.activity.Store(s.now.Load(), working)
-	for pause := time.Millisecond; !c.isAborted.Load(); pause = min(2*pause, 20*time.Millisecond) {
-		s.relieve(int64(bytes))
+	for pause := time.Millisecond; !c.isAborted.Load(); pause = min(2*pause, 50*time.Millisecond) {
+		s.relieve()
 		time.Sleep(pause)
 		if s.tryHold(c, bytes) {
+			c.activity.Store(s.now.Load(), working)
 			return true
 		}
 	}
 	return false
 }
 
-// relieve closes the largest of the connections that have stalled, unless enough memory becomes
-// free by those that were closed before.
-func (s *Server) relieve(bytes int64) {
+// relieve closes connections that have stalled, the largest first, until the others get the memory
+// that they wait for.
+func (s *Server) relieve() {
+	now, last := int64(time.Since(s.started)), s.relieved.Load()
+	if now-last < int64(10*time.Millisecond) || !s.relieved.CompareAndSwap(last, now) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var largest *conn
-	free := s.options.MaxMemory - s.held.Load()
+	free := s.options.MaxMemory/2 - s.held.Load()
+	var stalled []*conn
 	for c := range s.conns {
-		held := c.held.Load()
-		if c.isAborted.Load() {
-			free += held
-			continue
-		}
 		last := c.activity.Load()
-		hasStalled := last.phase() > idle && s.now.Load()-last.time() >= int64(stallTime)
-		if hasStalled && held > 0 && (largest == nil || held > largest.held.Load()) {
-			largest = c
+		switch {
+		case c.isAborted.Load():
+			free += c.held.Load()
+		case last.phase() > idle && now-last.time() >= int64(stallTime) && c.held.Load() > 0:
+			stalled = append(stalled, c)
 		}
 	}
-	if largest != nil && free < bytes {
-		largest.abort()
+	slices.SortFunc(stalled, func(a, b *conn) int { return cmp.Compare(b.held.Load(), a.held.Load()) })
+	for _, c := range stalled {
+		if free >= s.wanted.Load() {
+			break
+		}
+		free += c.held.Load()
+		c.abort()
 	}
 }
