@@ -18,6 +18,8 @@ TestBigCache_GetWithInfo                            expects an expired entry
 TestCacheCapacity                                   expects the exact growth of BigCache
 TestCacheInitialCapacity                            expects the exact growth of BigCache
 TestOldestEntryDeletionWhenMaxCacheSizeIsReached    expects an entry of more than half of the memory
+TestRetrievingEntryShouldCopy                       expects an entry of a third of the memory
+TestRemoveEntriesWhenShardIsFull                    expects an entry of a third of the memory
 TestEntriesIteratorWithConcurrentUpdate             evicts through internal shards
 '
 

@@ -128,6 +128,9 @@ func one(isCounted bool) int {
 // findLocked finds an item and touches it, or finds it without the marks of a read.
 func (c *conn) findLocked(key string) (found bool) {
 	l, length := &c.lookup, len(c.out)
+	if l.mode == touching {
+		c.server.change(key)
+	}
 	_, _ = c.engine.Update(key, func(item engine.Item, value []byte, isFound bool) engine.Change {
 		c.out = c.out[:length]
 		if found = isFound; !isFound {
@@ -226,6 +229,7 @@ func (c *conn) isTooLarge(keyBytes, valueBytes int, flags uint32) bool {
 func (c *conn) rejectLarge(key string, removes bool) {
 	c.counters.add1(storesTooLarge, 1)
 	if removes {
+		c.server.change(key)
 		_ = c.engine.Delete(key, 0)
 	}
 }
@@ -233,6 +237,7 @@ func (c *conn) rejectLarge(key string, removes bool) {
 // store executes a storage command and returns the token of the item.
 func (c *conn) store(r *storing) (result outcome, token uint64) {
 	var err error
+	c.server.change(r.key)
 	r.bytes = len(r.value)
 	flags, ttl := c.softStore(r)
 	switch r.verb {
@@ -323,6 +328,7 @@ func (c *conn) extend(r *storing) (result outcome, token uint64) {
 
 // remove deletes an item; with a token that is not zero, only if that is the item's.
 func (c *conn) remove(key string, token uint64) outcome {
+	c.server.change(key)
 	result := outcomeOf(c.engine.Delete(key, token))
 	c.counters.add1(deleteHits, one(result == stored))
 	c.counters.add1(deleteMisses, one(result == notFound))
@@ -352,6 +358,7 @@ func (c *conn) count(key string, r counting) (number, token uint64, result outco
 
 func (c *conn) countInto(key string, r *counting) (number, token uint64, result outcome) {
 	var digits []byte
+	c.server.change(key)
 	token, err := c.engine.Update(key, func(item engine.Item, value []byte, isFound bool) engine.Change {
 		result, r.isCreated = stored, false
 		if !isFound {
@@ -412,9 +419,14 @@ func (c *conn) clearCache(exptime int64) {
 	s := c.server
 	s.clearing.cancel()
 	if delay := c.ttl(exptime); delay > 0 && delay < math.MaxInt64/int64(time.Millisecond) {
-		s.clearing.start(time.Duration(delay)*time.Millisecond, func() { _ = s.engine.Clear() })
+		s.clearing.start(time.Duration(delay)*time.Millisecond, s.clear)
 		return
 	}
+	s.clear()
+}
+
+func (s *Server) clear() {
+	s.change("")
 	_ = s.engine.Clear()
 }
 

@@ -394,6 +394,7 @@ func (c *conn) metaDelete(m *metaLine) {
 
 // removeValue keeps an item and empties it.
 func (c *conn) removeValue(m *metaLine) (result outcome) {
+	c.server.change(textOf(m.plain))
 	deadline := c.engine.Deadline(c.ttl(m.ttl))
 	_, err := c.engine.Update(textOf(m.plain), func(item engine.Item, _ []byte, isFound bool) engine.Change {
 		switch result = stored; {

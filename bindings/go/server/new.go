@@ -1,14 +1,13 @@
 package server
 
 import (
-	"larder/internal/engine"
+	"larder"
 	"larder/internal/own"
 )
 
-// New returns a server of a cache. Closing the server leaves the cache open.
-func New(cache any, options Options) *Server {
-	if e, ok := cache.(*engine.Engine); ok {
-		return newServer(e, options)
-	}
-	return newServer(own.EngineOf(cache), options)
+// New returns a server of a cache. Closing one of them leaves the other open.
+func New(cache *larder.Cache, options Options) *Server {
+	s := newServer(own.EngineOf(cache), options)
+	s.cache, s.change = cache, own.ChangesOf(cache)
+	return s
 }

@@ -17,7 +17,12 @@ var ErrServerClosed = errors.New("server is closed")
 
 // Server serves a cache to memcached clients. All methods are safe for concurrent use.
 type Server struct {
-	engine  *engine.Engine
+	engine *engine.Engine
+	// cache keeps the owner of the engine reachable.
+	cache any
+	// change is called before each change of a key, so that a load of the program does not overwrite
+	// it.
+	change  func(key string)
 	options Options
 	started time.Time
 	// now is the time since the start in nanoseconds, as of the last tick.
@@ -51,6 +56,7 @@ type Server struct {
 func newServer(e *engine.Engine, options Options) *Server {
 	return &Server{
 		engine: e, options: options.withDefaults(), started: time.Now(),
+		change:    func(string) {},
 		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
 	}
 }

@@ -75,6 +75,7 @@ const (
 	Evicted  = shard.Evicted
 	Deleted  = shard.Deleted
 	Replaced = shard.Replaced
+	Cleared  = shard.Cleared
 )
 
 // Item is what is known about an item beside its value.

@@ -258,3 +258,20 @@ func (e *Engine) Peek(dst []byte, key string) ([]byte, Item, bool) {
 	e.report(removals)
 	return dst, item, ok
 }
+
+// Look is Peek without the value.
+func (e *Engine) Look(key string) (Item, bool) {
+	hash := e.hash(key)
+	cell, ok := e.begin()
+	if !ok {
+		return Item{}, false
+	}
+	s := e.shardOf(hash)
+	s.Lock()
+	item, ok := s.Look(hash, key)
+	// As in Peek.
+	removals := s.Unlock()
+	e.end(cell, pins.None)
+	e.report(removals)
+	return item, ok
+}

@@ -144,3 +144,12 @@ func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	item := ItemOf(found.record, found.header)
 	return s.AppendValue(dst, found.record, found.header), item, true
 }
+
+// Look is Peek without the value. The caller holds the mutex.
+func (s *Shard) Look(hash uint64, key string) (Item, bool) {
+	found := s.lookup(hash, key)
+	if !found.isFound() || s.isExpired(found.record, found.header) {
+		return Item{}, false
+	}
+	return ItemOf(found.record, found.header), true
+}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"larder"
+	"larder/shared"
 )
 
 // The test starts itself as the other processes. This environment variable selects the role of a
@@ -16,12 +16,12 @@ import (
 const roleVariable = "LARDER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	children := map[string]func(*larder.Cache, []string) error{"peer": playPeer, "writer": writeOn, "reader": readOn}
+	children := map[string]func(*shared.Cache, []string) error{"peer": playPeer, "writer": writeOn, "reader": readOn}
 	child, ok := children[os.Getenv(roleVariable)]
 	if !ok {
 		os.Exit(m.Run())
 	}
-	cache, err := larder.OpenShared(os.Args[1], larder.Options{})
+	cache, err := shared.Open(os.Args[1], shared.Options{})
 	if err == nil {
 		err = child(cache, os.Args[2:])
 	}
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // playPeer plays a peer. Its arguments are ROUNDS SELF PEER...
-func playPeer(cache *larder.Cache, arguments []string) error {
+func playPeer(cache *shared.Cache, arguments []string) error {
 	rounds, err := strconv.Atoi(arguments[0])
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func playPeer(cache *larder.Cache, arguments []string) error {
 
 // writeOn stores values from a round on until it is killed, and writes the number of each stored
 // round to standard output as eight bytes. Its arguments are SELF ROUND FILLING.
-func writeOn(cache *larder.Cache, arguments []string) error {
+func writeOn(cache *shared.Cache, arguments []string) error {
 	var filling, round int
 	if _, err := fmt.Sscan(arguments[1]+" "+arguments[2], &round, &filling); err != nil {
 		return err
@@ -62,7 +62,7 @@ func writeOn(cache *larder.Cache, arguments []string) error {
 
 // readOn reads the writers' values until its input ends. It fails on an incomplete value and on one
 // that is older than a previous one. Its arguments are WRITER...
-func readOn(cache *larder.Cache, writers []string) error {
+func readOn(cache *shared.Cache, writers []string) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -1,4 +1,4 @@
-package larder
+package shared
 
 import (
 	"bytes"
@@ -104,7 +104,7 @@ func (s *step) ttl() time.Duration {
 }
 
 func TestScenesOfAllInterfaces(t *testing.T) {
-	text, err := os.ReadFile("../../conformance/api/cases.json")
+	text, err := os.ReadFile("../../../conformance/api/cases.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestScenesOfAllInterfaces(t *testing.T) {
 func (s *step) open(t *testing.T, options Options) *Cache {
 	t.Helper()
 	options.Memory = 8 << 20
-	cache, err := Open(options)
+	cache, err := Open("", options)
 	got := outcome{done: true, err: err}
 	if name := got.name(s.Op); name != s.Want {
 		t.Fatalf("%+v: outcome %q, want %q", s, name, s.Want)

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package larder
+package shared
 
 /*
 #include <stdlib.h>
@@ -144,7 +144,7 @@ func millis(d time.Duration) C.uint32_t {
 
 // Sync makes all changes so far durable. It does nothing without a disk tier.
 func (c *Cache) Sync() error {
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (c *Cache) Sync() error {
 // [ErrDiskFailed], or else that of the last [ErrDiskUnreadable]. It returns an empty string if the
 // disk tier works, and without one.
 func (c *Cache) TierTrouble() string {
-	calls, err := c.enterMemory()
+	calls, err := c.enter()
 	if err != nil {
 		return ""
 	}

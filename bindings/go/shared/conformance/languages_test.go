@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"larder"
+	"larder/shared"
 )
 
 // Programs in Go, C and Rust use one cache at the same time and check each other's values.
@@ -45,7 +45,7 @@ func buildC(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "peer")
 	build := exec.CommandContext(t.Context(), "cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I../lib",
-		"../../c/tests/peer.c", "../lib/liblarder.a", "-lm", "-ldl", "-lpthread", "-lgcc_s", "-o", program)
+		"../../../c/tests/peer.c", "../lib/liblarder.a", "-lm", "-ldl", "-lpthread", "-lgcc_s", "-o", program)
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -55,7 +55,7 @@ func buildC(t *testing.T) string {
 // share runs a program for each peer, on a cache that is large enough without eviction.
 func share(t *testing.T, programs map[string]string, peers ...string) {
 	path := filepath.Join(t.TempDir(), "cache")
-	cache, err := larder.OpenShared(path, larder.Options{Memory: 8 << 20})
+	cache, err := shared.Open(path, shared.Options{Memory: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

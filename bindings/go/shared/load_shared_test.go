@@ -1,4 +1,4 @@
-package larder
+package shared
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func TestLoadDoesNotOverwriteSetThatBeganBefore(t *testing.T) {
 	for _, tokens := range []bool{false, true} {
 		cache := openCache(t, Options{CAS: tokens, StaleFor: time.Hour})
 		check.ErrorIs(t, "Set", cache.Set("k", []byte("old"), time.Minute), nil)
-		cache.flights.forget("k")
+		cache.loads.Forget("k")
 		loadDuring(t, cache, func() {
 			check.ErrorIs(t, "set", cache.set("k", []byte("newer"), 0), nil)
 		})

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package larder
+package shared
 
 /*
 #include <larder.h>
@@ -10,39 +10,26 @@ import "C"
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"larder"
 )
 
 // Reason is the cause of a removal.
-type Reason int
+type Reason = larder.Reason
 
-// Reasons of removals.
-const (
-	// Deleted by a delete command.
-	Deleted Reason = C.LARDER_DELETED
-	// Replaced by another value.
-	Replaced Reason = C.LARDER_REPLACED
-	// Expired items are reported when the cache finds them, not at the second of their expiry.
-	Expired Reason = C.LARDER_EXPIRED
-	// Evicted to free memory.
-	Evicted Reason = C.LARDER_EVICTED
-	// Cleared by [Cache.Clear]; reported later, as with Expired.
-	Cleared Reason = C.LARDER_CLEARED
-)
-
-func (r Reason) String() string {
-	switch r {
-	case Deleted:
-		return "deleted"
-	case Replaced:
-		return "replaced"
-	case Expired:
-		return "expired"
-	case Evicted:
-		return "evicted"
-	case Cleared:
-		return "cleared"
+// reasonOf converts a reason of the C library.
+func reasonOf(reason C.uint32_t) Reason {
+	switch reason {
+	case C.LARDER_REPLACED:
+		return larder.Replaced
+	case C.LARDER_EXPIRED:
+		return larder.Expired
+	case C.LARDER_EVICTED:
+		return larder.Evicted
+	case C.LARDER_CLEARED:
+		return larder.Cleared
 	}
-	return "unknown"
+	return larder.Deleted
 }
 
 // Removal describes an item that has left the cache.
@@ -99,7 +86,7 @@ func (r *removals) next() (Removal, bool) {
 			unsafe.Pointer(sliceData(value)), C.size_t(len(value)), &valueBytes, &reason)
 		switch outcome {
 		case C.LARDER_OK:
-			removal := Removal{Key: string(key[:keyBytes]), Reason: Reason(reason)}
+			removal := Removal{Key: string(key[:keyBytes]), Reason: reasonOf(reason)}
 			if valueBytes != C.LARDER_NO_VALUE {
 				removal.Value = append([]byte{}, value[:valueBytes]...)
 			}

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package larder
+package shared
 
 import (
 	"fmt"

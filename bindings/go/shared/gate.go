@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package larder
+package shared
 
 import (
 	"sync/atomic"
@@ -39,12 +39,9 @@ func (g *callGate) enter() *callCounter {
 	return calls
 }
 
-// enterMemory counts a call on a cache in memory and returns its counter, as enter does. The error
-// is [ErrUnsupported] for a connected cache and [ErrClosed] for a closed one.
-func (c *Cache) enterMemory() (*callCounter, error) {
-	if c.remote != nil {
-		return nil, ErrUnsupported
-	}
+// enter counts a call and returns its counter, as that of the gate does. The error is [ErrClosed]
+// for a closed cache.
+func (c *Cache) enter() (*callCounter, error) {
 	if calls := c.gate.enter(); calls != nil {
 		return calls, nil
 	}

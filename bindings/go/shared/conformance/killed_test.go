@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"larder"
+	"larder/shared"
 )
 
 // Writers are killed in the middle of stores while another process reads. The reader must not find
@@ -42,7 +42,7 @@ var writers = []string{"left", "right"}
 
 func killWriters(t *testing.T, how killing) {
 	path := filepath.Join(t.TempDir(), "cache")
-	cache, err := larder.OpenShared(path, larder.Options{Memory: how.memory})
+	cache, err := shared.Open(path, shared.Options{Memory: how.memory})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func killWriters(t *testing.T, how killing) {
 		t.Errorf("%d evictions, want some: %v", stats.Evictions, how.evicts)
 	}
 	_ = cache.Close()
-	reopened, err := larder.OpenShared(path, larder.Options{})
+	reopened, err := shared.Open(path, shared.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func reportRounds(output io.Reader, outcome chan<- int) {
 }
 
 // wantRound checks that the value of a writer is from this round or a later one.
-func wantRound(t *testing.T, cache *larder.Cache, writer string, round int, evicts bool) {
+func wantRound(t *testing.T, cache *shared.Cache, writer string, round int, evicts bool) {
 	t.Helper()
 	found, err := read(cache, fmt.Sprintf("%s:%d", writer, round%keys))
 	switch {
@@ -172,7 +172,7 @@ func wantRound(t *testing.T, cache *larder.Cache, writer string, round int, evic
 }
 
 // mustWriteSoon stores a value, which must not wait for a killed process.
-func mustWriteSoon(t *testing.T, cache *larder.Cache, key string) {
+func mustWriteSoon(t *testing.T, cache *shared.Cache, key string) {
 	t.Helper()
 	started := time.Now()
 	if err := store(cache, key, "parent", 0, 100); err != nil {

@@ -1,4 +1,4 @@
-package larder
+package shared
 
 import (
 	"fmt"

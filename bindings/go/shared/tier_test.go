@@ -1,4 +1,4 @@
-package larder
+package shared
 
 import (
 	"bytes"
@@ -132,14 +132,14 @@ func TestTierThatCannotBeUsed(t *testing.T) {
 		"larder_tier.mode is 7":       {Tier: &Tier{Path: path, Size: 64 << 20, Mode: 7}},
 		"/proc/version":               {Tier: &Tier{Path: "/proc/version", Size: 64 << 20}},
 	} {
-		if _, err := Open(options); !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), part) {
+		if _, err := Open("", options); !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), part) {
 			t.Errorf("Open: %v, want a reason with %q", err, part)
 		}
 	}
 	shared := Options{Tier: &Tier{Path: path, Size: 64 << 20}}
-	_, err := OpenShared(filepath.Join(t.TempDir(), "cache"), shared)
+	_, err := Open(filepath.Join(t.TempDir(), "cache"), shared)
 	if !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), "memory of one process") {
-		t.Errorf("OpenShared: %v", err)
+		t.Errorf("Open: %v", err)
 	}
 }
 
@@ -158,11 +158,4 @@ func TestTierProgressMayPanic(t *testing.T) {
 	}()
 	// The cache of the panic is closed.
 	wantValue(t, openTiered(t, Tier{Path: path}), "k", "v")
-}
-
-func TestTierOfAConnectedCache(t *testing.T) {
-	cache := connectToServer(t)
-	if err := cache.Sync(); !errors.Is(err, ErrUnsupported) || cache.TierTrouble() != "" {
-		t.Errorf("Sync: %v", err)
-	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"larder"
+	"larder/shared"
 )
 
 // These values are the same in bindings/c/tests/peer.c and crates/larder/examples/peer.rs.
@@ -30,7 +30,7 @@ const (
 // After all have ended their rounds, each checks that every key of every peer has its last value,
 // and that the counter is exact.
 type peer struct {
-	cache  *larder.Cache
+	cache  *shared.Cache
 	self   string
 	all    []string
 	rounds int
@@ -94,7 +94,7 @@ func (p *peer) play() error {
 
 // count adds 1 to the counter, and creates it if there is none.
 func (p *peer) count() error {
-	if _, err := p.cache.Incr("count", 1); err != larder.ErrNotFound {
+	if _, err := p.cache.Incr("count", 1); err != shared.ErrNotFound {
 		return err
 	}
 	if _, err := p.cache.Add("count", []byte("0"), 0); err != nil {
@@ -129,14 +129,14 @@ type entry struct {
 }
 
 // store stores a value of the form "writer key round filling checksum".
-func store(cache *larder.Cache, key, writer string, round, filling int) error {
+func store(cache *shared.Cache, key, writer string, round, filling int) error {
 	text := fmt.Sprintf("%s %s %d %s", writer, key, round, strings.Repeat("g", filling))
 	return cache.Set(key, fmt.Appendf(nil, "%s %016x", text, fnv1a(text)), 0)
 }
 
 // read returns the origin of a value, and nil if there is none. It returns an error for an
 // incomplete value and for the value of another key.
-func read(cache *larder.Cache, key string) (*entry, error) {
+func read(cache *shared.Cache, key string) (*entry, error) {
 	value, ok := cache.Get(key)
 	if !ok {
 		return nil, nil
