@@ -27,7 +27,7 @@
 //     la are 0 otherwise. Without tokens in the cache, cas never stores and tokens are 0.
 //   - A flush_all with a delay removes all items at that time, unless the server ends before.
 //   - stats has the statistics of this server, not all of memcached's. The groups are settings,
-//     sizes, items and slabs, of which the last two are empty, and reset.
+//     sizes, items and slabs, of which the last two are empty, cachedump and reset.
 //
 // # Limits
 //

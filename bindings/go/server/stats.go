@@ -191,6 +191,9 @@ func (c *conn) textStats(w *words) {
 		return
 	case strings.HasPrefix("settings", group):
 		group = "settings"
+	case strings.HasPrefix("cachedump", group):
+		c.cacheDump(w)
+		return
 	}
 	rows, isKnown := c.server.stats(group)
 	if !isKnown {

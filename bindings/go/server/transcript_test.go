@@ -34,7 +34,7 @@ var unfit = map[string]string{
 	"lru_without_maintainer": "command", "meta_recache": "flags N and R of mg", "metadump": "command",
 	"no_evictions": "option -M", "protocol_ascii": "option -B", "protocol_binary": "option -B",
 	"shutdown": "command", "shutdown_enabled": "command", "slabs": "command", "slabs_disabled": "command",
-	"stats": "not all statistics", "stats_cachedump": "command", "stats_cachedump_disabled": "command",
+	"stats": "not all statistics", "stats_cachedump_disabled": "command",
 	"stats_conns": "command", "stats_counters": "get_expired", "stats_detail": "command",
 	"stats_items_slabs": "size classes", "stats_prefix": "command", "stats_settings": "not all settings",
 	"stats_words": "stats larder", "watch": "command", "watch_disabled": "command",
@@ -315,7 +315,11 @@ func (p *player) match(in *bufio.Reader, text string, isLine bool) (got []byte, 
 		if literal == "" {
 			literal = text[:place[1]]
 			if name := literal[1 : len(literal)-1]; literal[0] == '<' && name[0] != '"' {
-				word, ok := p.matchName(in, name)
+				stop := byte('\r')
+				if rest := text[place[1]:]; rest != "" && rest[0] != '\\' && rest[0] != '<' {
+					stop = rest[0]
+				}
+				word, ok := p.matchName(in, name, stop)
 				if got = append(got, word...); !ok {
 					return got, false
 				}
@@ -335,11 +339,11 @@ func (p *player) match(in *bufio.Reader, text string, isLine bool) (got []byte, 
 }
 
 // matchName reads what a name in angle brackets stands for.
-func (p *player) matchName(in *bufio.Reader, name string) (word string, ok bool) {
+func (p *player) matchName(in *bufio.Reader, name string, stop byte) (word string, ok bool) {
 	for {
 		next, err := in.Peek(1)
 		isPart := err == nil && (next[0] >= '0' && next[0] <= '9' || name == "version" && next[0] == '.' ||
-			name == "text" && next[0] != '\r')
+			name == "text" && next[0] != stop)
 		if !isPart {
 			break
 		}
