@@ -18,8 +18,8 @@
 //
 //   - The commands are get, gets, gat, gats, set, add, replace, append, prepend, cas, incr, decr,
 //     touch, delete, flush_all, version, verbosity, stats, quit, mg, ms, md, ma, mn, me, and all
-//     opcodes of the binary protocol. Other commands, such as lru_crawler, slabs, watch and shutdown,
-//     get ERROR.
+//     opcodes of the binary protocol. cache_memlimit is refused. Other commands, such as lru_crawler,
+//     slabs, watch and shutdown, get ERROR.
 //   - The meta flags N and R of mg, I and E of ms and md, and E of ma get the error for a flag that
 //     does not exist: items have no place for a recache token, a stale mark or a client's token.
 //   - Exptimes are exact to the millisecond, not to the second.

@@ -209,6 +209,13 @@ func TestStats(t *testing.T) {
 	}
 }
 
+func TestMemoryLimitIsFixed(t *testing.T) {
+	_, socket := start(t, withTokens())
+	ask(t, dial(t, socket), "cache_memlimit 7\r\ncache_memlimit x\r\ncache_memlimit 9 noreply\r\ncache_memlimit 64\r\n",
+		"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\nERROR\r\n"+
+			"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n")
+}
+
 func TestReadsDoNotAllocate(t *testing.T) {
 	cache, err := engine.New(engine.Config{MemoryBytes: 8 << 20, CAS: true})
 	check.NoError(t, err)

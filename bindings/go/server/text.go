@@ -80,6 +80,8 @@ func (c *conn) stepText(b []byte) int {
 	case "stats":
 		c.textStats(&w)
 		return head
+	case "cache_memlimit":
+		return c.answer(head, &w, textMemoryLimit(&w))
 	}
 	if bytes.HasPrefix(w.last, []byte("HTTP/")) {
 		// A browser was made to send its request here.
@@ -189,6 +191,21 @@ func (c *conn) textVerbosity(w *words) string {
 	}
 	c.server.verbosity.Store(min(uint32(level), 2))
 	return "OK\r\n"
+}
+
+// textMemoryLimit refuses another memory limit, as a memcached does that has taken all memory at its
+// start.
+func textMemoryLimit(w *words) string {
+	limit, ok := parseUint(w.first[0])
+	switch {
+	case !ok || limit > math.MaxUint32:
+		return unknown
+	case limit < 8:
+		return "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"
+	case limit > 1000000000:
+		return "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
+	}
+	return "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"
 }
 
 // storeLine executes a storage command once its value has arrived.
