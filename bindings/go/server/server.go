@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"larder"
 	"larder/internal/engine"
+	"larder/internal/own"
 )
 
 // ErrServerClosed is the error of Serve after Shutdown or Close.
@@ -50,6 +52,13 @@ type Server struct {
 	ticking chan struct{}
 
 	serving sync.WaitGroup
+}
+
+// New returns a server of a cache. Closing one of them leaves the other open.
+func New(cache *larder.Cache, options Options) *Server {
+	s := newServer(own.EngineOf(cache), options)
+	s.cache, s.change = cache, own.ChangesOf(cache)
+	return s
 }
 
 // newServer returns a server of an engine.

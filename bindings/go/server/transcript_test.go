@@ -27,7 +27,7 @@ const transcripts = "../../../conformance/wire"
 var unfit = map[string]string{
 	"admin_unknown": "extstore is known to no server without a flash tier", "binary_stat": "tcp_backlog, stats detail",
 	"answers_as_1_6_18": "larderd's option", "answers_as_1_6_18_without_cas": "larderd's option",
-	"binary_flush_disabled": "option -F", "flush_all_disabled": "option -F", "cache_memlimit": "command",
+	"binary_flush_disabled": "option -F", "flush_all_disabled": "option -F", "cache_memlimit": "the limit is fixed",
 	"debugtime": "command", "delete_prefix": "command", "delete_prefix_disabled": "command",
 	"delete_prefix_memcached": "command", "dump_disabled": "command", "last_used": "command debugtime",
 	"lease": "command", "local_readers_off": "commands of larderd", "lru": "command", "lru_crawler": "command",
