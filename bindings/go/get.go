@@ -59,9 +59,9 @@ func (c *Cache) Contains(key string) bool {
 	return ok
 }
 
-// GetMany calls visit for each key that has an item, in the order of the keys, as [Cache.View] does:
-// the slice is valid during the call of visit and must not be written. at is the position of the
-// key.
+// GetMany calls visit for each key that has an item, in the order of the keys, as [Cache.View]
+// does: the slice is valid during the call of visit and must not be written. at is the position of
+// the key.
 func (c *Cache) GetMany(keys []string, visit func(at int, value []byte)) {
 	c.engine.GetMany(keys, func(at int, value []byte, _ engine.Item) { visit(at, value) })
 	runtime.KeepAlive(c)

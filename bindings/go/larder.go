@@ -13,9 +13,9 @@
 // # Keys, values, times
 //
 // Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. A time to live is
-// a [time.Duration], rounded up to milliseconds: 0 means [Options.TTL], [Forever] that the item does
-// not expire, and a negative one removes the item. A cache in the process evicts items when its
-// memory is full, the ones first that nobody has read again (S3-FIFO).
+// a [time.Duration], rounded up to milliseconds: 0 means [Options.TTL], [Forever] that the item
+// does not expire, and a negative one removes the item. A cache in the process evicts items when
+// its memory is full, first those that no caller has read again (S3-FIFO).
 //
 // # Reading
 //

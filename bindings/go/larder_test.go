@@ -335,15 +335,16 @@ func TestInvalidArguments(t *testing.T) {
 		_, add := cache.Add(key, nil, -1)
 		_, getOrLoad := cache.GetOrLoad(t.Context(), key, loaderOf("v", 0))
 		_, incr := cache.Incr(key, 1)
-		_, del := cache.Delete(key)
 		for name, err := range map[string]error{
-			"Set": cache.Set(key, nil, 0), "Add": add, "GetOrLoad": getOrLoad, "Incr": incr, "Delete": del,
+			"Set": cache.Set(key, nil, 0), "Add": add, "GetOrLoad": getOrLoad, "Incr": incr,
 		} {
 			check.ErrorIs(t, name+what, err, ErrKey)
 		}
 		if _, ok := cache.Get(key); ok || cache.Contains(key) || cache.View(key, func([]byte) {}) {
 			t.Errorf("a read%s has found an item", what)
 		}
+		check.Equal(t, "Delete"+what, must[bool](t)(cache.Delete(key)), false)
+		check.Equal(t, "Touch"+what, must[bool](t)(cache.Touch(key, 0)), false)
 	}
 	err := cache.Set("k", make([]byte, 5<<20), 0)
 	check.ErrorIs(t, "Set of 5 MiB", err, ErrTooLarge)

@@ -24,8 +24,8 @@ type Loader func(ctx context.Context, key string) (value []byte, ttl time.Durati
 // context does not cancel the load for the others.
 //
 // The result is stored only if the key has not changed since the load began. A set, a delete or any
-// other change takes precedence: the waiting callers get the loaded value, and the next caller loads
-// again.
+// other change takes precedence: the waiting callers get the loaded value, and the next caller
+// loads again.
 func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if !isKey(key) {
 		return nil, keyError(key)

@@ -24,8 +24,9 @@ func (c *Cache) Save(to io.Writer) error {
 }
 
 // Load stores the items that [Cache.Save] has written, in addition to those in the cache, and
-// returns their number. It omits items that have expired since and those that are too large for this
-// cache. If the data is damaged, it stores the items before the damage and returns [ErrDamaged].
+// returns their number. It omits items that have expired since and those that are too large for
+// this cache. If the data is damaged, it stores the items before the damage and returns
+// [ErrDamaged].
 func (c *Cache) Load(from io.Reader) (items int, err error) {
 	c.loads.ForgetPrefix("")
 	items, err = c.engine.Load(from)

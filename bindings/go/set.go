@@ -93,10 +93,10 @@ func (c *Cache) swap(key string, value []byte, item Item) (uint64, error) {
 	return 0, c.failure(c.engine.Delete(key, item.CAS), key, 0)
 }
 
-// Delete removes an item, and reports whether there was one.
+// Delete removes an item, and reports whether there was one; an invalid key has none.
 func (c *Cache) Delete(key string) (bool, error) {
 	c.loads.Forget(key)
-	return c.condition(c.engine.Delete(key, 0), key, 0)
+	return c.present(c.engine.Delete(key, 0), key)
 }
 
 // Touch sets the time to live of an item, counted from now, and reports whether there is one. A
@@ -106,7 +106,15 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	if millis < 0 {
 		return c.Delete(key)
 	}
-	return c.condition(c.engine.Touch(key, millis), key, 0)
+	return c.present(c.engine.Touch(key, millis), key)
+}
+
+// present is condition for a change that stores no value: an invalid key has no item.
+func (c *Cache) present(err error, key string) (bool, error) {
+	if err == engine.ErrBadKey {
+		return false, c.openError()
+	}
+	return c.condition(err, key, 0)
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.

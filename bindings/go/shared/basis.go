@@ -14,7 +14,11 @@ package shared
 */
 import "C"
 
-import "time"
+import (
+	"time"
+
+	"larder"
+)
 
 // attempt is a load and the state of its key when it began: an item, or a reservation of the key.
 // The result is stored only if no process has changed the key since.
@@ -37,14 +41,14 @@ func (a *attempt) begin() {
 	a.valid = C.begin_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), secs, &a.load) == C.LARDER_OK
 }
 
-// Keep stores the loaded value, unless any process has changed the key since the load began. Callers
-// also get a value that the cache does not accept, which is counted as refused.
+// Keep stores the loaded value, unless any process has changed the key since the load began.
+// Callers also get a value that the cache does not accept, which is counted as refused.
 func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	if ttl < 0 {
 		a.Cancel()
 		return
 	}
-	if ttl > 0 {
+	if ttl > 0 && ttl != larder.Forever {
 		ttl = whole(ttl) + whole(a.cache.options.StaleFor)
 	}
 	calls, err := a.cache.enter()

@@ -34,8 +34,8 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// openCache opens a new cache, of 8 MiB unless options say otherwise: with a disk tier, or in a file
-// of its own.
+// openCache opens a new cache, of 8 MiB unless options say otherwise: with a disk tier, or in a
+// file of its own.
 func openCache(t testing.TB, options Options) *Cache {
 	t.Helper()
 	if options.Memory == 0 {

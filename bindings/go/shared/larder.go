@@ -1,7 +1,8 @@
 //go:build linux && cgo
 
 // Package shared is a cache in a file that several processes map at the same time, in any language,
-// and that outlives them. With [Options.Tier] it is a cache of one process with a directory on disk.
+// and that outlives them. With [Options.Tier] it is a cache of one process with a directory on
+// disk.
 //
 // Its contents are outside of Go's heap, and its memory limit is exact and includes index and
 // metadata. A cache that one process uses, in memory only, needs neither this package nor cgo:
@@ -32,6 +33,7 @@ import (
 	"time"
 	"unsafe"
 
+	"larder"
 	"larder/internal/flight"
 )
 
@@ -101,8 +103,8 @@ type Cache struct {
 }
 
 // Open opens the cache in a file, shared by all processes that open it. It keeps the existing
-// contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest. Killing
-// a process at any time does not affect the others.
+// contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest.
+// Killing a process at any time does not affect the others.
 //
 // With [Options.Tier], and only then, the path is empty: Open opens the cache of this process with
 // that directory.
@@ -227,9 +229,12 @@ func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s))
 
 func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
-// seconds rounds a time to live up to whole seconds; 0 means no expiry. It returns false if ttl is
-// negative.
+// seconds rounds a time to live up to whole seconds; 0 and larder.Forever mean no expiry. It
+// returns false if ttl is negative.
 func seconds(ttl time.Duration) (C.uint32_t, bool) {
+	if ttl == larder.Forever {
+		return 0, true
+	}
 	if ttl < 0 {
 		return 0, false
 	}

@@ -70,7 +70,8 @@ func newLoads(c *Cache, timeout time.Duration) *flight.Group {
 // loading is a cache as its loads see it.
 type loading struct{ c *Cache }
 
-// BeginLoad records the state of the key before it reads it, so that every later change is detected.
+// BeginLoad records the state of the key before it reads it, so that every later change is
+// detected.
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	a := &attempt{cache: l.c, key: key}
 	a.begin()

@@ -19,8 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder/bench"
 	"larder"
+	"larder/bench"
 )
 
 const (

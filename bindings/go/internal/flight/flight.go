@@ -71,7 +71,8 @@ func (g *Group) Close() { g.end() }
 // Context returns a context that ends when the group is closed.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Load returns the result of the load of a key, and starts it if there is none. The value is a copy.
+// Load returns the result of the load of a key, and starts it if there is none. The value is a
+// copy.
 func (g *Group) Load(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if g.isLoading(ctx, key) {
 		return nil, g.config.ErrRecursive
@@ -124,8 +125,8 @@ func (g *Group) ForgetPrefix(prefix string) {
 	}
 }
 
-// abandon keeps a load, if there is one, from storing its result, unless it has begun to. The caller
-// holds the lock.
+// abandon keeps a load, if there is one, from storing its result, unless it has begun to. The
+// caller holds the lock.
 func (g *Group) abandon(f *flight) {
 	switch {
 	case f == nil:
