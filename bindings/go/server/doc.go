@@ -18,31 +18,32 @@
 //
 //   - The commands are get, gets, gat, gats, set, add, replace, append, prepend, cas, incr, decr,
 //     touch, delete, flush_all, version, verbosity, stats, quit, mg, ms, md, ma, mn, me, and all
-//     opcodes of the binary protocol. cache_memlimit is refused. Other commands, such as lru_crawler,
-//     slabs, watch and shutdown, get ERROR.
+//     opcodes of the binary protocol. cache_memlimit is refused. Other commands, such as
+//     lru_crawler, slabs, watch and shutdown, get ERROR.
 //   - The meta flags N and R of mg, I and E of ms and md, and E of ma get the error for a flag that
 //     does not exist: items have no place for a recache token, a stale mark or a client's token.
 //   - Exptimes are exact to the millisecond, not to the second.
-//   - The flags h and l, and the fields la and fetch of me, need a cache that tracks accesses; l and
-//     la are 0 otherwise. Without tokens in the cache, cas never stores and tokens are 0.
+//   - The flag l of mg and the field la of me are 0: the cache does not record the last access.
+//   - In a cache without tokens (larder.Options.CAS), tokens are 0 and cas stores nothing.
+//   - A value is limited by the cache, too: see larder.Options.ItemMax.
 //   - A flush_all with a delay removes all items at that time, unless the server ends before.
 //   - stats has the statistics of this server, not all of memcached's. The groups are settings,
 //     sizes, items and slabs, of which the last two are empty, cachedump and reset.
 //
 // # Limits
 //
-// [Options] bounds connections, times and memory. A client costs the memory of the bytes that it has
-// sent, not of those that it announces. The value of a hit is copied to the buffer of its
+// [Options] bounds connections, times and memory. A client costs the memory of the bytes that it
+// has sent, not of those that it announces. The value of a hit is copied to the buffer of its
 // connection, so that a slow client does not keep the cache's memory in use.
 //
 // # Soft expiry
 //
-// With [Options].SoftExpiry, an item that a client stores with flags 0 and an exptime stays readable
-// beyond its exptime, and get, gets and their binary forms return flags that say more: 0 for a fresh
-// item, 3 to the first reader of an expired one, which is to store it anew, and 1 to the other
-// readers. A store or a touch makes the item fresh. Items with other flags are not affected; flags
-// from 0xe0000000 to 0xefffffff are reserved. The program reads such items without a mark; their
-// flags are in this range. [TQMemory] has this rule.
+// With [Options].SoftExpiry, an item that a client stores with flags 0 and an exptime stays
+// readable beyond its exptime, and get, gets and their binary forms return flags that say more: 0
+// for a fresh item, 3 to the first reader of an expired one, which is to store it anew, and 1 to the
+// other readers. A store or a touch makes the item fresh. Items with other flags are not affected;
+// flags from 0xe0000000 to 0xefffffff are reserved. The program reads such items without a mark;
+// their flags are in this range. [TQMemory] has this rule.
 //
 // [TQMemory]: https://github.com/mevdschee/tqmemory
 package server

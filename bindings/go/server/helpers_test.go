@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ type config struct {
 func start(t testing.TB, config config) (*Server, string) {
 	t.Helper()
 	if config.engine.MemoryBytes == 0 {
-		config.engine.MemoryBytes = 128 << 20
+		// Items of 1 MiB fit, whatever the number of shards.
+		config.engine.MemoryBytes = int64(128<<20) * int64(runtime.GOMAXPROCS(0))
 	}
 	cache, err := engine.New(config.engine)
 	check.NoError(t, err)

@@ -185,7 +185,7 @@ func TestPipelines(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	c := withTokens()
-	c.engine.TrackAccess = true
+	c.engine.TrackAccess, c.engine.MemoryBytes = true, 128<<20
 	s, socket := start(t, c)
 	conn := dial(t, socket)
 	ask(t, conn, "set k 0 0 1\r\nx\r\nget k none\r\nmg k l t\r\n", "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\nHD l0 t-1\r\n")
