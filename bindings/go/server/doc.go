@@ -40,10 +40,10 @@
 //
 // With [Options].SoftExpiry, an item that a client stores with flags 0 and an exptime stays
 // readable beyond its exptime, and get, gets and their binary forms return flags that say more: 0
-// for a fresh item, 3 to the first reader of an expired one, which is to store it anew, and 1 to the
-// other readers. A store or a touch makes the item fresh. Items with other flags are not affected;
-// flags from 0xe0000000 to 0xefffffff are reserved. The program reads such items without a mark;
-// their flags are in this range. [TQMemory] has this rule.
+// for a fresh item, 3 to the first reader of an expired one, which is to store it anew, and 1 to
+// the other readers. A store or a touch makes the item fresh. Items with other flags are not
+// affected; flags from 0xe0000000 to 0xefffffff are reserved. The program reads such items without
+// a mark; their flags are in this range. [TQMemory] has this rule.
 //
 // [TQMemory]: https://github.com/mevdschee/tqmemory
 package server
