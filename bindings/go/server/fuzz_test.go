@@ -36,7 +36,10 @@ func (s *scripted) SetReadDeadline(time.Time) error { return nil }
 
 func FuzzSession(f *testing.F) {
 	for _, requests := range curated {
-		f.Add([]byte(requests), uint8(0), false)
+		// The fuzzer shortens what it finds, which takes long for long inputs.
+		if len(requests) < 2000 {
+			f.Add([]byte(requests), uint8(0), false)
+		}
 	}
 	f.Add(binaryCut(), uint8(3), false)
 	f.Add([]byte("set x 0 0 3\r\na b\r\nget x\r\n"), uint8(7), true)
