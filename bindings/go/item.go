@@ -25,8 +25,10 @@ type Item struct {
 func (c *Cache) itemOf(item *engine.Item) Item {
 	converted := Item{CAS: item.Token, Flags: item.Flags}
 	if item.Deadline != 0 {
-		// The item may expire between the read and this look at the clock.
-		converted.TTL = max(time.Duration(item.Deadline-c.now()), 1) * time.Millisecond
+		// The item may expire between the read and this look at the clock, and the engine's times go
+		// beyond those of a Duration.
+		left := min(max(item.Deadline-c.now(), 1), int64(Forever/time.Millisecond))
+		converted.TTL = time.Duration(left) * time.Millisecond
 	}
 	return converted
 }

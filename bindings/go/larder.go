@@ -63,9 +63,9 @@ type Options struct {
 	// Sweep is the interval at which expired items are removed that no caller reads. By default
 	// such items stay until their memory is needed.
 	Sweep time.Duration
-	// OnRemove is called once for each item that leaves the cache, in the goroutine of the call that
-	// removes it, without locks. It may use the cache. The value is its own. Closing the cache does
-	// not report the items in it.
+	// OnRemove is called once for each item that leaves the cache, without locks, in the goroutine
+	// that removes it: that of a call, of a load or of the sweep, which waits for it. It may use the
+	// cache, and the value is its own. Closing the cache does not report the items in it.
 	OnRemove func(key string, value []byte, reason Reason)
 
 	// StaleFor is how long [Cache.GetOrLoad] may return a loaded value after it has expired, while
@@ -195,8 +195,10 @@ func clocks(clock func() time.Time) (now, wall func() int64) {
 // and loaders.
 func (c *Cache) Close() error {
 	c.cleanup.Stop()
+	// In this order, a caller that gets ErrClosed from a load finds the cache closed.
+	err := c.engine.Close()
 	c.loads.Close()
-	return c.engine.Close()
+	return err
 }
 
 // KeyOf returns a key with the bytes of a slice, without a copy. The slice must not change while a

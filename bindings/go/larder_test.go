@@ -216,6 +216,7 @@ func TestCounters(t *testing.T) {
 }
 
 func TestTimesToLive(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
 	for _, test := range []struct {
 		name    string
 		options Options
@@ -227,6 +228,7 @@ func TestTimesToLive(t *testing.T) {
 		{"Forever with a default", Options{TTL: time.Minute}, Forever, 0},
 		{"a millisecond", Options{}, time.Millisecond, time.Millisecond},
 		{"less than a millisecond", Options{}, time.Nanosecond, time.Millisecond},
+		{"292 years", Options{}, Forever - 1, Forever.Truncate(time.Millisecond)},
 	} {
 		clock := newClock()
 		test.options.Clock = clock.Now
@@ -235,8 +237,8 @@ func TestTimesToLive(t *testing.T) {
 		item, _, ok := cache.Peek("k")
 		check.Equal(t, test.name+": found", ok, true)
 		check.Equal(t, test.name+": TTL", item.TTL, test.want)
-		if test.want == 0 {
-			clock.advance(100 * 365 * 24 * time.Hour)
+		if test.want == 0 || test.want > century {
+			clock.advance(century)
 			wantValue(t, cache, "k", "v")
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 
 	"larder/internal/check"
 	"larder/internal/engine"
+	"larder/internal/own"
 )
 
 func TestGetOrLoadLoadsOnceForAllCallers(t *testing.T) {
@@ -182,8 +183,9 @@ func TestLoadDoesNotOverwriteChanges(t *testing.T) {
 						check.NoError(t, cache.Set("k", []byte("old"), time.Minute))
 					}
 					loadDuring(t, cache, strings.Repeat("l", size), func() { change.do(cache) })
-					value, _ := cache.Get("k")
-					check.Equal(t, "Get(k)", string(value), change.want)
+					if value, _ := cache.Get("k"); string(value) != change.want {
+						t.Errorf("Get(k) = %.40q, want %q", value, change.want)
+					}
 				})
 			}
 		}
@@ -290,6 +292,22 @@ func TestRefreshBefore(t *testing.T) {
 		value, _ := cache.Get("k")
 		return string(value) == "second"
 	})
+}
+
+// Package server writes to the engine of a cache, and announces its changes.
+func TestAnnouncedChangesOfTheEngineWin(t *testing.T) {
+	for _, announced := range []string{"k", ""} {
+		cache := openCache(t, Options{})
+		announce, e := own.ChangesOf(cache), own.EngineOf(cache)
+		loadDuring(t, cache, "loaded", func() {
+			announce(announced)
+			check.ErrorIs(t, "Delete", e.Delete("k", 0), engine.ErrNotFound)
+		})
+		wantNone(t, cache, "k")
+	}
+	if own.EngineOf("not a cache") != nil || own.EngineOf((*Cache)(nil)) != nil {
+		t.Error("EngineOf has an engine for what is not a cache")
+	}
 }
 
 func TestCloseInsideOfALoader(t *testing.T) {

@@ -80,7 +80,11 @@ func (g *Group) Load(ctx context.Context, key string, loader Loader) ([]byte, er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return g.join(ctx, key, loader, false).wait(ctx)
+	f, isLoaded := g.join(ctx, key, loader, false)
+	if isLoaded {
+		return append([]byte{}, f.value...), nil
+	}
+	return f.wait(ctx)
 }
 
 // Refresh starts a load of a key, unless there is one. It does not wait.
@@ -165,7 +169,7 @@ type flight struct {
 	cancel context.CancelCauseFunc
 	// Stops the timeout of the load and detaches it from the context of the group.
 	unlink func() bool
-	// Closed after value and err are set.
+	// Closed at the end of the load. Value and err are set before the store begins.
 	done  chan struct{}
 	value []byte
 	err   error
@@ -181,20 +185,24 @@ type flight struct {
 }
 
 // join returns the load of a key and starts one if there is none. A refresh is not counted as a
-// waiting caller.
-func (g *Group) join(ctx context.Context, key string, loader Loader, refresh bool) *flight {
+// waiting caller. isLoaded is true if the load has its value and is storing it: the caller must not
+// wait for that, because it may be a callback of the store.
+func (g *Group) join(ctx context.Context, key string, loader Loader, refresh bool) (f *flight, isLoaded bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	f := g.byKey[key]
+	f = g.byKey[key]
 	if f == nil {
 		f = g.start(ctx, key)
 		f.refresh = refresh
 		go f.run(loader)
 	}
+	if f.kept != nil {
+		return f, true
+	}
 	if !refresh {
 		f.waiting++
 	}
-	return f
+	return f, false
 }
 
 func (g *Group) start(ctx context.Context, key string) *flight {
@@ -265,6 +273,7 @@ func (f *flight) release() {
 func (f *flight) finish(value []byte, err error, keep func()) {
 	g := f.group
 	g.lock.Lock()
+	f.value, f.err = value, err
 	if g.byKey[f.key] == f {
 		if err == nil && f.ctx.Err() == nil {
 			f.kept = make(chan struct{})
@@ -276,7 +285,6 @@ func (f *flight) finish(value []byte, err error, keep func()) {
 		g.remove(f)
 	}
 	g.lock.Unlock()
-	f.value, f.err = value, err
 	close(f.done)
 }
 
