@@ -278,7 +278,6 @@ bench-tier-slow: build ## A store on a disk that the kernel slows down, as root,
 		crates/bench/limited/slow_disk.py
 
 bench-go: ## The Go package beside other caches in Go; ROUNDS=3 SECS=1 PAUSE_ITEMS=20000000
-	$(MAKE) --no-print-directory -C bindings/go
 	bindings/go/bench/run.sh
 
 bench-capacity: build ## Items held in equal memory beside memcached, 1 to 2 min
