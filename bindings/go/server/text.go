@@ -193,8 +193,8 @@ func (c *conn) textVerbosity(w *words) string {
 	return "OK\r\n"
 }
 
-// textMemoryLimit refuses another memory limit, as a memcached does that has taken all memory at its
-// start.
+// textMemoryLimit refuses another memory limit, as a memcached does that has taken all memory at
+// its start.
 func textMemoryLimit(w *words) string {
 	limit, ok := parseUint(w.first[0])
 	switch {
