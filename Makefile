@@ -170,6 +170,10 @@ portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 
 dist: release portable ## Builds what a release consists of into target/dist: docs/releases.md
 	packaging/dist.sh
 
+dist-go: ## Writes the Go modules and their archives as a proxy into target/dist/go
+	rm -rf target/dist/go
+	bindings/go/dist.sh target/dist/go
+
 # What packages hold, besides the tools that build them.
 release: build pages
 	packaging/tools.sh

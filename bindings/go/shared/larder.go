@@ -19,8 +19,6 @@
 package shared
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/lib
-#cgo LDFLAGS: ${SRCDIR}/lib/liblarder.a -lm -ldl -lpthread
 #include <stdlib.h>
 #include "calls.h"
 */

@@ -126,6 +126,15 @@ func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	return s.AppendValue(dst, read.Record, read.Header), ItemOf(read.Record, read.Header), true
 }
 
+// Describe returns what is known about an item beside its value. The caller holds the mutex.
+func (s *Shard) Describe(hash uint64, key string) (Item, bool) {
+	found := s.present(hash, key)
+	if !found.isFound() {
+		return Item{}, false
+	}
+	return ItemOf(found.record, found.header), true
+}
+
 // Peek is Read without marks and removals. The caller holds the mutex.
 func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	found := s.lookup(hash, key)
