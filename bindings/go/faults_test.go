@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // calls are all methods that use the memory of a cache.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // mappedBytes returns the sizes of all mappings of the process.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // soakTime returns how long TestSoak runs: LARDER_MINUTES minutes, by default ten seconds, and two

@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // A cache is a variable of package expvar, without which /debug/vars does not show it.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // The changes of BigCache 3.2.0, in the order of the package's documentation. Its own tests run by

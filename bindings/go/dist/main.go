@@ -38,7 +38,7 @@ func main() {
 }
 
 // published are the modules that users fetch, by their folders.
-var published = []string{".", "shared"}
+var published = []string{".", "shared", "prometheus"}
 
 func write(root, version, out, date string, added additions) error {
 	if semver.Canonical(version) != version || version == "" {

@@ -13,7 +13,7 @@ package prometheus
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // metrics are all metrics of a collector, with the statistics that they show.

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"larder"
+	"larder.example/larder"
 )
 
 func open(t testing.TB, options larder.Options) *larder.Cache {

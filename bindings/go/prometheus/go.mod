@@ -1,10 +1,10 @@
-module larder/prometheus
+module larder.example/larder/prometheus
 
 go 1.24
 
 require (
 	github.com/prometheus/client_golang v1.23.2
-	larder v0.0.0
+	larder.example/larder v0.0.0
 )
 
 require (
@@ -21,4 +21,4 @@ require (
 	google.golang.org/protobuf v1.36.8 // indirect
 )
 
-replace larder => ../
+replace larder.example/larder => ../
