@@ -3,6 +3,7 @@ package shard
 import (
 	"larder/internal/engine/pins"
 	"larder/internal/engine/record"
+	"larder/internal/engine/steps"
 )
 
 // Found is an item that a reader found. Its segment is pinned.
@@ -27,6 +28,7 @@ func (s *Shard) Find(cell *pins.Cell, hash uint64, key string) (Found, bool) {
 	tag := s.tag(hash)
 again:
 	level := s.level.Load()
+	steps.At(steps.LevelLoaded)
 	g := s.group(level, hash)
 	for {
 		slot := record.Slot(0)
@@ -48,6 +50,7 @@ again:
 			break
 		}
 		g = s.overflow(slot)
+		steps.At(steps.LinkFollowed)
 	}
 	// A split may have moved the slot while the reader looked.
 	if s.level.Load() != level {
@@ -68,6 +71,7 @@ func (s *Shard) check(
 		return found, isOther
 	}
 	generation := &s.generations[segment]
+	steps.At(steps.SlotLoaded)
 	if generation.Load() != slot.Generation() {
 		// An evictor stores the new place of an item before it raises the generation.
 		if load(at) != slot {
@@ -75,8 +79,11 @@ func (s *Shard) check(
 		}
 		return found, isOther
 	}
+	steps.At(steps.GenerationChecked)
 	cell.Pin(pins.Segment(s.config.Number, segment))
+	steps.At(steps.SegmentPinned)
 	now := generation.Load()
+	steps.At(steps.GenerationLoaded)
 	if load(at) != slot {
 		cell.Unpin()
 		return found, hasChanged
