@@ -123,7 +123,7 @@ const (
 // isGhost returns true if a slot names an item that was evicted from the small pool lately.
 func (s *Shard) isGhost(slot record.Slot) bool {
 	segment := slot.Segment()
-	if slot == 0 || segment >= len(s.generations) {
+	if slot == 0 || segment >= len(s.generations) || s.config.NoGhosts {
 		return false
 	}
 	age := (s.generations[segment].Load() - slot.Generation()) % record.Generations

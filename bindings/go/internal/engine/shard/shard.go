@@ -30,6 +30,8 @@ type Config struct {
 	Tokens bool
 	// Accesses records the second of the last access of each item.
 	Accesses bool
+	// NoGhosts leaves ghosts out of account.
+	NoGhosts bool
 	// Reports collects removed items; see TakeRemovals.
 	Reports bool
 	// Now returns monotonic milliseconds.
