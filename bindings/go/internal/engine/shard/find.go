@@ -124,7 +124,8 @@ func (s *Shard) Warm(cell *pins.Cell, hash uint64, key string) {
 
 // Read appends the value of an item to dst. The caller holds the mutex, because it has no cell.
 func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
-	found := s.present(hash, key)
+	var found place
+	s.present(hash, key, &found)
 	if !found.isFound() {
 		return dst, Item{}, false
 	}
@@ -135,7 +136,8 @@ func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 
 // Peek is Read without marks and removals. The caller holds the mutex.
 func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
-	found := s.lookup(hash, key)
+	var found place
+	s.lookup(hash, key, &found)
 	if !found.isFound() || s.isExpired(found.record, found.header) {
 		return dst, Item{}, false
 	}
