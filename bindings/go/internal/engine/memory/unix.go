@@ -10,24 +10,20 @@ import (
 
 type held = []byte
 
-const (
-	// hugePageBytes is the size of a huge page. An arena starts on a multiple of it.
-	hugePageBytes = 2 << 20
-	// hugeFromBytes is the size of arenas from which on huge pages are asked for. The pages that a
-	// shard touches first take two megabytes of memory at once.
-	hugeFromBytes = 8 << 20
-)
+// hugeFromBytes is the size of arenas from which on huge pages are asked for. The pages that a
+// shard touches first take two megabytes of memory at once.
+const hugeFromBytes = 8 << 20
 
 func allocate(bytes int) (*Arena, error) {
 	const protection = syscall.PROT_READ | syscall.PROT_WRITE
-	mapped, err := syscall.Mmap(-1, 0, bytes+hugePageBytes, protection,
+	mapped, err := syscall.Mmap(-1, 0, bytes+HugePageBytes, protection,
 		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("cannot map %d bytes: %w", bytes, err)
 	}
 	// What lies in front of the base and behind the arena is never touched and takes no memory.
 	base := unsafe.Pointer(unsafe.SliceData(mapped))
-	skipped := int(-uintptr(base) & (hugePageBytes - 1))
+	skipped := int(-uintptr(base) & (HugePageBytes - 1))
 	if bytes >= hugeFromBytes {
 		adviseHugePages(mapped[skipped : skipped+bytes])
 	}

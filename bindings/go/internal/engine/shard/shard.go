@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"larder/internal/engine/memory"
 	"larder/internal/engine/pins"
 	"larder/internal/engine/record"
 )
@@ -71,6 +72,8 @@ type Shard struct {
 	stats    Stats
 	removals []Removal
 	scratch  []byte
+	// ahead is memory that writers need soon, for Unlock to populate.
+	ahead []byte
 }
 
 // Stats counts what happened in a shard.
@@ -107,9 +110,12 @@ func (s *Shard) Lock() { s.mutex.Lock() }
 
 // Unlock unlocks the shard and returns the items that left it, if the shard reports them.
 func (s *Shard) Unlock() []Removal {
-	removals := s.removals
-	s.removals = nil
+	removals, ahead := s.removals, s.ahead
+	s.removals, s.ahead = nil, nil
 	s.mutex.Unlock()
+	if ahead != nil {
+		memory.Populate(ahead)
+	}
 	return removals
 }
 
