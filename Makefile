@@ -170,6 +170,10 @@ portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 
 dist: release portable ## Builds what a release consists of into target/dist: docs/releases.md
 	packaging/dist.sh
 
+dist-go: ## Writes the Go modules and their archives as a proxy into target/dist/go
+	rm -rf target/dist/go
+	bindings/go/dist.sh target/dist/go
+
 # What packages hold, besides the tools that build them.
 release: build pages
 	packaging/tools.sh
@@ -278,7 +282,6 @@ bench-tier-slow: build ## A store on a disk that the kernel slows down, as root,
 		crates/bench/limited/slow_disk.py
 
 bench-go: ## The Go package beside other caches in Go; ROUNDS=3 SECS=1 PAUSE_ITEMS=20000000
-	$(MAKE) --no-print-directory -C bindings/go
 	bindings/go/bench/run.sh
 
 bench-go-traces: build ## Hit ratios of the pure-Go engine on the traces beside the Rust engine's, 1 min

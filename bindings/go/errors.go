@@ -1,84 +1,109 @@
-//go:build linux && cgo
-
 package larder
 
-/*
-#include <larder.h>
-*/
-import "C"
+import (
+	"errors"
+	"fmt"
 
-import "errors"
-
-// Errors of this package, to be tested with [errors.Is].
-var (
-	// ErrNotFound means that there is no such item, or that it has expired.
-	ErrNotFound = status(C.LARDER_MISSING)
-	// ErrExists means that there is an item already, which is kept.
-	ErrExists = status(C.LARDER_EXISTS)
-	// ErrChanged means that the item has changed since its token was read. Read it again.
-	ErrChanged = status(C.LARDER_CHANGED)
-	// ErrKey means that a key is empty or longer than 250 bytes.
-	ErrKey = status(C.LARDER_KEY)
-	// ErrTooLarge means that the item is larger than [Options.ItemMax].
-	ErrTooLarge = status(C.LARDER_TOO_LARGE)
-	// ErrNoMemory means that there is no memory for the item, with [Options.NoEviction].
-	ErrNoMemory = status(C.LARDER_NO_MEMORY)
-	// ErrNotANumber means that the value is not a decimal number.
-	ErrNotANumber = status(C.LARDER_NOT_A_NUMBER)
-	// ErrNoTokens means that the cache was opened without [Options.CAS].
-	ErrNoTokens = status(C.LARDER_NO_TOKENS)
-	// ErrStuck means that another process that shares the cache has been stopped in the middle of a
-	// change.
-	ErrStuck = status(C.LARDER_STUCK)
-	// ErrNotOpened means that the cache could not be opened.
-	ErrNotOpened = status(C.LARDER_NOT_OPENED)
-	// ErrUnsupported means that a connected cache, or one with a disk tier, does not support the
-	// operation.
-	ErrUnsupported = status(C.LARDER_UNSUPPORTED)
-	// ErrUnreachable means that the server does not respond. It may have applied a change
-	// nevertheless.
-	ErrUnreachable = status(C.LARDER_UNREACHABLE)
-	// ErrRefused means that the server rejected the request.
-	ErrRefused = status(C.LARDER_REFUSED)
-	// ErrProtocol means that the server's response is not valid memcached protocol.
-	ErrProtocol = status(C.LARDER_PROTOCOL)
-	// ErrDefect means that the library has a bug.
-	ErrDefect = status(C.LARDER_DEFECT)
-	// ErrInvalid means that an argument is out of range.
-	ErrInvalid = status(C.LARDER_INVALID)
-	// ErrDiskFull means that the disk has no room for the item. The old item stays.
-	ErrDiskFull = status(C.LARDER_DISK_FULL)
-	// ErrDiskBusy means that the disk has not kept up with the changes for [Tier.Wait]. Nothing has
-	// changed.
-	ErrDiskBusy = status(C.LARDER_DISK_BUSY)
-	// ErrDiskFailed means that the disk has failed and takes no changes until the cache is opened
-	// again. A change that waited for the disk may survive or not. [Cache.TierTrouble] returns the
-	// reason.
-	ErrDiskFailed = status(C.LARDER_DISK_FAILED)
-	// ErrDiskUnreadable means that the disk has the item but did not return it, or that the item is
-	// damaged.
-	ErrDiskUnreadable = status(C.LARDER_DISK_UNREADABLE)
-
-	// ErrClosed means that the cache is closed.
-	ErrClosed = errors.New("larder: the cache is closed")
-	// ErrRecursive means that a loader requests the key that it is loading.
-	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading")
+	"larder/internal/engine"
 )
 
-// status is an error status of the C library.
-type status uint32
+// Errors of this package, to be tested with [errors.Is]. Those of package larder/shared match them.
+var (
+	// ErrNotFound means that there is no such item, or that it has expired.
+	ErrNotFound = errors.New("larder: there is no such item")
+	// ErrChanged means that the item has changed since its token was read. Read it again.
+	ErrChanged = errors.New("larder: the item has changed since its token was read")
+	// ErrKey means that a key is empty or longer than 250 bytes.
+	ErrKey = errors.New("larder: invalid key: expected 1 to 250 bytes")
+	// ErrTooLarge means that the item is larger than [Options.ItemMax], or than the server accepts.
+	ErrTooLarge = errors.New("larder: the item is too large")
+	// ErrNoMemory means that there is no memory for the item. A cache in the process evicts others
+	// for it, so this happens only while callbacks of [Cache.View] hold too much of the memory.
+	ErrNoMemory = errors.New("larder: there is no memory for the item")
+	// ErrNotANumber means that the value is not a decimal number of 64 bits.
+	ErrNotANumber = errors.New("larder: the value is not a decimal number of 64 bits")
+	// ErrNoTokens means that the cache was opened without [Options.CAS].
+	ErrNoTokens = errors.New("larder: the cache has no tokens: set Options.CAS")
+	// ErrDamaged means that [Cache.Load] was given data that [Cache.Save] has not written, or that
+	// has changed since.
+	ErrDamaged = errors.New("larder: the saved cache is damaged")
+	// ErrNotOpened means that the cache could not be opened.
+	ErrNotOpened = errors.New("larder: the cache could not be opened")
+	// ErrClosed means that the cache is closed.
+	ErrClosed = errors.New("larder: the cache is closed")
+	// ErrInvalid means that an argument is out of range.
+	ErrInvalid = errors.New("larder: invalid argument")
 
-func (s status) Error() string {
-	return "larder: " + C.GoString(C.larder_status_text(C.uint32_t(s)))
+	// ErrRecursive means that a loader requests the key that it is loading.
+	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading")
+	// ErrLoadTimeout means that a load exceeded the time limit of loads.
+	ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")
+
+	// ErrUnreachable means that the server of a [Remote] does not respond. It may have applied a
+	// change nevertheless.
+	ErrUnreachable = errors.New("larder: the server does not respond")
+	// ErrRefused means that the server of a [Remote] rejected the request.
+	ErrRefused = errors.New("larder: the server has refused the request")
+	// ErrProtocol means that the response of the server of a [Remote] is not memcached's protocol.
+	ErrProtocol = errors.New("larder: the response is not memcached's protocol")
+)
+
+// PanicError is the error that all callers of a load get if its loader panics.
+type PanicError struct {
+	// Value is the value of the panic; nil if the loader called [runtime.Goexit].
+	Value any
+	// Stack is the stack trace of the panic.
+	Stack []byte
 }
 
-// statusError returns the error of a status, and nil for success.
-func statusError(outcome uint32) error {
-	switch outcome {
-	case C.LARDER_OK:
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("larder: the loader panicked: %v\n\n%s", e.Value, e.Stack)
+}
+
+// Unwrap returns the value of the panic if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// failure converts the error of a write to the engine.
+func (c *Cache) failure(err error, key string, valueBytes int) error {
+	switch err {
+	case nil:
 		return nil
-	case statusClosed:
+	case engine.ErrClosed:
 		return ErrClosed
+	case engine.ErrBadKey:
+		return keyError(key)
+	case engine.ErrTooLarge:
+		return fmt.Errorf("%w: key and value have %d bytes, at most %d fit: raise Options.ItemMax or Options.Memory",
+			ErrTooLarge, len(key)+valueBytes, c.engine.ItemMax())
+	case engine.ErrNoSpace:
+		return fmt.Errorf("%w: callbacks of View hold too much of %d bytes: end them sooner or raise Options.Memory",
+			ErrNoMemory, c.options.Memory)
+	case engine.ErrNotFound:
+		return ErrNotFound
+	case engine.ErrExists:
+		return ErrChanged
+	case engine.ErrNotNumber:
+		return ErrNotANumber
+	case engine.ErrNoTokens:
+		return ErrNoTokens
 	}
-	return status(outcome)
+	return err
+}
+
+func keyError(key string) error {
+	return fmt.Errorf("%w, got %d: use a digest of a long key", ErrKey, len(key))
+}
+
+// isKey returns true if a key has a valid length.
+func isKey(key string) bool { return len(key) > 0 && len(key) <= engine.KeyBytesMax }
+
+// condition converts the error of a conditional change: false if its condition does not hold.
+func (c *Cache) condition(err error, key string, valueBytes int) (bool, error) {
+	if err == engine.ErrNotFound || err == engine.ErrNotStored {
+		return false, nil
+	}
+	return err == nil, c.failure(err, key, valueBytes)
 }

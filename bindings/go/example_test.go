@@ -3,6 +3,7 @@ package larder_test
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log"
 	"os"
@@ -27,45 +28,35 @@ func Example() {
 	// Output: hello true
 }
 
-// A durable store: memory keeps the items in use, and a restart finds all.
-func ExampleOpen_tier() {
-	folder, _ := os.MkdirTemp("", "larder")
-	defer os.RemoveAll(folder)
-	options := larder.Options{
-		Memory: 16 << 20,
-		Tier: &larder.Tier{
-			Path: filepath.Join(folder, "store"), Size: 64 << 20, Durability: larder.DurabilitySync,
-		},
+func ExampleOpen() {
+	cache, err := larder.Open(larder.Options{
+		Memory: 64 << 20,         // all memory of the cache, index included
+		TTL:    10 * time.Minute, // for items that are stored with a time to live of 0
+		Sweep:  time.Minute,      // removes expired items that no caller reads
+	})
+	if err != nil {
+		log.Fatal(err)
 	}
-	for range 2 {
-		store, err := larder.Open(options)
-		if err != nil {
-			log.Fatal(err)
-		}
-		value, ok := store.Get("greeting")
-		fmt.Println(string(value), ok)
-		if err := store.Set("greeting", []byte("hello"), 0); err != nil {
-			log.Fatal(err)
-		}
-		if err := store.Close(); err != nil {
-			log.Fatal(err)
-		}
-	}
-	// Output:
-	//  false
-	// hello true
+	defer cache.Close()
+
+	_ = cache.Set("session", []byte("ada"), 0)
+	_ = cache.Set("settings", []byte("dark"), larder.Forever)
+	session, _, _ := cache.Peek("session")
+	settings, _, _ := cache.Peek("settings")
+	fmt.Println(session.TTL.Round(time.Minute), settings.TTL)
+	// Output: 10m0s 0s
 }
 
+// All values share one buffer.
 func ExampleCache_GetInto() {
-	cache, _ := larder.Open(larder.Options{Memory: 16 << 20})
+	cache, _ := larder.Open(larder.Options{})
 	defer cache.Close()
 	_ = cache.Set("a", []byte("1"), 0)
 
-	// All values share one buffer.
 	var buffer []byte
 	for _, key := range []string{"a", "b"} {
-		value, _, err := cache.GetInto(buffer[:0], key)
-		if errors.Is(err, larder.ErrNotFound) {
+		value, ok := cache.GetInto(buffer[:0], key)
+		if !ok {
 			fmt.Println(key, "is not there")
 			continue
 		}
@@ -77,11 +68,37 @@ func ExampleCache_GetInto() {
 	// b is not there
 }
 
+// View reads a value in place. The slice is valid during the call only.
+func ExampleCache_View() {
+	cache, _ := larder.Open(larder.Options{})
+	defer cache.Close()
+	_ = cache.Set("page", make([]byte, 100_000), 0)
+
+	length := 0
+	found := cache.View("page", func(value []byte) { length = len(value) })
+	fmt.Println(found, length)
+	// Output: true 100000
+}
+
+func ExampleCache_GetMany() {
+	cache, _ := larder.Open(larder.Options{})
+	defer cache.Close()
+	_ = cache.Set("a", []byte("1"), 0)
+	_ = cache.Set("c", []byte("3"), 0)
+
+	keys := []string{"a", "b", "c"}
+	cache.GetMany(keys, func(at int, value []byte) { fmt.Println(keys[at], string(value)) })
+	// Output:
+	// a 1
+	// c 3
+}
+
+// One goroutine loads for all concurrent callers. They get an expired value for up to an hour,
+// while one of them refreshes it.
 func ExampleCache_GetOrLoad() {
-	cache, _ := larder.Open(larder.Options{Memory: 16 << 20, StaleFor: time.Hour})
+	cache, _ := larder.Open(larder.Options{StaleFor: time.Hour})
 	defer cache.Close()
 
-	// One goroutine loads for all concurrent callers.
 	load := func(ctx context.Context, key string) ([]byte, time.Duration, error) {
 		return []byte("page of " + key), 10 * time.Minute, nil
 	}
@@ -91,16 +108,16 @@ func ExampleCache_GetOrLoad() {
 }
 
 func ExampleCache_CompareAndSwap() {
-	cache, _ := larder.Open(larder.Options{Memory: 16 << 20, CAS: true})
+	cache, _ := larder.Open(larder.Options{CAS: true})
 	defer cache.Close()
 	_ = cache.Set("list", []byte("a"), 0)
 
 	for {
-		list, item, err := cache.GetInto(nil, "list")
-		if err != nil {
-			log.Fatal(err)
+		list, item, ok := cache.GetItem("list")
+		if !ok {
+			log.Fatal("the list is not there")
 		}
-		_, err = cache.CompareAndSwap("list", append(list, ",b"...), 0, item.CAS)
+		_, err := cache.CompareAndSwap("list", append(list, ",b"...), 0, item.CAS)
 		if !errors.Is(err, larder.ErrChanged) {
 			break
 		}
@@ -110,38 +127,116 @@ func ExampleCache_CompareAndSwap() {
 	// Output: a,b
 }
 
-func ExampleOpenShared() {
-	folder, _ := os.MkdirTemp("", "larder")
-	defer os.RemoveAll(folder)
-	path := filepath.Join(folder, "sessions")
+// Update needs no tokens, and the callback must not use the cache.
+func ExampleCache_Update() {
+	cache, _ := larder.Open(larder.Options{})
+	defer cache.Close()
 
-	// Two handles, in place of two processes.
-	one, err := larder.OpenShared(path, larder.Options{Memory: 16 << 20})
-	if err != nil {
-		log.Fatal(err)
+	for _, word := range []string{"a", "b"} {
+		err := cache.Update("list", func(list []byte, _ *larder.Item, isFound bool) ([]byte, larder.Decision) {
+			if isFound {
+				list = append(list, ',')
+			}
+			return append(list, word...), larder.StoreItem
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
 	}
-	other, err := larder.OpenShared(path, larder.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_ = one.Set("session", []byte("ada"), time.Hour)
-	_ = one.Close()
-	session, _ := other.Get("session")
-	fmt.Println(string(session))
-	_ = other.Close()
-	// Output: ada
+	list, _ := cache.Get("list")
+	fmt.Println(string(list))
+	// Output: a,b
 }
 
-func ExampleOptions_onRemoval() {
-	removals := make(chan larder.Removal)
+// Flags are opaque to the cache; memcached's clients mark the type of a value by them.
+func ExampleCache_SetItem() {
+	cache, _ := larder.Open(larder.Options{})
+	defer cache.Close()
+
+	_, err := cache.SetItem("k", []byte("{}"), larder.Item{Flags: 2, TTL: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, item, _ := cache.GetItem("k")
+	fmt.Println(item.Flags)
+	// Output: 2
+}
+
+func ExampleOptions_onRemove() {
 	cache, _ := larder.Open(larder.Options{
-		Memory:    16 << 20,
-		OnRemoval: func(removal larder.Removal) { removals <- removal },
+		OnRemove: func(key string, value []byte, reason larder.Reason) {
+			fmt.Println(key, string(value), reason)
+		},
 	})
 	defer cache.Close()
 	_ = cache.Set("k", []byte("v"), 0)
 	_, _ = cache.Delete("k")
-	removal := <-removals
-	fmt.Println(removal.Key, string(removal.Value), removal.Reason)
 	// Output: k v deleted
+}
+
+// A program saves its cache when it ends, and begins with a warm one.
+func ExampleCache_SaveFile() {
+	folder, _ := os.MkdirTemp("", "larder")
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "cache")
+
+	cache, _ := larder.Open(larder.Options{})
+	_ = cache.Set("greeting", []byte("hello"), time.Hour)
+	if err := cache.SaveFile(path); err != nil {
+		log.Fatal(err)
+	}
+	_ = cache.Close()
+
+	cache, _ = larder.Open(larder.Options{})
+	defer cache.Close()
+	items, err := cache.LoadFile(path)
+	greeting, _ := cache.Get("greeting")
+	fmt.Println(items, err, string(greeting))
+	// Output: 1 <nil> hello
+}
+
+func ExampleCache_Stats() {
+	cache, _ := larder.Open(larder.Options{})
+	defer cache.Close()
+	expvar.Publish("cache", expvar.Func(func() any { return cache.Stats() }))
+
+	_ = cache.Set("k", []byte("v"), 0)
+	cache.Get("k")
+	stats := cache.Stats()
+	fmt.Println(stats.Items, stats.HitRate())
+	// Output: 1 1
+}
+
+// The same code works on a cache of the process, one that processes share, and a server.
+func ExampleStore() {
+	visit := func(ctx context.Context, store larder.Store) error {
+		if _, err := store.Get(ctx, "visited"); !errors.Is(err, larder.ErrNotFound) {
+			return err
+		}
+		return store.Set(ctx, "visited", []byte("yes"), time.Hour)
+	}
+	cache, _ := larder.Open(larder.Options{})
+	defer cache.Close()
+	fmt.Println(visit(context.Background(), cache.Store()), cache.Contains("visited"))
+	// Output: <nil> true
+}
+
+// The server is a larderd with --local-readers, on the same machine: hits need no system call.
+func ExampleConnect() {
+	ctx := context.Background()
+	remote, err := larder.Connect(ctx, "/run/larderd/larderd.sock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer remote.Close()
+
+	value, err := remote.Get(ctx, "greeting")
+	switch {
+	case errors.Is(err, larder.ErrNotFound):
+		fmt.Println("not there")
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println(string(value))
+	}
 }

@@ -1,291 +1,78 @@
-//go:build linux && cgo
-
 package larder
 
-/*
-#include "calls.h"
-
-#cgo noescape get
-#cgo nocallback get
-#cgo noescape peek
-#cgo nocallback peek
-#cgo noescape get_many
-#cgo nocallback get_many
-*/
-import "C"
-
 import (
-	"slices"
-	"sync"
+	"runtime"
 	"time"
-	"unsafe"
+
+	"larder/internal/engine"
 )
 
-// Item holds the metadata of an item.
-type Item struct {
-	// CAS is the token for [Cache.CompareAndSwap]; 0 if the cache keeps no tokens.
-	CAS uint64
-	// TTL is the remaining time to live; 0 means that the item does not expire.
-	TTL time.Duration
-	// Flags are opaque bits that another client stored with the item.
-	Flags uint32
-	// Stale is true if a client has marked the value as out of date.
-	Stale bool
-	// Local is true if a connected cache has read the value in the server's memory.
-	Local bool
-}
-
-// fill copies the metadata from C, field by field: writing one whole struct stalls a caller that
-// reads a field right after.
-func (i *Item) fill(info *C.larder_item) {
-	i.CAS = uint64(info.cas)
-	i.TTL = time.Duration(info.ttl_secs) * time.Second
-	i.Flags = uint32(info.flags)
-	i.Stale = info.marks&C.LARDER_STALE != 0
-	i.Local = info.marks&C.LARDER_LOCAL != 0
-}
-
-// Values up to this size, in bytes, are read into a buffer on the caller's stack first.
-const stackBytes = 512
-
-// Get returns a copy of the value of a key, and reports whether there is one. It returns false on
-// an error too, which [Cache.GetInto] returns.
-//
-// Get allocates the value.
+// Get returns a copy of the value of a key, and reports whether there is one. The copy of an empty
+// value is not nil.
 func (c *Cache) Get(key string) ([]byte, bool) {
-	value, _, err := c.get(key)
-	return value, err == nil
-}
-
-func (c *Cache) get(key string) (value []byte, item Item, err error) {
-	if c.remote != nil {
-		return c.remote.get(c.ctx, key)
-	}
-	var stack [stackBytes]byte
-	var info C.larder_item
-	switch outcome := c.read(key, stack[:], &info); outcome {
-	case C.LARDER_OK:
-		item.fill(&info)
-		value = append(make([]byte, 0, info.value_bytes), stack[:info.value_bytes]...)
-	case C.LARDER_TOO_SMALL:
-		return c.GetInto(make([]byte, 0, info.value_bytes), key)
-	default:
-		err = statusError(outcome)
-	}
-	return value, item, err
-}
-
-// statusClosed is the status of a closed cache, outside of the range of C's statuses.
-const statusClosed = 1 << 16
-
-// read copies the value of a key into buf.
-func (c *Cache) read(key string, buf []byte, info *C.larder_item) uint32 {
-	calls := c.gate.enter()
-	if calls == nil {
-		return statusClosed
-	}
-	outcome := C.get(c.handle, stringData(key), C.size_t(len(key)), sliceData(buf), C.size_t(len(buf)), info)
-	calls.Add(-1)
-	return outcome
-}
-
-// GetInto appends the value of a key to dst and returns the extended slice with the item's
-// metadata. If there is no item, it returns dst unchanged and [ErrNotFound].
-//
-// GetInto does not allocate if the capacity of dst suffices.
-func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err error) {
-	if c.remote != nil {
-		found, item, err := c.remote.get(c.ctx, key)
-		return append(dst, found...), item, err
-	}
-	var info C.larder_item
-	for {
-		switch outcome := c.read(key, dst[len(dst):cap(dst)], &info); outcome {
-		case C.LARDER_OK:
-			item.fill(&info)
-			return dst[:len(dst)+int(info.value_bytes)], item, nil
-		case C.LARDER_TOO_SMALL:
-			// Another value may have been stored by then, so read again.
-			dst = slices.Grow(dst, int(info.value_bytes))
-		default:
-			return dst, item, statusError(outcome)
-		}
-	}
-}
-
-// Peek returns the metadata of an item and the length of its value in bytes, without counting as a
-// read.
-func (c *Cache) Peek(key string) (item Item, valueBytes int, err error) {
-	if c.remote != nil {
-		value, item, err := c.remote.get(c.ctx, key)
-		return item, len(value), err
-	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return item, 0, ErrClosed
-	}
-	defer calls.Add(-1)
-	var info C.larder_item
-	if outcome := C.peek(c.handle, stringData(key), C.size_t(len(key)), &info); outcome != C.LARDER_OK {
-		return item, 0, statusError(outcome)
-	}
-	item.fill(&info)
-	return item, int(info.value_bytes), nil
-}
-
-// Contains reports whether there is an item for key. It does not count as a read.
-func (c *Cache) Contains(key string) bool {
-	_, _, err := c.Peek(key)
-	return err == nil
-}
-
-// GetAndTouch returns the value as [Cache.Get] does and sets the item's time to live to ttl from
-// now; 0 means that it does not expire.
-func (c *Cache) GetAndTouch(key string, ttl time.Duration) ([]byte, bool) {
-	value, ok := c.Get(key)
-	if ok {
-		_, err := c.Touch(key, ttl)
-		ok = err == nil
+	value, ok := c.engine.Get(key)
+	if ok && value == nil {
+		value = []byte{}
 	}
 	return value, ok
 }
 
-// GetMany returns the values of the keys, in their order, and nil for each key without an item. In
-// a cache that exceeds the CPU caches it takes less than half of the time of separate [Cache.Get]
-// calls.
-//
-// GetMany allocates all values in one piece.
-func (c *Cache) GetMany(keys ...string) ([][]byte, error) {
-	values := make([][]byte, len(keys))
-	batch := batches.Get().(*Batch)
-	defer batches.Put(batch)
-	if err := c.GetBatch(batch, keys...); err != nil {
-		return nil, err
-	}
-	all := make([]byte, 0, len(batch.values))
-	for at := range keys {
-		if value, ok := batch.Value(at); ok {
-			start := len(all)
-			all = append(all, value...)
-			values[at] = all[start:len(all):len(all)]
-		}
-	}
-	return values, nil
+// GetInto appends the value of a key to dst and returns the extended slice. If there is no item, it
+// returns dst unchanged and false. It does not allocate if the capacity of dst suffices.
+func (c *Cache) GetInto(dst []byte, key string) (value []byte, ok bool) {
+	return c.engine.GetInto(dst, key)
 }
 
-var batches = sync.Pool{New: func() any { return new(Batch) }}
-
-// Batch holds the results of [Cache.GetBatch] and their memory, which later calls reuse.
-type Batch struct {
-	keys    []byte
-	lengths []C.uint32_t
-	items   []C.larder_item
-	values  []byte
+// View calls read with the value of a key, in place, and reports whether there is one. The slice is
+// valid during the call and must not be written; its bytes do not change. No lock is held: read may
+// use the cache, and may block, but the memory around the value is not reused meanwhile. While many
+// calls are in progress, and for a value of more than half a segment, read gets a copy.
+func (c *Cache) View(key string, read func(value []byte)) bool {
+	return c.engine.View(key, read)
 }
 
-// GetBatch is [Cache.GetMany] without allocations. The values are valid until the next use of the
-// batch.
-func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
-	if c.remote != nil {
-		return c.getRemote(batch, keys)
+// GetItem is [Cache.Get] with the metadata of the item.
+func (c *Cache) GetItem(key string) (value []byte, item Item, ok bool) {
+	value, found, ok := c.engine.GetItem(nil, key)
+	if !ok {
+		return nil, Item{}, false
 	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return ErrClosed
+	if value == nil {
+		value = []byte{}
 	}
-	defer calls.Add(-1)
-	batch.keys, batch.lengths = batch.keys[:0], batch.lengths[:0]
-	for _, key := range keys {
-		batch.keys = append(batch.keys, key...)
-		batch.lengths = append(batch.lengths, C.uint32_t(len(key)))
-	}
-	batch.items = slices.Grow(batch.items[:0], len(keys))[:len(keys)]
-	batch.values = slices.Grow(batch.values[:0], valueBytesGuess*len(keys))
-	outcome := C.get_many(c.handle, sliceData(batch.keys), unsafe.SliceData(batch.lengths), C.size_t(len(keys)),
-		sliceData(batch.values), C.size_t(cap(batch.values)), unsafe.SliceData(batch.items))
-	if outcome != C.LARDER_OK {
-		return statusError(outcome)
-	}
-	for at := range batch.items {
-		if batch.items[at].status == C.LARDER_OK {
-			batch.values = batch.values[:len(batch.values)+int(batch.items[at].value_bytes)]
-		}
-	}
-	for at := range batch.items {
-		for batch.items[at].status == C.LARDER_TOO_SMALL {
-			if err := c.getOversized(batch, at, keys[at]); err != nil {
-				return err
-			}
-		}
-	}
-	return batch.failure()
+	return value, c.itemOf(&found), true
 }
 
-// getRemote reads a batch from a server.
-func (c *Cache) getRemote(batch *Batch, keys []string) error {
-	found, err := c.remote.getMany(c.ctx, keys)
-	if err != nil {
-		return err
+// Peek returns the metadata of an item and the length of its value in bytes, without counting as a
+// read.
+func (c *Cache) Peek(key string) (item Item, valueBytes int, ok bool) {
+	found, ok := c.engine.Look(key)
+	if !ok {
+		return Item{}, 0, false
 	}
-	batch.items, batch.values = batch.items[:0], batch.values[:0]
-	for _, key := range keys {
-		item := C.larder_item{status: C.LARDER_MISSING}
-		if its := found[key]; its != nil {
-			item = C.larder_item{
-				status: C.LARDER_OK, cas: C.uint64_t(its.CasID), flags: C.uint32_t(its.Flags),
-				value_at: C.uint64_t(len(batch.values)), value_bytes: C.uint64_t(len(its.Value)),
-			}
-			batch.values = append(batch.values, its.Value...)
-		}
-		batch.items = append(batch.items, item)
-	}
-	return nil
+	return c.itemOf(&found), found.Bytes, true
 }
 
-// getOversized reads a value for which the batch had too little capacity.
-func (c *Cache) getOversized(batch *Batch, at int, key string) error {
-	item := &batch.items[at]
-	filled := len(batch.values)
-	batch.values = slices.Grow(batch.values, int(item.value_bytes))
-	buf := batch.values[filled:cap(batch.values)]
-	outcome := C.get(c.handle, stringData(key), C.size_t(len(key)), sliceData(buf), C.size_t(len(buf)), item)
-	item.status, item.value_at = outcome, C.uint64_t(filled)
-	switch outcome {
-	case C.LARDER_OK:
-		batch.values = batch.values[:filled+int(item.value_bytes)]
-	case C.LARDER_MISSING, C.LARDER_TOO_SMALL:
-		// The item has been removed meanwhile, or a longer value has been stored.
-	default:
-		return statusError(outcome)
-	}
-	return nil
+// Contains reports whether there is an item for key. It does not count as a read.
+func (c *Cache) Contains(key string) bool {
+	_, ok := c.engine.Look(key)
+	return ok
 }
 
-// failure returns the error of the first item that a disk tier did not return.
-func (b *Batch) failure() error {
-	for at := range b.items {
-		if outcome := b.items[at].status; outcome != C.LARDER_OK && outcome != C.LARDER_MISSING {
-			return statusError(outcome)
-		}
-	}
-	return nil
+// GetMany calls visit for each key that has an item, in the order of the keys, as [Cache.View]
+// does: the slice is valid during the call of visit and must not be written. at is the position of
+// the key.
+func (c *Cache) GetMany(keys []string, visit func(at int, value []byte)) {
+	c.engine.GetMany(keys, func(at int, value []byte, _ engine.Item) { visit(at, value) })
+	runtime.KeepAlive(c)
 }
 
-// The initial capacity of a batch, in bytes for each key.
-const valueBytesGuess = 128
-
-// Value returns the value of the key at this position, and reports whether there is one. It is
-// valid until the next use of the batch.
-func (b *Batch) Value(at int) ([]byte, bool) {
-	item := &b.items[at]
-	if item.status != C.LARDER_OK {
-		return nil, false
+// GetAndTouch returns the value as [Cache.Get] does and sets the item's time to live to ttl from
+// now.
+func (c *Cache) GetAndTouch(key string, ttl time.Duration) ([]byte, bool) {
+	value, _, ok := c.engine.GetAndTouch(nil, key, c.millis(ttl))
+	if ok && value == nil {
+		value = []byte{}
 	}
-	return b.values[item.value_at:][:item.value_bytes:item.value_bytes], true
-}
-
-// Item returns the metadata of the key at this position.
-func (b *Batch) Item(at int) (item Item) {
-	item.fill(&b.items[at])
-	return item
+	return value, ok
 }

@@ -2,41 +2,14 @@ package larder
 
 import (
 	"context"
-	"net"
-	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"larder/internal/check"
-	"larder/internal/testserver"
 )
 
-// wantValue fails the test if a key has another value than want.
-func wantValue(t testing.TB, cache *Cache, key, want string) {
-	t.Helper()
-	if got, ok := cache.Get(key); !ok || string(got) != want {
-		t.Fatalf("Get(%q) = %.40q, %v, want %.40q, true", key, got, ok, want)
-	}
-}
-
-// wantTTL reports an error if a time to live is not between the two bounds.
-func wantTTL(t testing.TB, item Item, least, most time.Duration) {
-	t.Helper()
-	if item.TTL < least || item.TTL > most {
-		t.Errorf("TTL = %v, want %v to %v", item.TTL, least, most)
-	}
-}
-
-// must fails the test on an error, and returns the value otherwise.
-func must[T any](t testing.TB) func(T, error) T {
-	return func(value T, err error) T {
-		t.Helper()
-		check.NoError(t, err)
-		return value
-	}
-}
-
-// openCache opens a cache in the process, of 8 MiB unless options say otherwise.
+// openCache opens a cache of 8 MiB unless options say otherwise.
 func openCache(t testing.TB, options Options) *Cache {
 	t.Helper()
 	if options.Memory == 0 {
@@ -48,23 +21,56 @@ func openCache(t testing.TB, options Options) *Cache {
 	return cache
 }
 
-// openTwice opens the same cache in a file through two handles.
-func openTwice(t *testing.T, options Options) (one, other *Cache) {
-	path := filepath.Join(t.TempDir(), "cache")
-	options.Memory = 4 << 20
-	open := func() *Cache {
-		cache := must[*Cache](t)(OpenShared(path, options))
-		t.Cleanup(func() { _ = cache.Close() })
-		return cache
-	}
-	return open(), open()
+// clock is a clock that tests move.
+type clock struct {
+	lock sync.Mutex
+	now  time.Time
 }
 
-// set stores an item that does not expire.
+func newClock() *clock { return &clock{now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(by time.Duration) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.now = c.now.Add(by)
+}
+
+// must fails the test on an error, and returns the value otherwise.
+func must[T any](t testing.TB) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
+		check.NoError(t, err)
+		return value
+	}
+}
+
+// set stores an item with the default time to live.
 func set(t testing.TB, cache *Cache, key, value string) {
 	t.Helper()
 	if err := cache.Set(key, []byte(value), 0); err != nil {
 		t.Fatalf("Set(%q): %v", key, err)
+	}
+}
+
+// wantValue fails the test if a key has another value than want.
+func wantValue(t testing.TB, cache *Cache, key, want string) {
+	t.Helper()
+	if got, ok := cache.Get(key); !ok || string(got) != want {
+		t.Fatalf("Get(%q) = %.40q, %v, want %.40q, true", key, got, ok, want)
+	}
+}
+
+// wantNone fails the test if a key has an item.
+func wantNone(t testing.TB, cache *Cache, key string) {
+	t.Helper()
+	if got, ok := cache.Get(key); ok || got != nil {
+		t.Fatalf("Get(%q) = %.40q, %v, want nil, false", key, got, ok)
 	}
 }
 
@@ -78,49 +84,4 @@ func loaderOf(value string, ttl time.Duration) Loader {
 // loaderFailing returns a loader that fails with an error.
 func loaderFailing(err error) Loader {
 	return func(context.Context, string) ([]byte, time.Duration, error) { return nil, 0, err }
-}
-
-// loadDuring loads "k", calls meanwhile inside of the loader, and waits until the load has ended.
-func loadDuring(t *testing.T, cache *Cache, meanwhile func()) {
-	t.Helper()
-	done := make(chan struct{})
-	loader := func(context.Context, string) ([]byte, time.Duration, error) {
-		defer close(done)
-		meanwhile()
-		return []byte("loaded"), time.Hour, nil
-	}
-	if _, err := cache.GetOrLoad(t.Context(), "k", loader); err != nil {
-		t.Fatalf("GetOrLoad: %v", err)
-	}
-	<-done
-	// A refresh may outlive the call that started it.
-	check.Eventually(t, "end of the load", func() bool { return cache.flights.count.Load() == 0 })
-}
-
-// connectToServer starts a larderd for the test and connects to it.
-func connectToServer(t *testing.T, arguments ...string) *Cache {
-	t.Helper()
-	cache := must[*Cache](t)(Connect(testserver.Start(t, "larderd", arguments...), 0))
-	t.Cleanup(func() { _ = cache.Close() })
-	return cache
-}
-
-// serveConns starts a server that calls serve for each connection.
-func serveConns(t *testing.T, serve func(net.Conn)) (socket string) {
-	socket = testserver.Socket(t)
-	listener := must[net.Listener](t)(net.Listen("unix", socket))
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				serve(conn)
-			}()
-		}
-	}()
-	return socket
 }

@@ -1,63 +1,72 @@
-//go:build linux && cgo
-
-// Package larder is a cache outside of Go's heap: the garbage collector does not scan its contents,
-// and its memory limit is exact and includes index and metadata.
+// Package larder is a cache outside of Go's heap, in pure Go: the garbage collector does not scan
+// its contents, and its memory limit is exact and includes index and metadata.
 //
-// A [Cache] is one of three kinds, with the same methods:
+//	cache, err := larder.Open(larder.Options{Memory: 256 << 20})
+//	err = cache.Set("greeting", []byte("hello"), time.Minute)
+//	value, ok := cache.Get("greeting")
 //
-//   - in the process: [Open], with [Options.Tier] also in a directory on disk,
-//   - in a file that several processes map, in any language, and that outlives them: [OpenShared],
-//   - the cache of a larderd on the same machine, whose memory it reads directly: [Connect].
+// [Open] opens a cache in the memory of the process, on every system and without cgo. Package
+// larder/shared opens one that processes in several languages share; it needs Linux and cgo.
+// [Connect] returns the cache of a larderd or a memcached. A program that works on a [Store] moves
+// from one to another by changing the line that opens. Package larder/typed keeps Go values.
 //
-// All methods are safe for concurrent use. Those of a connected cache do not call C: see package
-// larder/client. The others add the cost of one cgo call, some 50 ns; [Cache.GetMany] pays it once
-// for all keys. [Cache.GetInto] and [Cache.Set] do not allocate.
+// # Keys, values, times
 //
-// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. Times to live are
-// rounded up to whole seconds.
+// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. A time to live is
+// a [time.Duration], rounded up to milliseconds: 0 means [Options.TTL], [Forever] that the item
+// does not expire, and a negative one removes the item. A cache in the process evicts items when
+// its memory is full, first those that no caller has read again (S3-FIFO).
 //
-// The package requires cgo and lib/liblarder.a, which `make` in this folder builds. The packages
-// larder/client and larder/reader require neither.
+// # Reading
+//
+// [Cache.Get] allocates a copy, [Cache.GetInto] appends to the caller's memory, and [Cache.View]
+// shows the value in place, without a copy. All methods are safe for concurrent use. Reads do not
+// fail: a closed cache and an invalid key are misses. Writes return an error, to be tested with
+// [errors.Is].
+//
+// # Memory
+//
+// The system provides each page on its first use. The memory does not count against GOMEMLIMIT,
+// because Go's runtime does not see it: set the limit of the Go heap, if any, to what remains.
+// Builds with the tag larder_heap, and those for WebAssembly, take the memory from Go's heap.
+//
+// # Debugging
+//
+// With the build tag larder_debug, [Cache.View] and [Cache.GetMany] pass copies and overwrite them
+// after the callback, so that code that keeps such a slice fails in its tests.
 package larder
 
-/*
-#cgo CFLAGS: -I${SRCDIR}/lib
-#cgo LDFLAGS: ${SRCDIR}/lib/liblarder.a -lm -ldl -lpthread
-#include <stdlib.h>
-#include "calls.h"
-*/
-import "C"
-
 import (
-	"context"
 	"fmt"
-	"io/fs"
 	"runtime"
 	"time"
 	"unsafe"
+
+	"larder/internal/engine"
+	"larder/internal/flight"
+	"larder/internal/own"
 )
 
-// Options configure a cache. The zero value of each field is its default.
+// Options configure a cache of [Open]. The zero value of each field is its default.
 type Options struct {
 	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB
 	// by default. The system provides each page on its first use.
 	Memory int64
-	// MemoryMax is the highest limit that [Cache.SetMemory] accepts; Memory by default. It reserves
-	// addresses, not memory.
-	MemoryMax int64
-	// ItemMax is the size of the largest item accepted, in bytes: key, value, and 51 bytes of
-	// metadata, 59 with CAS. 1 MiB by default, and at most half of the memory.
-	ItemMax int64
-	// CAS adds a token of 8 bytes to each item for [Cache.CompareAndSwap].
+	// ItemMax is the largest sum of the lengths of key and value, in bytes. By default it is the
+	// largest possible: almost an eighth of Memory up to 8 MiB, and at least almost 1 MiB beyond.
+	ItemMax int
+	// CAS gives each item a token, of 8 bytes, for [Cache.CompareAndSwap].
 	CAS bool
-	// NoEviction makes stores fail with [ErrNoMemory] when memory is full, instead of evicting
-	// items.
-	NoEviction bool
-	// Maintainer starts a thread that reclaims expired items within seconds and evicts ahead of the
-	// writers. Without it writers evict, and expired items occupy memory until it is needed.
-	Maintainer bool
-	// HugePages allocates the memory from the system's reserved huge pages.
-	HugePages bool
+	// TTL is the time to live of items that are stored with a time to live of 0. By default they do
+	// not expire.
+	TTL time.Duration
+	// Sweep is the interval at which expired items are removed that no caller reads. By default
+	// such items stay until their memory is needed.
+	Sweep time.Duration
+	// OnRemove is called once for each item that leaves the cache, without locks, in the goroutine
+	// that removes it: that of a call, of a load or of the sweep, which waits for it. It may use the
+	// cache, and the value is its own. Closing the cache does not report the items in it.
+	OnRemove func(key string, value []byte, reason Reason)
 
 	// StaleFor is how long [Cache.GetOrLoad] may return a loaded value after it has expired, while
 	// one caller refreshes it.
@@ -68,187 +77,154 @@ type Options struct {
 	// LoadTimeout limits the duration of a load; 30 seconds by default.
 	LoadTimeout time.Duration
 
-	// OnRemoval is called for each item that leaves the cache, in a separate goroutine. It may
-	// block and use the cache. While RemovalQueue items wait for it, further removals are dropped
-	// and counted in [Stats.RemovalsLost]. Closing the cache does not report the items in it.
-	OnRemoval func(Removal)
-	// RemovalQueue is the number of items that may wait for OnRemoval: 10,000 by default, a million
-	// at most.
-	RemovalQueue int
-
-	// Permissions apply to the files that a shared cache creates, 0600 by default.
-	Permissions fs.FileMode
-	// Exactly makes [OpenShared] fail if the cache in the file has other values of Memory, CAS or
-	// NoEviction.
-	Exactly bool
-	// ReplaceUnusable replaces an unusable cache in the file by an empty one, if no process uses
-	// it.
-	ReplaceUnusable bool
-	// Alone makes [OpenShared] fail if another process uses the cache in the file.
-	Alone bool
-
-	// Tier is a directory on disk for the items, too; nil for none. Only for [Open]: one process
-	// uses the cache.
-	Tier *Tier
+	// Clock returns the time that decides about expiry; [time.Now] by default. Tests replace it.
+	Clock func() time.Time
 }
 
-// Cache is a cache. Close it after use; the garbage collector closes an unreachable cache.
+// Forever is the time to live of an item that does not expire, whatever [Options.TTL] is.
+const Forever time.Duration = 1<<63 - 1
+
+const (
+	memoryDefault      = 64 << 20
+	loadTimeoutDefault = 30 * time.Second
+)
+
+// Cache is a cache in the memory of the process. Close it after use; the garbage collector closes
+// an unreachable cache, unless [Options.OnRemove] refers to it.
 type Cache struct {
-	// One of the two is set: a cache that this process has mapped, or the cache of a server.
-	handle  *C.larder
-	remote  *remote
-	gate    callGate
-	flights flights
+	engine  *engine.Engine
+	loads   *flight.Group
 	options Options
-	// Ends when the cache is closed.
-	ctx      context.Context
-	end      context.CancelFunc
-	removals *removals
-	cleanup  runtime.Cleanup
+	now     func() int64
+	cleanup runtime.Cleanup
 }
 
-// Open creates an empty cache in the memory of this process.
-func Open(options Options) (*Cache, error) {
-	return open("", options)
-}
-
-// OpenShared opens the cache in a file, shared by all processes that open it. It keeps the existing
-// contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest.
-// Killing a process at any time does not affect the others.
-func OpenShared(path string, options Options) (*Cache, error) {
-	if path == "" {
-		return nil, fmt.Errorf("%w: the path of a shared cache is empty", ErrNotOpened)
-	}
-	return open(path, options)
-}
-
-func open(path string, options Options) (*Cache, error) {
-	if options.Memory < 0 || options.MemoryMax < 0 || options.ItemMax < 0 {
-		return nil, fmt.Errorf("%w: Memory, MemoryMax and ItemMax must not be negative", ErrNotOpened)
-	}
-	request := C.larder_options{
-		struct_bytes:     C.sizeof_larder_options,
-		memory_bytes:     C.uint64_t(options.Memory),
-		memory_bytes_max: C.uint64_t(options.MemoryMax),
-		item_bytes_max:   C.uint64_t(options.ItemMax),
-		permissions:      C.uint32_t(options.Permissions.Perm()),
-		flags:            options.flags(),
-	}
-	if path != "" {
-		request.path = C.CString(path)
-		defer C.free(unsafe.Pointer(request.path))
-	}
-	open := func() (handle *C.larder, err error) {
-		var why [1024]C.char
-		if C.larder_open(&request, &handle, &why[0], C.size_t(len(why))) != C.LARDER_OK {
-			err = fmt.Errorf("%w: %s", ErrNotOpened, C.GoString(&why[0]))
+func init() {
+	own.EngineOf = func(cache any) *engine.Engine {
+		if c, ok := cache.(*Cache); ok && c != nil {
+			return c.engine
 		}
-		return handle, err
-	}
-	if options.Tier != nil {
-		plain := open
-		open = func() (*C.larder, error) { return openTier(&request, options.Tier, plain) }
-	}
-	handle, err := open()
-	if err != nil {
-		return nil, err
-	}
-	return newCache(handle, nil, options)
-}
-
-func (o *Options) flags() (flags C.uint32_t) {
-	for flag, is := range map[C.uint32_t]bool{
-		C.LARDER_CAS:               o.CAS,
-		C.LARDER_NO_EVICTION:       o.NoEviction,
-		C.LARDER_MAINTAINER:        o.Maintainer,
-		C.LARDER_HUGE_PAGES:        o.HugePages,
-		C.LARDER_EXACTLY:           o.Exactly,
-		C.LARDER_REPLACES_UNUSABLE: o.ReplaceUnusable,
-		C.LARDER_ALONE:             o.Alone,
-	} {
-		if is {
-			flags |= flag
-		}
-	}
-	return flags
-}
-
-func newCache(handle *C.larder, server *remote, options Options) (*Cache, error) {
-	if options.LoadTimeout <= 0 {
-		options.LoadTimeout = 30 * time.Second
-	}
-	ctx, end := context.WithCancel(context.Background())
-	cache := &Cache{handle: handle, remote: server, options: options, ctx: ctx, end: end}
-	if options.OnRemoval != nil {
-		removals, err := subscribe(handle, options)
-		if err != nil {
-			C.larder_close(handle)
-			end()
-			return nil, err
-		}
-		cache.removals = removals
-	}
-	// Runs only for an unreachable cache, so no call is in progress. The stop of a disk tier waits
-	// for the disk, and must not hold back other cleanups.
-	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { go func() { _ = r.close() }() },
-		resources{handle, server, end, cache.removals})
-	return cache, nil
-}
-
-// resources are the parts of a cache that its end releases.
-type resources struct {
-	handle   *C.larder
-	remote   *remote
-	end      context.CancelFunc
-	removals *removals
-}
-
-func (r resources) close() error {
-	r.end()
-	if r.removals != nil {
-		r.removals.stop()
-	}
-	if r.remote != nil {
-		_ = r.remote.client.Close()
 		return nil
 	}
-	var left C.uint64_t
-	outcome := C.larder_stop(r.handle, &left)
-	C.larder_close(r.handle)
-	if outcome != C.LARDER_OK {
-		return fmt.Errorf("%w: %d bytes are not durable", statusError(outcome), uint64(left))
+	own.ChangesOf = func(cache any) func(key string) {
+		loads := cache.(*Cache).loads
+		return func(key string) {
+			if key == "" {
+				loads.ForgetPrefix("")
+				return
+			}
+			loads.Forget(key)
+		}
+	}
+}
+
+// Open opens an empty cache in the memory of this process.
+func Open(options Options) (*Cache, error) {
+	if options.Memory == 0 {
+		options.Memory = memoryDefault
+	}
+	if options.LoadTimeout == 0 {
+		options.LoadTimeout = loadTimeoutDefault
+	}
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	now, wall := clocks(options.Clock)
+	config := engine.Config{
+		MemoryBytes: options.Memory, ItemMax: options.ItemMax, CAS: options.CAS, Sweep: options.Sweep,
+		Now: now, Wall: wall,
+	}
+	if onRemove := options.OnRemove; onRemove != nil {
+		config.OnRemove = func(key, value []byte, reason engine.Reason) {
+			onRemove(string(key), value, reasonOf(reason))
+		}
+	}
+	e, err := engine.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotOpened, err)
+	}
+	if most := e.ItemMax(); options.ItemMax > most {
+		_ = e.Close()
+		return nil, fmt.Errorf("%w: Options.ItemMax is %d, but a cache of %d bytes takes items of at most %d: "+
+			"raise Options.Memory or lower Options.ItemMax", ErrNotOpened, options.ItemMax, options.Memory, most)
+	}
+	c := &Cache{engine: e, options: options, now: now}
+	c.loads = newLoads(c, options.LoadTimeout)
+	// The sweep of an engine keeps the engine reachable, but not the cache.
+	c.cleanup = runtime.AddCleanup(c, func(e *engine.Engine) { _ = e.Close() }, e)
+	return c, nil
+}
+
+func (o *Options) check() error {
+	if o.Memory < engine.MemoryMin || o.Memory > engine.MemoryMax {
+		return fmt.Errorf("%w: Options.Memory is %d bytes, expected %d (1 MiB) to %d (1 TiB), or 0 for 64 MiB",
+			ErrNotOpened, o.Memory, engine.MemoryMin, int64(engine.MemoryMax))
+	}
+	if o.ItemMax < 0 {
+		return fmt.Errorf("%w: Options.ItemMax is %d bytes, expected a positive number, or 0 for the largest possible",
+			ErrNotOpened, o.ItemMax)
+	}
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"TTL", o.TTL}, {"Sweep", o.Sweep}, {"StaleFor", o.StaleFor}, {"RefreshBefore", o.RefreshBefore},
+		{"LoadTimeout", o.LoadTimeout},
+	} {
+		if field.value < 0 {
+			return fmt.Errorf("%w: Options.%s is %v, expected a positive duration, or 0 for the default",
+				ErrNotOpened, field.name, field.value)
+		}
 	}
 	return nil
 }
 
-// Close releases the memory; the contents of a shared cache remain for other processes. It waits
-// for calls in progress and ends loads. Callers of those loads, and all later calls, get
-// [ErrClosed]. Closing a closed cache has no effect.
-//
-// With a disk tier it makes all changes durable, and with [TierCache] also the items in memory. The
-// error is [ErrDiskFailed] if the disk does not take them within [Tier.Stop].
-func (c *Cache) Close() error {
-	// End loads first: their callers may be in the middle of a call.
-	c.end()
-	if !c.gate.close() {
-		return nil
+// clocks returns the monotonic milliseconds since now, from 1 on, and those of the wall clock.
+func clocks(clock func() time.Time) (now, wall func() int64) {
+	if clock == nil {
+		clock = time.Now
 	}
-	c.cleanup.Stop()
-	return resources{c.handle, c.remote, c.end, c.removals}.close()
+	start := clock()
+	return func() int64 { return max(int64(clock().Sub(start)/time.Millisecond), 0) + 1 },
+		func() int64 { return clock().UnixMilli() }
 }
 
-// stringData returns a pointer to the bytes of a key or a value. C does not dereference the pointer
-// of an empty one.
-func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s)) }
+// Close ends the use of the cache and frees its memory. It does not wait: calls in progress
+// complete, and the last one frees the memory. Later reads are misses, later writes and the callers
+// of loads in progress get [ErrClosed]. Close may be called several times, and inside of callbacks
+// and loaders.
+func (c *Cache) Close() error {
+	c.cleanup.Stop()
+	// In this order, a caller that gets ErrClosed from a load finds the cache closed.
+	err := c.engine.Close()
+	c.loads.Close()
+	return err
+}
 
-func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
+// KeyOf returns a key with the bytes of a slice, without a copy. The slice must not change while a
+// call with the key is in progress; the cache itself keeps a copy.
+func KeyOf(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
 
-// seconds rounds a time to live up to whole seconds; 0 means no expiry. It returns false if ttl is
-// negative.
-func seconds(ttl time.Duration) (C.uint32_t, bool) {
-	if ttl < 0 {
-		return 0, false
+// millis converts a time to live to the engine's: milliseconds, 0 for forever, -1 for one that is
+// over.
+func (c *Cache) millis(ttl time.Duration) int64 {
+	if ttl == 0 {
+		ttl = c.options.TTL
 	}
-	whole := (ttl + time.Second - 1) / time.Second
-	return C.uint32_t(min(max(whole, 0), 1<<32-1)), true
+	switch {
+	case ttl < 0:
+		return -1
+	case ttl == Forever:
+		return 0
+	}
+	return roundedUp(ttl)
+}
+
+// roundedUp rounds a duration that is not negative up to milliseconds.
+func roundedUp(d time.Duration) int64 {
+	whole := int64(d / time.Millisecond)
+	if d%time.Millisecond != 0 {
+		whole++
+	}
+	return whole
 }

@@ -1,179 +1,132 @@
-//go:build linux && cgo
-
 package larder
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
+
+	"larder/internal/engine"
+	"larder/internal/flight"
 )
 
-// Loader returns the value of a key that is not in the cache, and its time to live; 0 means that it
-// does not expire. Its context has the values of the first caller's context, but not its end: it
-// ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache is
-// closed.
+// Loader returns the value of a key that is not in the cache, and its time to live, to which the
+// rules of [Cache.Set] apply. Its context has the values of the first caller's context, but not its
+// end: it ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache
+// is closed.
 type Loader func(ctx context.Context, key string) (value []byte, ttl time.Duration, err error)
-
-// ErrLoadTimeout means that a load exceeded [Options.LoadTimeout].
-var ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")
-
-// PanicError is the error that all callers of a load get if its loader panics.
-type PanicError struct {
-	// Value is the value of the panic; nil if the loader called [runtime.Goexit].
-	Value any
-	// Stack is the stack trace of the panic.
-	Stack []byte
-}
-
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("larder: the loader panicked: %v\n\n%s", e.Value, e.Stack)
-}
-
-// Unwrap returns the value of the panic if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
 
 // GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result.
 //
-// All goroutines of this process that request a key at the same time share one load, which runs in
-// a goroutine of its own, and each gets a copy of the value, or the error. Errors are not stored.
-// No caller waits while there is a value: with [Options.StaleFor] and [Options.RefreshBefore]
-// callers get the value during a refresh, and after a failed refresh the next caller tries again.
-// The end of one caller's context does not cancel the load for the others.
+// All goroutines that request a key at the same time share one load, which runs in a goroutine of
+// its own, and each gets a copy of the value, or the error. Errors are not stored. No caller waits
+// while there is a value: with [Options.StaleFor] and [Options.RefreshBefore] callers get the value
+// during a refresh, and after a failed refresh the next caller tries again. The end of one caller's
+// context does not cancel the load for the others.
 //
 // The result is stored only if the key has not changed since the load began. A set, a delete or any
-// other change, by this process or by another one that shares the cache, takes precedence: the
-// waiting callers get the loaded value, and the next caller loads again. An eviction, or a move of
-// an item without a token, may also prevent the store. A load reserves a key without an item, which
-// takes the memory of a small item until the load ends.
-//
-// A connected cache does not detect that another client stores or deletes an absent key during the
-// load and undoes it before the load ends.
+// other change takes precedence: the waiting callers get the loaded value, and the next caller
+// loads again.
 func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
-	if len(key) == 0 || len(key) > keyBytesMax {
-		return nil, ErrKey
+	if !isKey(key) {
+		return nil, keyError(key)
 	}
-	value, item, err := c.get(key)
-	if err == nil {
-		if !c.isFresh(item) && !isLoading(ctx, c, key) {
-			c.flights.join(ctx, c, key, loader, true)
+	if value, isFresh, ok := c.getFresh(key); ok {
+		if !isFresh {
+			c.loads.Refresh(ctx, key, flight.Loader(loader))
 		}
 		return value, nil
 	}
-	if !errors.Is(err, ErrNotFound) {
+	if err := c.openError(); err != nil {
 		return nil, err
 	}
-	if isLoading(ctx, c, key) {
-		return nil, ErrRecursive
+	return c.loads.Load(ctx, key, flight.Loader(loader))
+}
+
+// getFresh is Get, and reports whether the value needs no refresh yet.
+func (c *Cache) getFresh(key string) (value []byte, isFresh, ok bool) {
+	if c.options.StaleFor == 0 && c.options.RefreshBefore == 0 {
+		value, ok = c.Get(key)
+		return value, true, ok
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	value, item, ok := c.GetItem(key)
+	return value, c.isFresh(item.TTL), ok
+}
+
+func (c *Cache) isFresh(left time.Duration) bool {
+	return left == 0 || left > c.options.StaleFor+c.options.RefreshBefore
+}
+
+func newLoads(c *Cache, timeout time.Duration) *flight.Group {
+	return flight.NewGroup(loading{c}, flightConfig(timeout))
+}
+
+func flightConfig(timeout time.Duration) flight.Config {
+	return flight.Config{
+		Timeout: timeout, ErrTimeout: ErrLoadTimeout, ErrClosed: ErrClosed, ErrRecursive: ErrRecursive,
+		Panicked: func(value any, stack []byte) error { return &PanicError{value, stack} },
 	}
-	return c.flights.join(ctx, c, key, loader, false).wait(ctx)
 }
 
-const keyBytesMax = 250
+// loading is a cache as its loads see it.
+type loading struct{ c *Cache }
 
-// isFresh reports whether an item does not need a refresh yet.
-func (c *Cache) isFresh(item Item) bool {
-	return item.TTL == 0 || item.TTL > whole(c.options.StaleFor)+whole(c.options.RefreshBefore)
-}
-
-// whole rounds a duration up to whole seconds.
-func whole(d time.Duration) time.Duration {
-	return (max(d, 0) + time.Second - 1).Truncate(time.Second)
-}
-
-// run executes the load, in a goroutine of its own.
-func (f *flight) run(c *Cache, key string, loader Loader) {
-	defer f.release()
-	// Record the state of the key before reading it, so that every later change is detected.
-	basis := c.beginLoad(key)
-	held, item, err := c.GetInto(nil, key)
-	switch {
-	case err == nil && c.isFresh(item):
+func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
+	value, item, ok := l.c.engine.Peek([]byte{}, key)
+	converted := l.c.itemOf(&item)
+	if ok && l.c.isFresh(converted.TTL) {
 		// Another load has ended since the caller read the key.
-		c.flights.finish(f, key, held, nil, func() {})
-		return
-	case err != nil && !errors.Is(err, ErrNotFound):
-		c.cancelLoad(key, &basis)
-		c.flights.finish(f, key, nil, err, func() {})
-		return
+		return nil, value, nil
 	}
-	basis.item, basis.found = item, err == nil
-	// Deferred, because a loader that calls runtime.Goexit ends this function too.
-	var result loadResult
-	defer func() {
-		isKept := false
-		keep := func() {
-			c.keep(key, &result, &basis)
-			isKept = true
-		}
-		// Release the reservation before the callers wake up: the next load reserves the key again.
-		if result.err != nil {
-			c.cancelLoad(key, &basis)
-		}
-		c.flights.finish(f, key, result.value, result.err, keep)
-		if result.err == nil && !isKept {
-			c.cancelLoad(key, &basis)
-		}
-	}()
-	result.call(loader, f.ctx, key)
+	if err := l.c.openError(); err != nil {
+		return nil, nil, err
+	}
+	return &attempt{l.c, key, value, item, ok}, nil, nil
 }
 
-// loadResult holds the results of a loader.
-type loadResult struct {
-	value []byte
-	ttl   time.Duration
-	err   error
+// attempt is the state of a key when its load began. Changes that begin later make isCurrent false;
+// the state shows those that were past the call of Forget then.
+type attempt struct {
+	c       *Cache
+	key     string
+	value   []byte
+	item    engine.Item
+	isFound bool
 }
 
-// call runs a loader and converts a panic or an exit into an error.
-func (l *loadResult) call(loader Loader, ctx context.Context, key string) {
-	returned := false
-	defer func() {
-		if !returned {
-			*l = loadResult{err: &PanicError{recover(), debug.Stack()}}
-		}
-	}()
-	l.value, l.ttl, l.err = loader(ctx, key)
-	returned = true
-}
+func (a *attempt) Cancel() {}
 
-// keep stores the loaded value, unless any process has changed the key since the load began.
-// Callers also get a value that the cache does not accept, which is counted as refused.
-func (c *Cache) keep(key string, result *loadResult, basis *loadBasis) {
-	ttl := result.ttl
-	if ttl < 0 {
-		c.cancelLoad(key, basis)
+func (a *attempt) Keep(value []byte, ttl time.Duration, isCurrent func() bool) {
+	millis := a.c.millis(ttl)
+	if millis < 0 {
 		return
 	}
-	if ttl > 0 {
-		ttl = whole(ttl) + whole(c.options.StaleFor)
+	if millis > 0 {
+		millis += roundedUp(a.c.options.StaleFor)
 	}
+	isStored := false
 	// If the result is not stored, the next caller loads again.
-	_ = c.endLoad(key, basis, result.value, ttl)
-}
-
-// loading is the load that a context belongs to, and the load whose loader started it.
-type loading struct {
-	cache  *Cache
-	key    string
-	parent *loading
-}
-
-type loadingKey struct{}
-
-func isLoading(ctx context.Context, c *Cache, key string) bool {
-	at, _ := ctx.Value(loadingKey{}).(*loading)
-	for ; at != nil; at = at.parent {
-		if at.cache == c && at.key == key {
-			return true
+	_, err := a.c.engine.Update(a.key, func(item engine.Item, old []byte, isFound bool) engine.Change {
+		isStored = isCurrent() && a.isSame(item, old, isFound)
+		if !isStored {
+			return engine.Change{}
 		}
+		return engine.Change{Action: engine.Write, Value: value, Deadline: a.c.engine.Deadline(millis)}
+	})
+	if err != nil || !isStored || isCurrent() {
+		return
 	}
-	return false
+	// A change has begun during the store, perhaps while the store copied the value without the lock.
+	// A delete that found nothing in that time must not leave the value behind.
+	_, _ = a.c.engine.Update(a.key, func(_ engine.Item, stored []byte, isFound bool) engine.Change {
+		if isFound && bytes.Equal(stored, value) {
+			return engine.Change{Action: engine.Remove}
+		}
+		return engine.Change{}
+	})
+}
+
+// isSame reports whether an item is that of the beginning, whose time to live may have changed.
+func (a *attempt) isSame(item engine.Item, value []byte, isFound bool) bool {
+	return isFound == a.isFound && item.Token == a.item.Token && item.Flags == a.item.Flags &&
+		bytes.Equal(value, a.value)
 }

@@ -1,5 +1,3 @@
-//go:build linux && cgo
-
 package larder
 
 import (
@@ -8,108 +6,314 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"larder/client"
+	"larder/internal/flight"
 )
 
-// remote is the cache of a server, through package client. A goroutine that waits for a response
-// does not occupy an OS thread.
-type remote struct {
-	client *client.Client
-	socket string
+// Remote is the cache of a larderd, or of a memcached that knows the meta protocol. It reads hits
+// in the server's memory, without a system call, if the server is a larderd on the same machine
+// with --local-readers; all else goes through the socket. Times to live are rounded up to whole
+// seconds. All methods are safe for concurrent use. Close it after use.
+//
+// The end of a context ends a call at once; the server may have applied its change nevertheless. A
+// goroutine that waits for a response occupies no OS thread.
+type Remote struct {
+	client  *client.Client
+	options RemoteOptions
+	loads   *flight.Group
+	closed  atomic.Bool
 }
 
-// The maximum number of open connections to a server. Further goroutines wait for a free one.
-const connectionsMax = 64
+// RemoteOptions configure a [Remote]. The zero value of each field is its default.
+type RemoteOptions struct {
+	// Timeout limits the wait for a response, in addition to the context of a call; 5 seconds by
+	// default.
+	Timeout time.Duration
+	// StaleFor, RefreshBefore and LoadTimeout apply to [Remote.GetOrLoad] as those of [Options] do
+	// to [Cache.GetOrLoad].
+	StaleFor, RefreshBefore, LoadTimeout time.Duration
+}
 
-// Connect returns the cache of a larderd, or of any memcached that supports the meta protocol, at a
-// unix socket. It reads hits in the server's memory if larderd runs with --local-readers, and sends
-// all other requests through the socket. Each waits up to timeout for a response; 0 means five
-// seconds. Operations that the protocol lacks return [ErrUnsupported].
-func Connect(socket string, timeout time.Duration) (*Cache, error) {
-	path, err := filepath.Abs(socket)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+const (
+	timeoutDefault = 5 * time.Second
+	// The maximum number of open connections to a server. Further goroutines wait for a free one.
+	connectionsMax = 64
+)
+
+// Connect returns the cache of the server at an address: the path of a unix socket, which contains
+// a slash, or "host:port". It fails if the server does not respond.
+func Connect(ctx context.Context, address string) (*Remote, error) {
+	return ConnectWithOptions(ctx, address, RemoteOptions{})
+}
+
+// ConnectWithOptions is [Connect] with options.
+func ConnectWithOptions(ctx context.Context, address string, options RemoteOptions) (*Remote, error) {
+	if options.Timeout <= 0 {
+		options.Timeout = timeoutDefault
 	}
-	if timeout <= 0 {
-		timeout = 5 * time.Second
+	if options.LoadTimeout <= 0 {
+		options.LoadTimeout = loadTimeoutDefault
+	}
+	if strings.Contains(address, "/") {
+		path, err := filepath.Abs(address)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+		address = path
 	}
 	server, err := client.NewWithOptions(client.Options{
-		Servers: []string{path}, Protocol: client.ProtocolMeta, Timeout: timeout, BackoffMin: -1,
-		MaxIdleConns: connectionsMax, MaxConns: connectionsMax,
+		Servers: []string{address}, Protocol: client.ProtocolMeta, Timeout: options.Timeout,
+		BackoffMin: -1, MaxIdleConns: connectionsMax, MaxConns: connectionsMax,
 	})
-	if err == nil {
-		err = server.Ping()
-	}
 	if err != nil {
-		if server != nil {
-			_ = server.Close()
-		}
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: expected host:port or the path of a unix socket, got %q: %w",
+			ErrInvalid, address, err)
 	}
-	return newCache(nil, &remote{server, path}, Options{})
+	r := &Remote{client: server, options: options}
+	config := flightConfig(options.LoadTimeout)
+	config.Waits = true
+	r.loads = flight.NewGroup(remoteLoading{r}, config)
+	if err := r.done(ctx, server.PingContext(ctx)); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	return r, nil
 }
 
-// get returns a value, never nil, and its metadata.
-func (r *remote) get(ctx context.Context, key string) ([]byte, Item, error) {
+// Close closes the connections. It does not wait: a call in progress ends with its response, its
+// context or its timeout. Later calls and the callers of loads in progress get [ErrClosed].
+func (r *Remote) Close() error {
+	r.closed.Store(true)
+	r.loads.Close()
+	return r.client.Close()
+}
+
+// LocalReads returns the number of values that were read in the server's memory.
+func (r *Remote) LocalReads() uint64 { return r.client.LocalReads() }
+
+// Get returns the value of a key, or [ErrNotFound].
+func (r *Remote) Get(ctx context.Context, key string) ([]byte, error) {
+	value, _, err := r.GetItem(ctx, key)
+	return value, err
+}
+
+// GetItem is [Remote.Get] with the metadata of the item.
+func (r *Remote) GetItem(ctx context.Context, key string) ([]byte, Item, error) {
+	if r.closed.Load() {
+		return nil, Item{}, ErrClosed
+	}
+	if !isKey(key) {
+		return nil, Item{}, ErrNotFound
+	}
 	found, details, err := r.client.GetDetails(ctx, key)
-	if err != nil {
-		return nil, Item{}, r.wrapError(ctx, err)
+	if err = r.done(ctx, err); err != nil {
+		return nil, Item{}, err
 	}
-	item := Item{CAS: found.CasID, TTL: details.TTL, Flags: found.Flags, Stale: details.Stale, Local: details.Local}
-	return append([]byte{}, found.Value...), item, nil
+	value := found.Value
+	if value == nil {
+		value = []byte{}
+	}
+	return value, Item{found.CasID, details.TTL, found.Flags, details.Stale, details.Local}, nil
 }
 
-func (r *remote) getMany(ctx context.Context, keys []string) (map[string]*client.Item, error) {
-	found, err := r.client.GetMultiContext(ctx, keys)
-	return found, r.wrapError(ctx, err)
-}
-
-// store calls one of the client's store methods, and reports whether its condition holds.
-func (r *remote) store(ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte,
-	ttl time.Duration) (bool, error) {
-	return r.applied(ctx, op(ctx, &client.Item{Key: key, Value: value, Expiration: expiration(ttl)}))
-}
-
-func (r *remote) swap(ctx context.Context, key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
-	item := &client.Item{Key: key, Value: value, Expiration: expiration(ttl), CasID: cas}
-	next, err := r.client.Swap(ctx, item)
-	return next, r.wrapError(ctx, err)
-}
-
-// endLoad stores a loaded value if the key still has the item of the load's start, or none.
-func (r *remote) endLoad(ctx context.Context, key string, b *loadBasis, value []byte, ttl time.Duration) error {
-	if b.found && b.item.CAS != 0 {
-		_, err := r.swap(ctx, key, value, ttl, b.item.CAS)
+// GetMany calls visit for each key that has an item, in the order of the keys; at is the position
+// of the key. It sends one request for those keys that it does not find in the server's memory.
+func (r *Remote) GetMany(ctx context.Context, keys []string, visit func(at int, value []byte)) error {
+	if r.closed.Load() {
+		return ErrClosed
+	}
+	found, err := r.client.GetMultiContext(ctx, slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return !isKey(key)
+	}))
+	if err = r.done(ctx, err); err != nil {
 		return err
 	}
-	op := r.client.AddContext
-	if b.found {
-		// A server without tokens cannot compare.
-		op = r.client.ReplaceContext
+	for at, key := range keys {
+		if item := found[key]; item != nil {
+			visit(at, item.Value)
+		}
 	}
-	_, err := r.store(ctx, op, key, value, ttl)
+	return nil
+}
+
+// Set stores a value and replaces the item of the key. The item lives for ttl: 0 and [Forever] mean
+// that it does not expire, and a negative ttl deletes it.
+func (r *Remote) Set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return r.SetItem(ctx, key, value, Item{TTL: ttl})
+}
+
+// SetItem is [Remote.Set] with metadata: it stores item.Flags, and the item lives for item.TTL. If
+// item.CAS is not 0, it replaces the item that has this token only, or returns [ErrChanged].
+func (r *Remote) SetItem(ctx context.Context, key string, value []byte, item Item) error {
+	if item.CAS != 0 {
+		_, err := r.swap(ctx, key, value, item)
+		return err
+	}
+	if item.TTL < 0 {
+		_, err := r.Delete(ctx, key)
+		return err
+	}
+	_, err := r.store(ctx, r.client.SetContext, key, value, item)
 	return err
 }
 
-// applied converts the error of a conditional change: false if its condition does not hold.
-func (r *remote) applied(ctx context.Context, err error) (bool, error) {
-	if errors.Is(err, client.ErrCacheMiss) || errors.Is(err, client.ErrNotStored) {
+// Add stores a value if the key has no item, and reports whether it did. With a negative ttl it
+// stores nothing.
+func (r *Remote) Add(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
+	if ttl < 0 {
 		return false, nil
 	}
-	return err == nil, r.wrapError(ctx, err)
+	return r.store(ctx, r.client.AddContext, key, value, Item{TTL: ttl})
 }
 
-// wrapError wraps an error of package client in the matching error of this package.
-func (r *remote) wrapError(ctx context.Context, err error) error {
+// Replace stores a value if the key has an item, and reports whether it did. With a negative ttl it
+// deletes the item.
+func (r *Remote) Replace(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
+	if ttl < 0 {
+		return r.Delete(ctx, key)
+	}
+	return r.store(ctx, r.client.ReplaceContext, key, value, Item{TTL: ttl})
+}
+
+// Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
+// an item.
+func (r *Remote) Append(ctx context.Context, key string, part []byte) (bool, error) {
+	return r.store(ctx, r.client.AppendContext, key, part, Item{})
+}
+
+// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
+// is an item.
+func (r *Remote) Prepend(ctx context.Context, key string, part []byte) (bool, error) {
+	return r.store(ctx, r.client.PrependContext, key, part, Item{})
+}
+
+// CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
+// new token. If the item has another one, the error is [ErrChanged], and if there is none,
+// [ErrNotFound].
+func (r *Remote) CompareAndSwap(
+	ctx context.Context, key string, value []byte, ttl time.Duration, cas uint64,
+) (uint64, error) {
+	return r.swap(ctx, key, value, Item{CAS: cas, TTL: ttl})
+}
+
+func (r *Remote) swap(ctx context.Context, key string, value []byte, item Item) (uint64, error) {
+	if item.TTL < 0 {
+		return 0, fmt.Errorf("%w: a compare-and-swap with a negative ttl: use Delete", ErrInvalid)
+	}
+	if r.closed.Load() {
+		return 0, ErrClosed
+	}
+	r.loads.Forget(key)
+	return r.swapLoaded(ctx, key, value, item)
+}
+
+// swapLoaded is swap for the result of a load.
+func (r *Remote) swapLoaded(ctx context.Context, key string, value []byte, item Item) (uint64, error) {
+	next, err := r.client.Swap(ctx, &client.Item{
+		Key: key, Value: value, Flags: item.Flags, Expiration: expiration(item.TTL), CasID: item.CAS,
+	})
+	return next, r.done(ctx, err)
+}
+
+// Delete removes an item, and reports whether there was one; an invalid key has none.
+func (r *Remote) Delete(ctx context.Context, key string) (bool, error) {
+	if r.closed.Load() {
+		return false, ErrClosed
+	}
+	if !isKey(key) {
+		return false, nil
+	}
+	r.loads.Forget(key)
+	return r.condition(ctx, r.client.DeleteContext(ctx, key))
+}
+
+// Touch sets the time to live of an item, counted from now, and reports whether there is one. A
+// negative ttl deletes it.
+func (r *Remote) Touch(ctx context.Context, key string, ttl time.Duration) (bool, error) {
+	if ttl < 0 {
+		return r.Delete(ctx, key)
+	}
+	if r.closed.Load() {
+		return false, ErrClosed
+	}
+	return r.condition(ctx, r.client.TouchContext(ctx, key, expiration(ttl)))
+}
+
+// Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
+// The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
+// [ErrNotFound]; [Remote.Add] creates a counter.
+func (r *Remote) Incr(ctx context.Context, key string, delta uint64) (uint64, error) {
+	return r.count(ctx, r.client.IncrementContext, key, delta)
+}
+
+// Decr subtracts delta from a counter, which stops at 0: see [Remote.Incr].
+func (r *Remote) Decr(ctx context.Context, key string, delta uint64) (uint64, error) {
+	return r.count(ctx, r.client.DecrementContext, key, delta)
+}
+
+func (r *Remote) count(
+	ctx context.Context, op func(context.Context, string, uint64) (uint64, error), key string, delta uint64,
+) (uint64, error) {
+	if r.closed.Load() {
+		return 0, ErrClosed
+	}
+	r.loads.Forget(key)
+	number, err := op(ctx, key, delta)
+	return number, r.done(ctx, err)
+}
+
+// Clear removes all items of the server.
+func (r *Remote) Clear(ctx context.Context) error {
+	if r.closed.Load() {
+		return ErrClosed
+	}
+	r.loads.ForgetPrefix("")
+	return r.done(ctx, r.client.FlushAllContext(ctx))
+}
+
+// store calls one of the client's store methods, and reports whether its condition holds.
+func (r *Remote) store(
+	ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte, item Item,
+) (bool, error) {
+	if r.closed.Load() {
+		return false, ErrClosed
+	}
+	r.loads.Forget(key)
+	return r.storeLoaded(ctx, op, key, value, item)
+}
+
+// storeLoaded is store for the result of a load.
+func (r *Remote) storeLoaded(
+	ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte, item Item,
+) (bool, error) {
+	return r.condition(ctx, op(ctx, &client.Item{
+		Key: key, Value: value, Flags: item.Flags, Expiration: expiration(item.TTL),
+	}))
+}
+
+// condition converts the error of a conditional change: false if its condition does not hold.
+func (r *Remote) condition(ctx context.Context, err error) (bool, error) {
+	if errors.Is(err, client.ErrCacheMiss) || errors.Is(err, client.ErrNotStored) {
+		return false, r.done(ctx, nil)
+	}
+	return err == nil, r.done(ctx, err)
+}
+
+// done ends a call: it converts an error of package client to that of this package.
+func (r *Remote) done(ctx context.Context, err error) error {
+	if r.closed.Load() {
+		// The call may have opened a connection after Close.
+		_ = r.client.Close()
+	}
 	var reply *client.ReplyError
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil:
-		return ErrClosed
 	case errors.Is(err, client.ErrCacheMiss):
 		return ErrNotFound
 	case errors.Is(err, client.ErrCASConflict):
@@ -118,6 +322,8 @@ func (r *remote) wrapError(ctx context.Context, err error) error {
 		return ErrKey
 	case errors.As(err, &reply):
 		return fmt.Errorf("%w: %w", refusal(reply.Line), err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("larder: no response of the server: %w", ctx.Err())
 	case errors.Is(err, client.ErrProtocol):
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
@@ -127,9 +333,7 @@ func (r *remote) wrapError(ctx context.Context, err error) error {
 // refusal returns the error of this package that matches an error line of memcached.
 func refusal(line string) error {
 	for words, meaning := range map[string]error{
-		"too large": ErrTooLarge, "out of memory": ErrNoMemory, "non-numeric": ErrNotANumber, "is stopped": ErrStuck,
-		"out of disk space": ErrDiskFull, "disk does not keep up": ErrDiskBusy, "disk has failed": ErrDiskFailed,
-		"disk did not return": ErrDiskUnreadable,
+		"too large": ErrTooLarge, "out of memory": ErrNoMemory, "non-numeric": ErrNotANumber,
 	} {
 		if strings.Contains(line, words) {
 			return meaning
@@ -142,8 +346,19 @@ func refusal(line string) error {
 // time. The client's field ends in the year 2038.
 func expiration(ttl time.Duration) int32 {
 	const relativeMax = 30 * 24 * time.Hour
-	if ttl = whole(ttl); ttl <= relativeMax {
-		return int32(ttl / time.Second)
+	switch {
+	case ttl == Forever:
+		return 0
+	case ttl <= relativeMax:
+		return int32(whole(ttl) / time.Second)
 	}
-	return int32(min(time.Now().Add(ttl).Unix(), math.MaxInt32))
+	return int32(min(time.Now().Add(ttl).Unix()+1, math.MaxInt32))
+}
+
+// whole rounds a duration up to whole seconds.
+func whole(d time.Duration) time.Duration {
+	if rest := d % time.Second; rest > 0 {
+		return d - rest + time.Second
+	}
+	return d
 }

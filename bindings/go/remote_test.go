@@ -3,6 +3,7 @@ package larder
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,124 +15,218 @@ import (
 	"time"
 
 	"larder/internal/check"
+	"larder/internal/testserver"
 )
 
 // serverModes are the arguments of a larderd whose clients send every get, and of one whose clients
 // read its memory.
 var serverModes = map[string][]string{"socket": nil, "local readers": {"--local-readers", "same-uid"}}
 
-func TestConnectedCacheGetAndCompareAndSwap(t *testing.T) {
+// connect connects to a server.
+func connect(t *testing.T, address string, options RemoteOptions) *Remote {
+	t.Helper()
+	remote := must[*Remote](t)(ConnectWithOptions(t.Context(), address, options))
+	t.Cleanup(func() { _ = remote.Close() })
+	return remote
+}
+
+// connectToServer starts a larderd for the test and connects to it.
+func connectToServer(t *testing.T, arguments ...string) *Remote {
+	t.Helper()
+	return connect(t, testserver.Start(t, "larderd", arguments...), RemoteOptions{})
+}
+
+// wantRemote fails the test if a key has another value than want, which is empty if there is none.
+func wantRemote(t *testing.T, remote *Remote, key, want string) {
+	t.Helper()
+	value, err := remote.Get(t.Context(), key)
+	if string(value) != want || want == "" && !errors.Is(err, ErrNotFound) {
+		t.Fatalf("Get(%q) = %.40q, %v, want %.40q", key, value, err, want)
+	}
+}
+
+func TestRemoteItems(t *testing.T) {
 	for mode, arguments := range serverModes {
 		for _, key := range []string{"k", "a key with spaces"} {
 			t.Run(mode+", "+key, func(t *testing.T) {
-				cache := connectToServer(t, arguments...)
-				_, _, err := cache.GetInto(nil, key)
-				check.ErrorIs(t, "GetInto of an absent key", err, ErrNotFound)
-				check.ErrorIs(t, "Set", cache.Set(key, []byte("v"), time.Hour), nil)
-				value, item, err := cache.GetInto([]byte("a "), key)
-				check.ErrorIs(t, "GetInto", err, nil)
-				check.Equal(t, "GetInto", string(value), "a v")
-				check.Equal(t, "token is 0", item.CAS == 0, false)
+				remote, ctx := connectToServer(t, arguments...), t.Context()
+				check.NoError(t, remote.SetItem(ctx, key, []byte("v"), Item{Flags: 7, TTL: time.Hour}))
+				value, item, err := remote.GetItem(ctx, key)
+				check.NoError(t, err)
+				check.Equal(t, "value", string(value), "v")
+				check.Equal(t, "flags", item.Flags, 7)
 				// The test takes less than ten seconds.
-				wantTTL(t, item, 3590*time.Second, time.Hour)
-				next, err := cache.CompareAndSwap(key, []byte("w"), 0, item.CAS)
-				check.ErrorIs(t, "CompareAndSwap", err, nil)
-				check.Equal(t, "new token is 0", next == 0, false)
-				_, err = cache.CompareAndSwap(key, []byte("x"), 0, item.CAS)
-				check.ErrorIs(t, "CompareAndSwap with an old token", err, ErrChanged)
-				item, length, err := cache.Peek(key)
-				check.ErrorIs(t, "Peek", err, nil)
-				check.Equal(t, "Peek: token", item.CAS, next)
-				check.Equal(t, "Peek: TTL", item.TTL, 0)
-				check.Equal(t, "Peek: length", length, 1)
-			})
-		}
-	}
-}
-
-func TestConnectedCacheChanges(t *testing.T) {
-	for mode, arguments := range serverModes {
-		for _, key := range []string{"k", "a key with spaces"} {
-			t.Run(mode+", "+key, func(t *testing.T) {
-				cache := connectToServer(t, arguments...)
-				is := must[bool](t)
-				set(t, cache, key, "w")
-				check.Equal(t, "Add", is(cache.Add(key, nil, 0)), false)
-				is(cache.Append(key, []byte(">")))
-				is(cache.Prepend(key, []byte("<")))
-				wantValue(t, cache, key, "<w>")
+				if item.TTL < 3590*time.Second || item.TTL > time.Hour || item.CAS == 0 {
+					t.Errorf("item = %+v, want a token and an hour to live", item)
+				}
+				next := must[uint64](t)(remote.CompareAndSwap(ctx, key, []byte("w"), 0, item.CAS))
+				check.ErrorIs(t, "SetItem with an old token", remote.SetItem(ctx, key, nil, item), ErrChanged)
+				_, item, err = remote.GetItem(ctx, key)
+				check.NoError(t, err)
+				check.Equal(t, "token after the swap", item.CAS, next)
+				check.Equal(t, "TTL after the swap", item.TTL, 0)
 				const days = 24 * time.Hour
-				check.Equal(t, "Replace", is(cache.Replace(key, nil, 100*days)), true)
-				value, item, err := cache.get(key)
-				check.ErrorIs(t, "get of an empty value", err, nil)
-				check.Equal(t, "get of an empty value is nil", value == nil, false)
-				check.Equal(t, "get of an empty value", string(value), "")
+				check.NoError(t, remote.Set(ctx, key, nil, 100*days))
+				value, item, err = remote.GetItem(ctx, key)
+				check.NoError(t, err)
+				check.Equal(t, "empty value is nil", value == nil, false)
 				// More than 30 days are a Unix time in the protocol.
-				wantTTL(t, item, 99*days, 100*days)
-				many := must[[][]byte](t)(cache.GetMany(key, "none", key))
-				check.Equal(t, "GetMany[0] is nil", many[0] == nil, false)
-				check.Equal(t, "GetMany[1] is nil", many[1] == nil, true)
-				check.Equal(t, "GetMany[2] is nil", many[2] == nil, false)
-				check.Equal(t, "Touch with a negative ttl", is(cache.Touch(key, -1)), true)
-				check.Equal(t, "Contains", cache.Contains(key), false)
-				check.Equal(t, "Delete of an absent key", is(cache.Delete(key)), false)
+				if item.TTL < 99*days || item.TTL > 101*days {
+					t.Errorf("TTL = %v, want 100 days", item.TTL)
+				}
+				check.NoError(t, remote.Set(ctx, key, []byte("v"), Forever))
+				wantRemote(t, remote, key, "v")
+				check.NoError(t, remote.Set(ctx, key, nil, -time.Second))
+				wantRemote(t, remote, key, "")
 			})
 		}
 	}
 }
 
-func TestConnectedCacheErrors(t *testing.T) {
-	for mode, arguments := range serverModes {
-		t.Run(mode, func(t *testing.T) {
-			cache := connectToServer(t, arguments...)
-			set(t, cache, "number", "7")
-			check.Equal(t, "Incr(number, 5)", must[uint64](t)(cache.Incr("number", 5)), 12)
-			set(t, cache, "word", "seven")
-			_, err := cache.Decr("word", 1)
-			check.ErrorIs(t, "Decr(word)", err, ErrNotANumber)
-			_, err = cache.Incr("none", 1)
-			check.ErrorIs(t, "Incr(none)", err, ErrNotFound)
-			check.ErrorIs(t, "Set of 3 MiB", cache.Set("k", make([]byte, 3<<20), 0), ErrTooLarge)
-			check.ErrorIs(t, "Set with 251 bytes of key", cache.Set(strings.Repeat("k", 251), nil, 0), ErrKey)
-			_, err = cache.RemovePrefix("")
-			check.ErrorIs(t, "RemovePrefix", err, ErrUnsupported)
-			check.ErrorIs(t, "Clear", cache.Clear(), ErrUnsupported)
-			check.ErrorIs(t, "Maintain", cache.Maintain(), ErrUnsupported)
-			check.ErrorIs(t, "SetMemory", cache.SetMemory(1<<30), ErrUnsupported)
-			for key := range cache.Keys("") {
-				t.Errorf("Keys returned %q, want no keys", key)
-			}
-			if len(arguments) > 0 {
-				_, item, err := cache.GetInto(nil, "number")
-				check.ErrorIs(t, "GetInto(number)", err, nil)
-				check.Equal(t, "Local", item.Local, true)
-			}
-			must[[]byte](t)(cache.GetOrLoad(t.Context(), "loaded", loaderOf("v", time.Hour)))
-			wantValue(t, cache, "loaded", "v")
-			check.ErrorIs(t, "Close", cache.Close(), nil)
-			_, _, err = cache.GetInto(nil, "k")
-			check.ErrorIs(t, "GetInto after Close", err, ErrClosed)
-		})
+func TestRemoteReadsHitsInTheMemoryOfTheServer(t *testing.T) {
+	remote := connectToServer(t, "--local-readers", "same-uid")
+	check.NoError(t, remote.Set(t.Context(), "k", []byte("v"), 0))
+	// The memory arrives with the second connection at the latest.
+	check.Eventually(t, "a local read", func() bool {
+		_, item, err := remote.GetItem(t.Context(), "k")
+		return err == nil && item.Local
+	})
+	if remote.LocalReads() == 0 {
+		t.Error("LocalReads = 0 after a local read")
 	}
 }
 
-func TestLoadDoesNotOverwriteOtherClient(t *testing.T) {
-	cache := connectToServer(t)
-	cache.options.StaleFor = time.Hour
-	for _, change := range concurrentChanges {
-		if strings.HasPrefix(change.name, "clear") || strings.HasPrefix(change.name, "remove") {
-			// A connected cache does not support these.
-			continue
-		}
-		t.Run(change.name, func(t *testing.T) {
-			check.ErrorIs(t, "Set", cache.Set("k", []byte("old"), time.Minute), nil)
-			other := must[*Cache](t)(Connect(cache.remote.socket, 0))
-			defer other.Close()
-			loadDuring(t, cache, func() { change.do(t, other) })
-			value, _ := cache.Get("k")
-			check.Equal(t, "Get(k)", string(value), change.want)
-		})
+func TestRemoteErrors(t *testing.T) {
+	remote, ctx := connectToServer(t), t.Context()
+	check.NoError(t, remote.Set(ctx, "word", []byte("seven"), 0))
+	_, err := remote.Decr(ctx, "word", 1)
+	check.ErrorIs(t, "Decr(word)", err, ErrNotANumber)
+	_, err = remote.Incr(ctx, "none", 1)
+	check.ErrorIs(t, "Incr(none)", err, ErrNotFound)
+	check.ErrorIs(t, "Set of 3 MiB", remote.Set(ctx, "k", make([]byte, 3<<20), 0), ErrTooLarge)
+	check.ErrorIs(t, "Set with 251 bytes of key", remote.Set(ctx, strings.Repeat("k", 251), nil, 0), ErrKey)
+	_, err = remote.CompareAndSwap(ctx, "word", nil, -1, 1)
+	check.ErrorIs(t, "CompareAndSwap with a negative ttl", err, ErrInvalid)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = remote.Get(ended, "word")
+	check.ErrorIs(t, "Get with an ended context", err, context.Canceled)
+	_, err = Connect(ctx, "/nowhere/at/all")
+	check.ErrorIs(t, "Connect to a socket that is not there", err, ErrUnreachable)
+	if !strings.Contains(err.Error(), "/nowhere/at/all") {
+		t.Errorf("Connect: error %q, want the address", err)
 	}
+	_, err = Connect(ctx, "nonsense")
+	check.ErrorIs(t, "Connect to an address without a port", err, ErrInvalid)
+}
+
+func TestClosedRemote(t *testing.T) {
+	check.GoroutineLeaks(t)
+	check.DescriptorLeaks(t)
+	remote, ctx := connectToServer(t), t.Context()
+	check.NoError(t, remote.Set(ctx, "k", []byte("v"), 0))
+	for range 2 {
+		check.NoError(t, remote.Close())
+	}
+	_, get := remote.Get(ctx, "k")
+	_, del := remote.Delete(ctx, "k")
+	_, add := remote.Add(ctx, "k", nil, 0)
+	_, incr := remote.Incr(ctx, "k", 1)
+	_, touch := remote.Touch(ctx, "k", 0)
+	_, swap := remote.CompareAndSwap(ctx, "k", nil, 0, 1)
+	_, getOrLoad := remote.GetOrLoad(ctx, "k", loaderOf("v", 0))
+	for name, err := range map[string]error{
+		"Get": get, "Delete": del, "Add": add, "Incr": incr, "Touch": touch, "CompareAndSwap": swap,
+		"GetOrLoad": getOrLoad, "Set": remote.Set(ctx, "k", nil, 0), "Clear": remote.Clear(ctx),
+		"GetMany": remote.GetMany(ctx, []string{"k"}, nil),
+	} {
+		check.ErrorIs(t, name, err, ErrClosed)
+	}
+}
+
+func TestRemoteGetOrLoad(t *testing.T) {
+	check.GoroutineLeaks(t)
+	remote := connectToServer(t)
+	var loads atomic.Int32
+	loader := func(context.Context, string) ([]byte, time.Duration, error) {
+		loads.Add(1)
+		time.Sleep(20 * time.Millisecond)
+		return []byte("loaded"), time.Minute, nil
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			value, err := remote.GetOrLoad(t.Context(), "k", loader)
+			if err != nil || string(value) != "loaded" {
+				t.Errorf("GetOrLoad = %q, %v, want %q", value, err, "loaded")
+			}
+		}()
+	}
+	all.Wait()
+	check.Equal(t, "loads", loads.Load(), 1)
+	wantRemote(t, remote, "k", "loaded")
+	_ = remote.Close()
+}
+
+func TestRemoteLoadDoesNotOverwriteChanges(t *testing.T) {
+	socket := testserver.Start(t, "larderd")
+	remote := connect(t, socket, RemoteOptions{StaleFor: time.Hour})
+	other := connect(t, socket, RemoteOptions{})
+	ctx := t.Context()
+	for _, by := range []*Remote{remote, other} {
+		for _, isRefresh := range []bool{false, true} {
+			for name, change := range map[string]struct {
+				do   func()
+				want string
+			}{
+				"set":    {func() { check.NoError(t, by.Set(ctx, "k", []byte("set"), 0)) }, "set"},
+				"delete": {func() { must[bool](t)(by.Delete(ctx, "k")) }, ""},
+				"get":    {func() { _, _ = by.Get(ctx, "k") }, "loaded"},
+				"clear":  {func() { check.NoError(t, by.Clear(ctx)) }, ""},
+			} {
+				if by == other && !isRefresh && change.want == "" {
+					// The protocol does not tell that an absent key was deleted.
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, by another client %v, refresh %v", name, by == other, isRefresh), func(t *testing.T) {
+					must[bool](t)(remote.Delete(ctx, "k"))
+					if isRefresh {
+						// Less than StaleFor to live: the value is stale.
+						check.NoError(t, remote.Set(ctx, "k", []byte("old"), time.Minute))
+					}
+					loader := func(context.Context, string) ([]byte, time.Duration, error) {
+						change.do()
+						return []byte("loaded"), time.Minute, nil
+					}
+					must[[]byte](t)(remote.GetOrLoad(ctx, "k", loader))
+					check.Eventually(t, "end of the load", func() bool { return remote.loads.Loads() == 0 })
+					wantRemote(t, remote, "k", change.want)
+				})
+			}
+		}
+	}
+}
+
+// serveConns starts a server that calls serve for each connection.
+func serveConns(t *testing.T, serve func(net.Conn)) (socket string) {
+	socket = testserver.Socket(t)
+	listener := must[net.Listener](t)(net.Listen("unix", socket))
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+	return socket
 }
 
 // respond plays a server that knows meta commands only, and calls onGet for each get.
@@ -166,15 +261,15 @@ func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 			_, _ = io.WriteString(conn, "EN\r\n")
 		})
 	})
-	cache := must[*Cache](t)(Connect(socket, time.Minute))
+	remote := connect(t, socket, RemoteOptions{Timeout: time.Minute})
 	threads := pprof.Lookup("threadcreate").Count()
 	var all sync.WaitGroup
 	for at := range waiters {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			_, _, err := cache.GetInto(nil, fmt.Sprint(at))
-			check.ErrorIs(t, "GetInto", err, ErrNotFound)
+			_, err := remote.Get(t.Context(), fmt.Sprint(at))
+			check.ErrorIs(t, "Get", err, ErrNotFound)
 		}()
 	}
 	for range connectionsMax {
@@ -184,8 +279,7 @@ func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	// The runtime may start a few threads for its own work.
 	if more := pprof.Lookup("threadcreate").Count() - threads; more > connectionsMax/4 {
-		t.Errorf("%d waiting goroutines started %d threads, want at most %d",
-			waiters, more, connectionsMax/4)
+		t.Errorf("%d waiting goroutines started %d threads, want at most %d", waiters, more, connectionsMax/4)
 	}
 	// The requests for the memory of the server open connections beside those.
 	if open := connections.Load(); open > connectionsMax+2 {
@@ -193,24 +287,26 @@ func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 	}
 	close(release)
 	all.Wait()
-	_ = cache.Close()
+	_ = remote.Close()
 }
 
-func TestCloseEndsWaitForServer(t *testing.T) {
+func TestEndOfContextEndsWaitForServer(t *testing.T) {
 	check.GoroutineLeaks(t)
 	requested := make(chan struct{})
-	socket := serveConns(t, func(conn net.Conn) {
-		respond(conn, func() { requested <- struct{}{} })
-	})
-	cache := must[*Cache](t)(Connect(socket, time.Hour))
+	socket := serveConns(t, func(conn net.Conn) { respond(conn, func() { requested <- struct{}{} }) })
+	remote := connect(t, socket, RemoteOptions{Timeout: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, _, err := cache.GetInto(nil, "k")
+		_, err := remote.Get(ctx, "k")
 		ended <- err
 	}()
 	<-requested
-	_ = cache.Close()
-	check.ErrorIs(t, "GetInto during Close", <-ended, ErrClosed)
-	_, err := cache.GetOrLoad(context.Background(), "k", loaderOf("v", 0))
-	check.ErrorIs(t, "GetOrLoad after Close", err, ErrClosed)
+	cancel()
+	check.ErrorIs(t, "Get during the end of its context", <-ended, context.Canceled)
+	// The timeout of a server that does not respond, without an end of the context.
+	remote = connect(t, socket, RemoteOptions{Timeout: 20 * time.Millisecond})
+	go func() { <-requested }()
+	_, err := remote.Get(t.Context(), "k")
+	check.ErrorIs(t, "Get after the timeout", err, ErrUnreachable)
 }

@@ -1,260 +1,235 @@
-//go:build linux && cgo
-
 package larder
 
-/*
-#include "calls.h"
+import (
+	"errors"
+	"fmt"
+	"time"
 
-#cgo noescape set
-#cgo nocallback set
-#cgo noescape add
-#cgo nocallback add
-#cgo noescape replace
-#cgo nocallback replace
-#cgo noescape append
-#cgo nocallback append
-#cgo noescape prepend
-#cgo nocallback prepend
-#cgo noescape compare_and_set
-#cgo nocallback compare_and_set
-#cgo noescape delete
-#cgo nocallback delete
-#cgo noescape touch
-#cgo nocallback touch
-#cgo noescape increment
-#cgo nocallback increment
-#cgo noescape decrement
-#cgo nocallback decrement
-#cgo noescape remove_prefix
-#cgo nocallback remove_prefix
-*/
-import "C"
+	"larder/internal/engine"
+)
 
-import "time"
-
-// Set stores a value and replaces the item of the key. The item lives for ttl; 0 means that it does
-// not expire, and a negative ttl deletes it. If Set fails, other than with [ErrKey], the previous
-// item is gone: no reader gets the value that was to be replaced. With a disk tier of [TierStore]
-// it stays.
+// Set stores a value and replaces the item of the key. The item lives for ttl: 0 means
+// [Options.TTL], and a negative ttl deletes it. If Set fails, other than with [ErrKey] and
+// [ErrClosed], the previous item is gone: no reader gets the value that was to be replaced.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
-	calls := c.gate.enter()
-	if calls == nil {
-		return ErrClosed
+	c.loads.Forget(key)
+	_, err := c.engine.Set(key, value, 0, c.millis(ttl))
+	if err != nil {
+		return c.failure(err, key, len(value))
 	}
-	c.flights.forget(key)
-	err := c.set(key, value, ttl)
-	calls.Add(-1)
-	return err
+	return nil
 }
 
-// set is Set without the check for a load in flight.
-func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
-	secs, lives := seconds(ttl)
-	if c.remote != nil && lives {
-		_, err := c.remote.store(c.ctx, c.remote.client.SetContext, key, value, ttl)
-		return err
+// SetItem is [Cache.Set] with metadata: it stores item.Flags, the item lives for item.TTL, and if
+// item.CAS is not 0, it replaces that item only, as [Cache.CompareAndSwap] does. It returns the new
+// token; 0 without [Options.CAS].
+func (c *Cache) SetItem(key string, value []byte, item Item) (token uint64, err error) {
+	if item.CAS != 0 {
+		return c.swap(key, value, item)
 	}
-	if c.remote != nil {
-		_, err := c.remote.applied(c.ctx, c.remote.client.DeleteContext(c.ctx, key))
-		return err
+	c.loads.Forget(key)
+	token, err = c.engine.Set(key, value, item.Flags, c.millis(item.TTL))
+	if !c.options.CAS {
+		token = 0
 	}
-	if !lives {
-		_, err := applied(C.delete(c.handle, stringData(key), C.size_t(len(key))))
-		return err
-	}
-	return statusError(C.set(c.handle, stringData(key), C.size_t(len(key)),
-		sliceData(value), C.size_t(len(value)), secs))
+	return token, c.failure(err, key, len(value))
 }
 
-// Add stores a value if the key has no item, and reports whether it did.
+// Add stores a value if the key has no item, and reports whether it did. With a negative ttl it
+// stores nothing.
 func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
-	if c.remote != nil {
-		if ttl < 0 {
-			return false, nil
-		}
-		c.flights.forget(key)
-		return c.remote.store(c.ctx, c.remote.client.AddContext, key, value, ttl)
+	millis := c.millis(ttl)
+	if millis < 0 {
+		return false, c.usable(key)
 	}
-	return c.change(key, func() uint32 {
-		secs, lives := seconds(ttl)
-		if !lives {
-			return C.LARDER_EXISTS
-		}
-		return C.add(c.handle, stringData(key), C.size_t(len(key)),
-			sliceData(value), C.size_t(len(value)), secs)
-	})
+	c.loads.Forget(key)
+	_, err := c.engine.Add(key, value, 0, millis)
+	return c.condition(err, key, len(value))
 }
 
-// Replace stores a value if the key has an item, and reports whether it did.
+// Replace stores a value if the key has an item, and reports whether it did. With a negative ttl it
+// deletes the item.
 func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, error) {
-	if c.remote != nil {
-		if ttl < 0 {
-			return c.Delete(key)
-		}
-		c.flights.forget(key)
-		return c.remote.store(c.ctx, c.remote.client.ReplaceContext, key, value, ttl)
+	millis := c.millis(ttl)
+	if millis < 0 {
+		return c.Delete(key)
 	}
-	return c.change(key, func() uint32 {
-		secs, lives := seconds(ttl)
-		if !lives {
-			return C.delete(c.handle, stringData(key), C.size_t(len(key)))
-		}
-		return C.replace(c.handle, stringData(key), C.size_t(len(key)),
-			sliceData(value), C.size_t(len(value)), secs)
-	})
+	c.loads.Forget(key)
+	_, err := c.engine.Replace(key, value, 0, millis)
+	return c.condition(err, key, len(value))
 }
 
 // Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
 // an item.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		return c.remote.store(c.ctx, c.remote.client.AppendContext, key, part, 0)
-	}
-	return c.change(key, func() uint32 {
-		return C.append(c.handle, stringData(key), C.size_t(len(key)),
-			sliceData(part), C.size_t(len(part)))
-	})
+	c.loads.Forget(key)
+	_, err := c.engine.Append(key, part, 0)
+	return c.condition(err, key, len(part))
 }
 
 // Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
 // is an item.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		return c.remote.store(c.ctx, c.remote.client.PrependContext, key, part, 0)
-	}
-	return c.change(key, func() uint32 {
-		return C.prepend(c.handle, stringData(key), C.size_t(len(key)),
-			sliceData(part), C.size_t(len(part)))
-	})
+	c.loads.Forget(key)
+	_, err := c.engine.Prepend(key, part, 0)
+	return c.condition(err, key, len(part))
 }
 
 // CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
 // new token. If several callers modify the value that they have read, one of them succeeds; the
-// others get [ErrChanged], and read again.
+// others get [ErrChanged], and read again. The error is [ErrNotFound] if there is no item. A
+// negative ttl deletes the item that has the token.
 func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
-	if c.remote != nil {
-		if ttl < 0 {
-			return 0, ErrInvalid
-		}
-		c.flights.forget(key)
-		return c.remote.swap(c.ctx, key, value, ttl, cas)
-	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return 0, ErrClosed
-	}
-	defer calls.Add(-1)
-	c.flights.forget(key)
-	secs, lives := seconds(ttl)
-	if !lives {
-		return 0, ErrInvalid
-	}
-	var next C.uint64_t
-	outcome := C.compare_and_set(c.handle, stringData(key), C.size_t(len(key)),
-		sliceData(value), C.size_t(len(value)), secs, C.uint64_t(cas), &next)
-	return uint64(next), statusError(outcome)
+	return c.swap(key, value, Item{CAS: cas, TTL: ttl})
 }
 
-// Delete removes an item, and reports whether there was one.
+func (c *Cache) swap(key string, value []byte, item Item) (uint64, error) {
+	c.loads.Forget(key)
+	millis := c.millis(item.TTL)
+	if millis >= 0 || !c.options.CAS || item.CAS == 0 {
+		token, err := c.engine.CompareAndSwap(key, value, item.Flags, millis, item.CAS)
+		return token, c.failure(err, key, len(value))
+	}
+	return 0, c.failure(c.engine.Delete(key, item.CAS), key, 0)
+}
+
+// Delete removes an item, and reports whether there was one; an invalid key has none.
 func (c *Cache) Delete(key string) (bool, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		return c.remote.applied(c.ctx, c.remote.client.DeleteContext(c.ctx, key))
-	}
-	return c.change(key, func() uint32 {
-		return C.delete(c.handle, stringData(key), C.size_t(len(key)))
-	})
+	c.loads.Forget(key)
+	return c.present(c.engine.Delete(key, 0), key)
 }
 
-// Touch sets the time to live of an item, counted from now, and reports whether there is one.
+// Touch sets the time to live of an item, counted from now, and reports whether there is one. A
+// negative ttl deletes it.
 func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
-	secs, lives := seconds(ttl)
-	if !lives {
+	millis := c.millis(ttl)
+	if millis < 0 {
 		return c.Delete(key)
 	}
-	if c.remote != nil {
-		return c.remote.applied(c.ctx, c.remote.client.TouchContext(c.ctx, key, expiration(ttl)))
+	return c.present(c.engine.Touch(key, millis), key)
+}
+
+// present is condition for a change that stores no value: an invalid key has no item.
+func (c *Cache) present(err error, key string) (bool, error) {
+	if err == engine.ErrBadKey {
+		return false, c.openError()
 	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return false, ErrClosed
-	}
-	defer calls.Add(-1)
-	return applied(C.touch(c.handle, stringData(key), C.size_t(len(key)), secs))
+	return c.condition(err, key, 0)
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
 // The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
 // [ErrNotFound]; [Cache.Add] creates a counter.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		number, err := c.remote.client.IncrementContext(c.ctx, key, delta)
-		return number, c.remote.wrapError(c.ctx, err)
-	}
-	var number C.uint64_t
-	found, err := c.change(key, func() uint32 {
-		return C.increment(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
-	})
-	if err == nil && !found {
-		err = ErrNotFound
-	}
-	return uint64(number), err
+	c.loads.Forget(key)
+	number, _, err := c.engine.Incr(key, delta)
+	return number, c.failure(err, key, 0)
 }
 
 // Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
-	if c.remote != nil {
-		c.flights.forget(key)
-		number, err := c.remote.client.DecrementContext(c.ctx, key, delta)
-		return number, c.remote.wrapError(c.ctx, err)
-	}
-	var number C.uint64_t
-	found, err := c.change(key, func() uint32 {
-		return C.decrement(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+	c.loads.Forget(key)
+	number, _, err := c.engine.Decr(key, delta)
+	return number, c.failure(err, key, 0)
+}
+
+// Decision is what [Cache.Update] does with an item.
+type Decision int
+
+const (
+	// KeepItem changes nothing.
+	KeepItem Decision = iota
+	// StoreItem stores the value, with the metadata of the item.
+	StoreItem
+	// RemoveItem removes the item.
+	RemoveItem
+)
+
+// Update changes an item by what decide returns: no other change of the key takes place between
+// the read and the store. decide gets a copy of the value, which it may change and return, and
+// isFound says whether there is an item. It may change the flags and the time to live of the item,
+// which are stored with the value: the rules of [Cache.Set] hold for item.TTL, which is [Forever]
+// for an item that does not expire, and 0 if there is no item. The error is [ErrNotFound] if decide
+// removes an item that there is not.
+//
+// Update holds a lock during the call of decide: it must not use the cache, should be short, and
+// may be called several times, of which the last one counts.
+func (c *Cache) Update(
+	key string, decide func(value []byte, item *Item, isFound bool) ([]byte, Decision),
+) error {
+	c.loads.Forget(key)
+	valueBytes, unknown := 0, false
+	_, err := c.engine.Update(key, func(found engine.Item, value []byte, isFound bool) engine.Change {
+		item := Item{}
+		if isFound {
+			item = c.itemOf(&found)
+			if item.TTL == 0 {
+				item.TTL = Forever
+			}
+		}
+		next, decision := decide(append([]byte{}, value...), &item, isFound)
+		valueBytes, unknown = len(next), false
+		switch millis := c.millis(item.TTL); {
+		case decision == KeepItem:
+			return engine.Change{}
+		case decision == StoreItem && millis >= 0:
+			return engine.Change{
+				Action: engine.Write, Value: next, Flags: item.Flags, Deadline: c.engine.Deadline(millis),
+			}
+		case decision == StoreItem && !isFound:
+			return engine.Change{}
+		case decision == RemoveItem, decision == StoreItem:
+			return engine.Change{Action: engine.Remove}
+		}
+		unknown = true
+		return engine.Change{}
 	})
-	if err == nil && !found {
-		err = ErrNotFound
+	if unknown {
+		return fmt.Errorf("%w: the callback of Update has returned an unknown Decision", ErrInvalid)
 	}
-	return uint64(number), err
+	return c.failure(err, key, valueBytes)
+}
+
+// Clear removes all items. The times of other calls do not depend on their number.
+func (c *Cache) Clear() error {
+	c.loads.ForgetPrefix("")
+	return c.failure(c.engine.Clear(), "", 0)
 }
 
 // RemovePrefix removes every item whose key begins with prefix and returns their number. It visits
-// all keys, and is not available with a disk tier. To invalidate a group of items often, put a
-// generation number into their keys and change it.
-func (c *Cache) RemovePrefix(prefix string) (int, error) {
-	calls, err := c.enterMemory()
-	if err != nil {
-		return 0, err
+// all keys. To invalidate a group of items often, put a generation number into their keys and
+// change it.
+func (c *Cache) RemovePrefix(prefix string) (removed int, err error) {
+	c.loads.ForgetPrefix(prefix)
+	for key := range c.engine.Keys(prefix) {
+		switch err := c.engine.Delete(key, 0); {
+		case err == nil:
+			removed++
+		case !errors.Is(err, engine.ErrNotFound):
+			return removed, c.failure(err, key, 0)
+		}
 	}
-	defer calls.Add(-1)
-	c.flights.forgetPrefix(prefix)
-	var removed C.uint64_t
-	outcome := C.remove_prefix(c.handle, stringData(prefix), C.size_t(len(prefix)), &removed)
-	return int(removed), statusError(outcome)
+	return removed, c.openError()
 }
 
-// change runs a change of a key, after which a load in flight does not store its result. It reports
-// whether there was something to change.
-func (c *Cache) change(key string, apply func() uint32) (bool, error) {
-	calls := c.gate.enter()
-	if calls == nil {
-		return false, ErrClosed
+// openError returns ErrClosed if the cache is closed.
+func (c *Cache) openError() error {
+	if c.loads.Context().Err() != nil {
+		return ErrClosed
 	}
-	defer calls.Add(-1)
-	c.flights.forget(key)
-	return applied(apply())
+	return nil
 }
 
-// applied converts the status of a conditional change: false if its condition does not hold.
-func applied(outcome uint32) (bool, error) {
-	switch outcome {
-	case C.LARDER_OK:
-		return true, nil
-	case C.LARDER_MISSING, C.LARDER_EXISTS:
-		return false, nil
+// usable returns the error of a write that changes nothing.
+func (c *Cache) usable(key string) error {
+	if !isKey(key) {
+		return keyError(key)
 	}
-	return false, status(outcome)
+	return c.openError()
+}
+
+// Maintain removes all expired items, as the cache does by itself with [Options.Sweep].
+func (c *Cache) Maintain() error {
+	c.engine.SweepNow()
+	return c.openError()
 }

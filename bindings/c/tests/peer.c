@@ -1,6 +1,6 @@
 // One of several programs, in several languages, that use one shared cache at the same time and
 // check each other's writes.
-// bindings/go/conformance says what each of them does, and runs them.
+// bindings/go/shared/conformance says what each of them does, and runs them.
 //
 //     peer FILE ROUNDS SELF PEER...
 #include <inttypes.h>

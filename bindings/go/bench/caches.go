@@ -80,27 +80,16 @@ func (nothing) Get(string) ([]byte, bool) { return nil, false }
 func (nothing) Set(string, []byte)        {}
 func (nothing) Close()                    {}
 
-type larderCache struct {
-	cache *larder.Cache
-	batch larder.Batch
-}
+type larderCache struct{ cache *larder.Cache }
 
 func (c *larderCache) Get(key string) ([]byte, bool) { return c.cache.Get(key) }
 
 func (c *larderCache) GetInto(dst []byte, key string) ([]byte, bool) {
-	dst, _, err := c.cache.GetInto(dst[:0], key)
-	return dst, err == nil
+	return c.cache.GetInto(dst[:0], key)
 }
 
 func (c *larderCache) GetMany(keys []string) (hits int) {
-	if c.cache.GetBatch(&c.batch, keys...) != nil {
-		return 0
-	}
-	for at := range keys {
-		if _, ok := c.batch.Value(at); ok {
-			hits++
-		}
-	}
+	c.cache.GetMany(keys, func(int, []byte) { hits++ })
 	return hits
 }
 

@@ -29,7 +29,6 @@ type BigCache struct {
 	cache    *larder.Cache
 	config   Config
 	life     time.Duration
-	memory   memory
 	counters counters
 	requests *requests
 
@@ -55,40 +54,24 @@ func New(ctx context.Context, config Config) (*BigCache, error) {
 	if config.Hasher == nil {
 		config.Hasher = newDefaultHasher()
 	}
-	c := &BigCache{config: config, life: config.life(), closed: make(chan struct{})}
+	c := &BigCache{config: config, life: config.LifeWindow, closed: make(chan struct{})}
 	if config.StatsEnabled {
 		c.requests = newRequests(c.Len)
 	}
 	options := memoryOptions(&config)
+	if config.CleanWindow > 0 {
+		options.Sweep = max(config.CleanWindow, time.Second)
+	}
 	if config.hasCallback() {
-		options.OnRemoval = c.onRemoval
+		options.OnRemove = c.onRemove
 	}
 	cache, err := larder.Open(options)
 	if err != nil {
 		return nil, err
 	}
 	c.cache = cache
-	c.memory.max = options.MemoryMax
-	c.memory.limit.Store(options.Memory)
-	if config.CleanWindow > 0 {
-		go c.clean()
-	}
 	c.stopWatching = context.AfterFunc(ctx, func() { _ = c.end() })
 	return c, nil
-}
-
-// clean reclaims expired entries until the cache is closed.
-func (c *BigCache) clean() {
-	ticker := time.NewTicker(max(c.config.CleanWindow, time.Second))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-c.closed:
-			return
-		case <-ticker.C:
-			_ = c.cache.Maintain()
-		}
-	}
 }
 
 // Close releases the memory. Closing a closed cache has no effect.
@@ -149,7 +132,7 @@ func (c *BigCache) Set(key string, entry []byte) error {
 	if framed {
 		entry = frame(key, entry)
 	}
-	return c.memory.store(c.cache, func() error { return c.cache.Set(name, entry, c.life) })
+	return storeError(c.cache.Set(name, entry, c.life))
 }
 
 // Append adds bytes to the end of an entry, or stores them if there is none. The entry then lives
@@ -161,19 +144,25 @@ func (c *BigCache) Append(key string, entry []byte) error {
 	if framed {
 		whole = frame(key, entry)
 	}
-	return c.memory.store(c.cache, func() error {
-		for {
-			if done, err := c.cache.Append(name, entry); err != nil {
-				return err
-			} else if done {
-				return c.renew(name)
-			}
-			if done, err := c.cache.Add(name, whole, c.life); err != nil || done {
-				return err
-			}
-			// Another goroutine has stored an entry meanwhile.
+	for {
+		if done, err := c.cache.Append(name, entry); err != nil {
+			return storeError(err)
+		} else if done {
+			return c.renew(name)
 		}
-	})
+		if done, err := c.cache.Add(name, whole, c.life); err != nil || done {
+			return storeError(err)
+		}
+		// Another goroutine has stored an entry meanwhile.
+	}
+}
+
+// storeError converts the error of a store.
+func storeError(err error) error {
+	if errors.Is(err, larder.ErrTooLarge) {
+		return ErrEntryTooBig
+	}
+	return err
 }
 
 // renew extends the life of an entry by a LifeWindow, if the entry exists.
@@ -203,19 +192,5 @@ func (c *BigCache) Delete(key string) error {
 // Reset removes all entries, without callbacks.
 func (c *BigCache) Reset() error {
 	c.requests.reset()
-	if err := c.cache.Clear(); err != nil {
-		return err
-	}
-	// Len counts them until they are reclaimed. A call does a part of the work, and less while the
-	// cache's own maintainer is at it; other goroutines may store meanwhile.
-	for range resetCallsMax {
-		if err := c.cache.Maintain(); err != nil || c.cache.Len() == 0 {
-			return err
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return nil
+	return c.cache.Clear()
 }
-
-// resetCallsMax bounds how often Reset reclaims.
-const resetCallsMax = 64

@@ -20,7 +20,7 @@ import (
 func TestGetReturnsStoredEntry(t *testing.T) {
 	cache := newCache(t, smallConfig())
 	wantNoEntry(t, cache, "key")
-	for _, bytes := range []int{0, 1, 511, 512, 513, 16 << 10, 1 << 20} {
+	for _, bytes := range []int{0, 1, 511, 512, 513, 16 << 10, 300_000} {
 		entry := strings.Repeat("e", bytes)
 		set(t, cache, "key", entry)
 		wantEntry(t, cache, "key", entry)

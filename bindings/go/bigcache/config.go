@@ -12,14 +12,13 @@ import (
 type Config struct {
 	// Shards must be a power of two; otherwise ignored.
 	Shards int
-	// LifeWindow is the time to live of an entry, in whole seconds rounded up; an entry may live up
-	// to a second longer. 0 means that entries do not expire. An expired entry is not returned,
-	// even before it is cleaned up.
+	// LifeWindow is the time to live of an entry. 0 means that entries do not expire. An expired
+	// entry is not returned, even before it is cleaned up.
 	LifeWindow time.Duration
 	// CleanWindow is the interval at which expired entries are reclaimed and their callbacks
 	// called, one second at least. 0 means that they are reclaimed when memory is needed.
 	CleanWindow time.Duration
-	// MaxEntriesInWindow and MaxEntrySize determine the initial memory of a cache without limit.
+	// MaxEntriesInWindow and MaxEntrySize are ignored.
 	MaxEntriesInWindow int
 	MaxEntrySize       int
 	// StatsEnabled counts the requests of each key, for KeyMetadata.
@@ -29,12 +28,11 @@ type Config struct {
 	// Hasher computes EntryInfo.Hash only. The cache itself uses a keyed hash and compares keys.
 	Hasher Hasher
 	// HardMaxCacheSize limits all memory of the cache, in MB; beyond it entries are evicted. With 0
-	// the cache grows to half of the memory of the machine or of the process's control group, and
-	// then rejects entries.
+	// the limit is half of the memory of the machine or of the process's control group.
 	HardMaxCacheSize int
 	// OnRemove is called when an entry expires, is evicted or is deleted. The three callbacks may
-	// use the cache. The entry is nil if it is longer than 16 KiB. OnRemoveWithMetadata has
-	// precedence over OnRemove, which has precedence over OnRemoveWithReason.
+	// use the cache. OnRemoveWithMetadata has precedence over OnRemove, which has precedence over
+	// OnRemoveWithReason.
 	OnRemove             func(key string, entry []byte)
 	OnRemoveWithMetadata func(key string, entry []byte, keyMetadata Metadata)
 	OnRemoveWithReason   func(key string, entry []byte, reason RemoveReason)
@@ -83,18 +81,6 @@ func (c *Config) check() error {
 		return errors.New("LifeWindow must be >= 0, where 0 means no expiry")
 	}
 	return nil
-}
-
-// The cache's clock counts at most 136 years.
-const lifeMax = 100 * 365 * 24 * time.Hour
-
-// life returns the time to live for the cache, one second longer than LifeWindow: the current
-// second of the cache's clock may be about to end.
-func (c *Config) life() time.Duration {
-	if c.LifeWindow == 0 {
-		return 0
-	}
-	return (min(c.LifeWindow, lifeMax) + time.Second - 1).Truncate(time.Second) + time.Second
 }
 
 // Hasher computes the hash of a key.

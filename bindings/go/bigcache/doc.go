@@ -5,8 +5,8 @@
 //
 //   - The memory limit includes everything, and is exact. Overwritten and deleted entries release
 //     their memory.
-//   - Eviction removes the least wanted entries, one at a time. An entry with its key and 51 bytes
-//     may take up to half of the memory; a larger one does not evict others.
+//   - Eviction removes the least wanted entries. An entry with its key may take almost an eighth of
+//     the memory, up to almost 1 MiB; a larger one does not evict others.
 //   - An expired entry is never returned. Two keys never share an entry, whatever the Hasher. Keys
 //     may have any length.
 //   - Callbacks may use the cache. Close may be called twice, and by a callback.
@@ -14,14 +14,10 @@
 //
 // # Differences
 //
-//   - One goroutine of the cache calls the callbacks shortly after the removal; a callback may
-//     still find the entry. While 10,000 removals wait for a slow callback, further ones are
-//     dropped, and so are those that wait when the cache is closed. Entries longer than 16 KiB, in
-//     caches of few MB also shorter ones, are passed as nil; if their key is longer than 250 bytes,
-//     the callback is not called.
+//   - The goroutine whose call removes an entry calls the callbacks, without locks.
 //   - With a LifeWindow of 0 entries do not expire; in BigCache they live for a second. Fractions
-//     of a second are rounded up; BigCache truncates them. A negative value is an error. A
-//     CleanWindow below a second counts as one second.
+//     of a second count; BigCache truncates them. A negative value is an error. A CleanWindow below
+//     a second counts as one second.
 //   - Entries expire without another Set: [BigCache.GetWithInfo] never returns Expired, because an
 //     expired entry does not exist, and [BigCache.Delete] does not find it.
 //   - An entry that is too large removes the previous entry of its key, so that no reader gets the
@@ -29,8 +25,8 @@
 //   - After Close, or after the end of the context of [New], the memory is released, and all
 //     methods with an error result return [larder.ErrClosed]. BigCache continues without cleaning
 //     up.
-//   - Without HardMaxCacheSize the limit is half of the machine's memory: then stores fail with
-//     [larder.ErrNoMemory].
+//   - Without HardMaxCacheSize the limit is half of the machine's memory: beyond it entries are
+//     evicted.
 //   - [BigCache.Capacity] returns the memory in use, not the memory reserved. [Stats] has no
 //     collisions, and the Logger is not used, because there are neither collisions nor allocations
 //     to log.

@@ -35,7 +35,7 @@ func Example() {
 
 // A callback gets each deleted entry, and may use the cache.
 func ExampleConfig_OnRemoveFilterSet() {
-	removed := make(chan string)
+	removed := make(chan string, 1)
 	config := bigcache.Config{
 		Shards:           1,
 		HardMaxCacheSize: 64,

@@ -2,10 +2,10 @@ package bigcache
 
 import (
 	"errors"
+	"iter"
+	"runtime"
 	"sync"
 	"time"
-
-	"larder"
 )
 
 // Errors of an iterator, with BigCache's texts.
@@ -44,14 +44,20 @@ func (e EntryInfo) Value() []byte { return e.value }
 type EntryInfoIterator struct {
 	lock  sync.Mutex
 	cache *BigCache
-	walk  *larder.Walk
+	// next returns the next name, and stop ends the walk.
+	next  func() (string, bool)
+	stop  func()
 	entry EntryInfo
 	valid bool
 }
 
 // Iterator returns an iterator over all entries; none in a closed cache.
 func (c *BigCache) Iterator() *EntryInfoIterator {
-	return &EntryInfoIterator{cache: c, walk: c.cache.Walk("")}
+	it := &EntryInfoIterator{cache: c}
+	it.next, it.stop = iter.Pull(c.cache.Keys(""))
+	// For an iterator that is not used to its end.
+	runtime.AddCleanup(it, func(stop func()) { stop() }, it.stop)
+	return it
 }
 
 // SetNext moves to the next entry and reads it. It returns false at the end.
@@ -59,9 +65,8 @@ func (it *EntryInfoIterator) SetNext() bool {
 	it.lock.Lock()
 	defer it.lock.Unlock()
 	for it.valid = false; !it.valid; {
-		name, more := it.walk.Next()
+		name, more := it.next()
 		if !more {
-			it.walk.Close()
 			it.entry = EntryInfo{}
 			return false
 		}
@@ -83,8 +88,8 @@ func (it *EntryInfoIterator) Value() (EntryInfo, error) {
 
 // read reads an entry for an iterator.
 func (c *BigCache) read(name string) (EntryInfo, bool) {
-	value, item, err := c.cache.GetInto(nil, name)
-	if err != nil {
+	value, item, ok := c.cache.GetItem(name)
+	if !ok {
 		c.counters.excludedMisses.Add(1)
 		return EntryInfo{}, false
 	}

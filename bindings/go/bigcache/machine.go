@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// unknownBytes is used if the system does not return the memory of the machine.
+const unknownBytes = 1 << 30
+
 // cgroupBytes returns the lowest memory limit of this process's control groups and their ancestors,
 // version 1 or 2; math.MaxInt64 if there is none. The file system is rooted at /.
 func cgroupBytes(system fs.FS) int64 {

@@ -15,6 +15,3 @@ func machineBytes() int64 {
 	}
 	return min(int64(info.Totalram)*int64(info.Unit), limit)
 }
-
-// unknownBytes is used if the system does not return the memory of the machine.
-const unknownBytes = 1 << 30

@@ -53,19 +53,3 @@ func TestCgroupBytes(t *testing.T) {
 		check.Equal(t, name+": cgroupBytes", cgroupBytes(system), test.want)
 	}
 }
-
-func TestMemoryOptionsStayBelowMachineMemory(t *testing.T) {
-	config := DefaultConfig(0)
-	for _, mebibytes := range []int64{16, 100, 4096} {
-		options := memoryOptionsWithin(&config, mebibytes*mebibyte)
-		if most := mebibytes * mebibyte / 2; options.MemoryMax > most {
-			t.Errorf("MemoryMax of %d MiB = %d, want at most %d", mebibytes, options.MemoryMax, most)
-		}
-		if options.Memory > options.MemoryMax {
-			t.Errorf("Memory of %d MiB = %d, want at most %d", mebibytes, options.Memory, options.MemoryMax)
-		}
-		if options.ItemMax > options.Memory {
-			t.Errorf("ItemMax of %d MiB = %d, want at most %d", mebibytes, options.ItemMax, options.Memory)
-		}
-	}
-}

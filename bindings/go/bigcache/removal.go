@@ -34,15 +34,14 @@ func (c *Config) hasCallback() bool {
 	return c.StatsEnabled || c.OnRemove != nil || c.OnRemoveWithMetadata != nil || c.OnRemoveWithReason != nil
 }
 
-// onRemoval is called for each entry that leaves the cache.
-func (c *BigCache) onRemoval(removal larder.Removal) {
-	reason, is := reasonOf(removal.Reason)
+// onRemove is called for each entry that leaves the cache.
+func (c *BigCache) onRemove(name string, entry []byte, cause larder.Reason) {
+	reason, is := reasonOf(cause)
 	if !is {
 		return
 	}
-	requests := c.requests.takeAndReset(removal.Key)
-	key, entry := removal.Key, removal.Value
-	if isFramed(key) {
+	requests, key := c.requests.takeAndReset(name), name
+	if isFramed(name) {
 		var whole bool
 		if key, entry, whole = parseFrame(entry); !whole {
 			return

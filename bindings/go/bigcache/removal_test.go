@@ -147,27 +147,14 @@ func TestCallbackMayUseCache(t *testing.T) {
 	wantClosed(t, cache)
 }
 
-func TestSlowCallbackDoesNotBlock(t *testing.T) {
-	free := make(chan struct{})
-	config := smallConfig()
-	config.OnRemove = func(string, []byte) { <-free }
-	cache := newCache(t, config)
-	defer close(free)
-	for at := range 20_000 {
-		set(t, cache, fmt.Sprint(at), "entry")
-		_ = cache.Delete(fmt.Sprint(at))
-	}
-	check.Equal(t, "Close", cache.Close(), nil)
-}
-
-func TestCallbackGetsNilForLongEntry(t *testing.T) {
-	var calls callbackCalls
+func TestCallbackRunsBeforeTheRemovalReturns(t *testing.T) {
+	var removed []string
 	config := Config{Shards: 1, HardMaxCacheSize: 64}
-	config.OnRemove = func(key string, entry []byte) { calls.add(key, entry == nil, len(entry)) }
+	config.OnRemove = func(key string, entry []byte) { removed = append(removed, fmt.Sprint(key, " ", len(entry))) }
 	cache := newCache(t, config)
-	for _, bytes := range []int{0, 15_000, 17_000} {
+	for _, bytes := range []int{0, 15_000, 700_000} {
 		set(t, cache, fmt.Sprint(bytes), strings.Repeat("e", bytes))
 		_ = cache.Delete(fmt.Sprint(bytes))
 	}
-	calls.want(t, "0 false 0", "15000 false 15000", "17000 true 0")
+	check.Equal(t, "removals", fmt.Sprint(removed), "[0 0 15000 15000 700000 700000]")
 }

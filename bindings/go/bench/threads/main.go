@@ -121,13 +121,11 @@ func (s *scene) work(thread int, begin <-chan int) {
 			for number := range batch {
 				// A step that visits all keys.
 				at = (at + 7919) % items
-				var err error
-				if number%10 < sets {
-					err = s.cache.Set(keys[at], value, 0)
-				} else {
-					_, _, err = s.cache.GetInto(value[:0], keys[at])
-				}
-				if err != nil {
+				if number%10 >= sets {
+					if _, ok := s.cache.GetInto(value[:0], keys[at]); !ok {
+						log.Fatalf("%s is not in the cache", keys[at])
+					}
+				} else if err := s.cache.Set(keys[at], value, 0); err != nil {
 					log.Fatal(err)
 				}
 			}

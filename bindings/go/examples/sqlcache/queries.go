@@ -98,9 +98,8 @@ func (q *Queries) key(table, query string, args []any) (string, error) {
 // time becomes the generation, which has not been used before.
 func (q *Queries) generation(table string) (string, error) {
 	for {
-		value, _, err := q.Cache.GetInto(nil, generationKey(table))
-		if !errors.Is(err, larder.ErrNotFound) {
-			return string(value), err
+		if value, ok := q.Cache.Get(generationKey(table)); ok {
+			return string(value), nil
 		}
 		now := strconv.FormatInt(time.Now().UnixNano(), 10)
 		if _, err := q.Cache.Add(generationKey(table), []byte(now), 0); err != nil {

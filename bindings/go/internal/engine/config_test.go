@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -91,5 +92,21 @@ func TestHitsAndMissesAreCounted(t *testing.T) {
 	}
 	if stats := cache.Stats(); stats.Hits != rounds || stats.Misses != rounds {
 		t.Errorf("%d hits, %d misses, want %d", stats.Hits, stats.Misses, rounds)
+	}
+}
+
+func TestTokensOfDifferentKeysDiffer(t *testing.T) {
+	cache, err := New(Config{MemoryBytes: 64 << 20, CAS: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cache.Close()
+	seen := map[uint64]bool{0: true}
+	for number := range 1000 {
+		token, err := cache.Set(strconv.Itoa(number), nil, 0, 0)
+		if err != nil || seen[token] {
+			t.Fatalf("Set: token %d, seen before: %t, error %v", token, seen[token], err)
+		}
+		seen[token] = true
 	}
 }

@@ -78,6 +78,7 @@ const (
 	Evicted  = shard.Evicted
 	Deleted  = shard.Deleted
 	Replaced = shard.Replaced
+	Cleared  = shard.Cleared
 )
 
 // Item is what is known about an item beside its value.
@@ -187,7 +188,7 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 			// The shard has this part of the arena for itself.
 			Base:     unsafe.Add(arena.Base(), number*shardBytes),
 			Segments: geometry.segments, SegmentBytes: geometry.segmentBytes,
-			Number: number, Pins: e.pins, Seed: seed,
+			Number: number, Shards: len(e.shards), Pins: e.pins, Seed: seed,
 			Tokens: config.CAS, Accesses: config.TrackAccess, Reports: config.OnRemove != nil,
 			NoGhosts: config.NoGhosts,
 			Now:      config.Now,
@@ -292,6 +293,15 @@ func (e *Engine) Stats() (stats Stats) {
 
 // ItemMax returns the largest sum of the lengths of a key and a value.
 func (e *Engine) ItemMax() int { return e.config.ItemMax }
+
+// Now returns the millisecond that the deadlines of items are compared with.
+func (e *Engine) Now() int64 { return e.config.Now() }
+
+// Wall returns the milliseconds since 1970.
+func (e *Engine) Wall() int64 { return e.config.Wall() }
+
+// HasTokens returns true if items have tokens for compare-and-swap.
+func (e *Engine) HasTokens() bool { return e.config.CAS }
 
 // sweepUntilClosed removes expired items from time to time.
 func (e *Engine) sweepUntilClosed() {

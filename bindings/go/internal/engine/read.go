@@ -168,6 +168,80 @@ func (e *Engine) GetMany(keys []string, visit func(at int, value []byte, item It
 	}
 }
 
+// GetWhile calls visit for each key that has an item, in the order of the keys, as ViewUpTo does,
+// until visit returns false.
+func (e *Engine) GetWhile(
+	keys []string, limit int, visit func(at int, value []byte, item Item) bool,
+) {
+	goesOn := true
+	for at, key := range keys {
+		e.ViewUpTo(key, limit, func(value []byte, item Item) { goesOn = visit(at, value, item) })
+		if !goesOn {
+			return
+		}
+	}
+}
+
+// ViewUpTo is ViewItem that copies no value of more than limit bytes: where ViewItem would have to
+// copy one, visit gets nil, and Item.Bytes is the length.
+func (e *Engine) ViewUpTo(key string, limit int, visit func(value []byte, item Item)) bool {
+	cell := e.pins.ClaimView()
+	if cell == nil {
+		return e.viewCopyUpTo(key, limit, visit)
+	}
+	if e.closed.Load() {
+		e.end(cell, pins.None)
+		return false
+	}
+	hash := e.hash(key)
+	s := e.shardOf(hash)
+	found, ok := s.Find(cell, hash, key)
+	if !ok {
+		e.end(cell, pins.Miss)
+		return false
+	}
+	if poisons || found.Header.Has(record.Large) || s.IsExpired(&found) {
+		if item := shard.ItemOf(found.Record, found.Header); item.Bytes > limit && !s.IsExpired(&found) {
+			s.NoteRead(&found)
+			defer e.end(cell, pins.Hit)
+			visit(nil, item)
+			return true
+		}
+		value, item, ok := e.readSlowly(nil, s, cell, hash, key, found)
+		if ok {
+			defer poison(value)
+			visit(value[:len(value):len(value)], item)
+		}
+		return ok
+	}
+	s.NoteRead(&found)
+	// Also after a panic or runtime.Goexit in visit.
+	defer e.end(cell, pins.Hit)
+	visit(found.Record.Value(found.Header), shard.ItemOf(found.Record, found.Header))
+	return true
+}
+
+// viewCopyUpTo is ViewUpTo for a call without a cell.
+func (e *Engine) viewCopyUpTo(key string, limit int, visit func(value []byte, item Item)) bool {
+	hash := e.hash(key)
+	cell, ok := e.begin()
+	if !ok {
+		return false
+	}
+	s := e.shardOf(hash)
+	s.Lock()
+	item, ok := s.Describe(hash, key)
+	removals := s.Unlock()
+	e.end(cell, pins.None)
+	e.report(removals)
+	if ok && item.Bytes > limit {
+		e.pins.CountOther(pins.Hit)
+		visit(nil, item)
+		return true
+	}
+	return e.viewCopy(key, visit)
+}
+
 // Peek is GetItem without the marks of a read: it changes neither the item nor the counters.
 func (e *Engine) Peek(dst []byte, key string) ([]byte, Item, bool) {
 	hash := e.hash(key)
@@ -183,4 +257,21 @@ func (e *Engine) Peek(dst []byte, key string) ([]byte, Item, bool) {
 	e.end(cell, pins.None)
 	e.report(removals)
 	return dst, item, ok
+}
+
+// Look is Peek without the value.
+func (e *Engine) Look(key string) (Item, bool) {
+	hash := e.hash(key)
+	cell, ok := e.begin()
+	if !ok {
+		return Item{}, false
+	}
+	s := e.shardOf(hash)
+	s.Lock()
+	item, ok := s.Look(hash, key)
+	// As in Peek.
+	removals := s.Unlock()
+	e.end(cell, pins.None)
+	e.report(removals)
+	return item, ok
 }

@@ -57,7 +57,7 @@ func TestEachRemovalIsReportedOnce(t *testing.T) {
 			t.Fatalf("a value left %d times", left[v])
 		}
 	}
-	for _, reason := range []Reason{Expired, Evicted, Deleted, Replaced} {
+	for _, reason := range []Reason{Expired, Evicted, Deleted, Replaced, Cleared} {
 		if reasons[reason] == 0 {
 			t.Errorf("no removal was %v", reason)
 		}

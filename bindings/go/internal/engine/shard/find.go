@@ -134,6 +134,15 @@ func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	return s.AppendValue(dst, read.Record, read.Header), ItemOf(read.Record, read.Header), true
 }
 
+// Describe returns what is known about an item beside its value. The caller holds the mutex.
+func (s *Shard) Describe(hash uint64, key string) (Item, bool) {
+	found := s.present(hash, key)
+	if !found.isFound() {
+		return Item{}, false
+	}
+	return ItemOf(found.record, found.header), true
+}
+
 // Peek is Read without marks and removals. The caller holds the mutex.
 func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	var found place
@@ -143,4 +152,13 @@ func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	}
 	item := ItemOf(found.record, found.header)
 	return s.AppendValue(dst, found.record, found.header), item, true
+}
+
+// Look is Peek without the value. The caller holds the mutex.
+func (s *Shard) Look(hash uint64, key string) (Item, bool) {
+	found := s.lookup(hash, key)
+	if !found.isFound() || s.isExpired(found.record, found.header) {
+		return Item{}, false
+	}
+	return ItemOf(found.record, found.header), true
 }

@@ -11,11 +11,13 @@ const (
 	Evicted
 	Deleted
 	Replaced
+	// Cleared is Deleted for all items at once.
+	Cleared
 )
 
 // String returns the name of the reason.
 func (r Reason) String() string {
-	return [...]string{"expired", "evicted", "deleted", "replaced"}[r&3]
+	return [...]string{"expired", "evicted", "deleted", "replaced", "cleared"}[r]
 }
 
 // Removal is an item that left the cache.

@@ -27,8 +27,10 @@ type Config struct {
 	Number int
 	Pins   *pins.Table
 	Seed   maphash.Seed
-	// Tokens gives each record a token for compare-and-swap.
+	// Tokens gives each record a token for compare-and-swap. No two of the cache's shards, whose
+	// number is Shards, give the same token.
 	Tokens bool
+	Shards int
 	// Accesses records the second of the last access of each item.
 	Accesses bool
 	// NoGhosts leaves ghosts out of account.
@@ -98,6 +100,7 @@ func TableBytes(segments int) int {
 func (s *Shard) Open(config Config) {
 	s.base, s.segmentBytes = config.Base, config.SegmentBytes
 	s.pins, s.config = config.Pins, config
+	s.token = uint64(config.Number)
 	s.generations = make([]atomic.Uint32, config.Segments)
 	s.pages = make([]atomic.Uint32, config.Segments)
 	s.overflowPages = make([]atomic.Uint32, config.Segments)

@@ -53,11 +53,15 @@ type Request struct {
 const unlockedBytes = 1024
 
 func (s *Shard) nextToken(r *Request) uint64 {
-	if r.keepsToken {
+	switch {
+	case !s.config.Tokens:
+		return 0
+	case r.keepsToken:
 		return r.Token
 	}
-	s.token++
-	return s.token
+	token := s.token + 1
+	s.token += uint64(max(s.config.Shards, 1))
+	return token
 }
 
 // header returns the header of the request's record.

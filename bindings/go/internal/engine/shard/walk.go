@@ -104,7 +104,7 @@ func (s *Shard) clearSegment(number int32) {
 			return true
 		}
 		if !h.Has(record.Piece) {
-			s.report(r, h, Deleted)
+			s.report(r, h, Cleared)
 		}
 		return true
 	})

@@ -95,7 +95,8 @@ impl Exchange {
                 Step::Close(consumed)
             }
             Parsed::Command { command, frame, consumed } => {
-                if answer(&command, &frame, status, out) {
+                let shows_progress = refuses || status.uptime_secs >= SHORT_SECS;
+                if answer(&command, &frame, status, shows_progress, out) {
                     self.parser = parser;
                     return Step::Consumed(consumed);
                 }
@@ -137,12 +138,19 @@ impl Exchange {
     }
 }
 
-/// Answers a request that needs no cache. False if it needs one.
-fn answer(command: &Command<'_>, frame: &Frame<'_>, status: &Status, out: &mut Vec<u8>) -> bool {
+/// Answers a request that needs no cache. False if it needs one. Without `shows_progress`,
+/// statistics wait for the cache, which has all of their rows.
+fn answer(
+    command: &Command<'_>,
+    frame: &Frame<'_>,
+    status: &Status,
+    shows_progress: bool,
+    out: &mut Vec<u8>,
+) -> bool {
     let response = match command {
         Command::Version => Response::Version,
         Command::NoOp => Response::NoOp,
-        Command::Stats(StatsSection::General) => {
+        Command::Stats(StatsSection::General) if shows_progress => {
             render::stat(out, "pid", std::process::id(), frame);
             render::stat(out, "uptime", status.uptime_secs, frame);
             render::stat(out, "time", status.unix_secs, frame);
@@ -156,6 +164,9 @@ fn answer(command: &Command<'_>, frame: &Frame<'_>, status: &Status, out: &mut V
     render::response(out, &response, frame);
     true
 }
+
+/// A client notices nothing of an opening that takes no longer than this.
+const SHORT_SECS: u64 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +233,17 @@ mod tests {
             assert!(exchange.is_between_requests(), "nothing is consumed");
         }
         assert_eq!(out, b"");
+    }
+
+    #[test]
+    fn statistics_wait_for_an_opening_that_is_short() {
+        let (mut exchange, mut out) = (Exchange::new(Protocol::Auto), Vec::new());
+        let short = Status { uptime_secs: 0, ..STATUS };
+        assert_eq!(exchange.step(b"stats\r\n", false, &short, &mut out), Step::Wait);
+        assert_eq!(out, b"", "the cache has more rows");
+        let done = Step::Consumed("stats\r\n".len());
+        assert_eq!(exchange.step(b"stats\r\n", false, &STATUS, &mut out), done);
+        assert!(out.ends_with(b"END\r\n"), "an opening of two seconds shows its progress");
     }
 
     #[test]

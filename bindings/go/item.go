@@ -1,0 +1,81 @@
+package larder
+
+import (
+	"time"
+
+	"larder/internal/engine"
+)
+
+// Item holds the metadata of an item.
+type Item struct {
+	// CAS is the token for [Cache.CompareAndSwap]; 0 if the cache keeps no tokens.
+	CAS uint64
+	// TTL is the remaining time to live; 0 means that the item does not expire.
+	TTL time.Duration
+	// Flags are opaque bits that are stored with the item.
+	Flags uint32
+	// Stale is true if a client of the server, or of the shared cache, has marked the value as out
+	// of date.
+	Stale bool
+	// Local is true if a [Remote] has read the value in the server's memory.
+	Local bool
+}
+
+// itemOf converts the engine's metadata of an item.
+func (c *Cache) itemOf(item *engine.Item) Item {
+	converted := Item{CAS: item.Token, Flags: item.Flags}
+	if item.Deadline != 0 {
+		// The item may expire between the read and this look at the clock, and the engine's times go
+		// beyond those of a Duration.
+		left := min(max(item.Deadline-c.now(), 1), int64(Forever/time.Millisecond))
+		converted.TTL = time.Duration(left) * time.Millisecond
+	}
+	return converted
+}
+
+// Reason is the cause of a removal.
+type Reason int
+
+// Reasons of removals.
+const (
+	// Deleted by a call that deletes, or that stores with a negative time to live.
+	Deleted Reason = iota
+	// Replaced by another value.
+	Replaced
+	// Expired items are reported when the cache finds them, not at the moment of their expiry.
+	Expired
+	// Evicted to free memory.
+	Evicted
+	// Cleared by [Cache.Clear].
+	Cleared
+)
+
+func (r Reason) String() string {
+	switch r {
+	case Deleted:
+		return "deleted"
+	case Replaced:
+		return "replaced"
+	case Expired:
+		return "expired"
+	case Evicted:
+		return "evicted"
+	case Cleared:
+		return "cleared"
+	}
+	return "unknown"
+}
+
+func reasonOf(reason engine.Reason) Reason {
+	switch reason {
+	case engine.Replaced:
+		return Replaced
+	case engine.Expired:
+		return Expired
+	case engine.Evicted:
+		return Evicted
+	case engine.Cleared:
+		return Cleared
+	}
+	return Deleted
+}

@@ -1,0 +1,5 @@
+//go:build !larder_debug
+
+package larder
+
+const isDebug = false

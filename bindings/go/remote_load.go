@@ -1,0 +1,92 @@
+package larder
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"larder/internal/flight"
+)
+
+// GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result,
+// as [Cache.GetOrLoad] does: all goroutines of this process that request a key at the same time
+// share one load.
+//
+// The result is stored only if the key has not changed since the load began. Among changes by other
+// clients this does not detect that one stores an absent key during the load and deletes it again
+// before the load ends, or deletes it while it is absent.
+func (r *Remote) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
+	if !isKey(key) {
+		return nil, keyError(key)
+	}
+	value, item, err := r.GetItem(ctx, key)
+	if err == nil {
+		if !r.isFresh(item) {
+			r.loads.Refresh(ctx, key, flight.Loader(loader))
+		}
+		return value, nil
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	return r.loads.Load(ctx, key, flight.Loader(loader))
+}
+
+func (r *Remote) isFresh(item Item) bool {
+	return item.TTL == 0 || item.TTL > whole(r.options.StaleFor)+whole(r.options.RefreshBefore)
+}
+
+// remoteLoading is a remote cache as its loads see it.
+type remoteLoading struct{ r *Remote }
+
+func (l remoteLoading) BeginLoad(key string) (flight.Attempt, []byte, error) {
+	value, item, err := l.r.GetItem(l.r.loads.Context(), key)
+	switch {
+	case err == nil && l.r.isFresh(item):
+		// Another load has ended since the caller read the key.
+		return nil, value, nil
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return nil, nil, err
+	}
+	return &remoteAttempt{l.r, key, item, err == nil}, nil, nil
+}
+
+// remoteAttempt is the item of a key when its load began, or its absence.
+type remoteAttempt struct {
+	r       *Remote
+	key     string
+	item    Item
+	isFound bool
+}
+
+func (a *remoteAttempt) Cancel() {}
+
+func (a *remoteAttempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
+	if ttl < 0 {
+		return
+	}
+	if ttl > 0 && ttl != Forever {
+		ttl = whole(ttl) + whole(a.r.options.StaleFor)
+	}
+	ctx, item := a.r.loads.Context(), Item{CAS: a.item.CAS, TTL: ttl}
+	// If the result is not stored, the next caller loads again.
+	switch {
+	case a.isFound && item.CAS != 0:
+		_, _ = a.r.swapLoaded(ctx, a.key, value, item)
+	case a.isFound:
+		// A server without tokens cannot compare.
+		_, _ = a.r.storeLoaded(ctx, a.r.client.ReplaceContext, a.key, value, item)
+	default:
+		_, _ = a.r.storeLoaded(ctx, a.r.client.AddContext, a.key, value, item)
+	}
+}
+
+// Store returns the remote cache as a [Store].
+func (r *Remote) Store() Store { return remoteStore{r} }
+
+type remoteStore struct{ *Remote }
+
+func (s remoteStore) Delete(ctx context.Context, key string) error {
+	_, err := s.Remote.Delete(ctx, key)
+	return err
+}

@@ -1,0 +1,92 @@
+package larder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"larder/internal/engine"
+)
+
+// Save writes all items, with their flags and the time at which they expire, and a checksum for
+// each part. Other goroutines may use the cache meanwhile: of the items that they change, Save
+// writes the state at some time during the call. Tokens are not saved.
+func (c *Cache) Save(to io.Writer) error {
+	err := c.engine.Save(to)
+	runtime.KeepAlive(c)
+	if errors.Is(err, engine.ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}
+
+// Load stores the items that [Cache.Save] has written, in addition to those in the cache, and
+// returns their number. It omits items that have expired since and those that are too large for
+// this cache. If the data is damaged, it stores the items before the damage and returns
+// [ErrDamaged].
+func (c *Cache) Load(from io.Reader) (items int, err error) {
+	c.loads.ForgetPrefix("")
+	items, err = c.engine.Load(from)
+	runtime.KeepAlive(c)
+	switch {
+	case errors.Is(err, engine.ErrClosed):
+		return items, ErrClosed
+	case errors.Is(err, engine.ErrDamaged):
+		return items, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return items, err
+}
+
+// SaveFile is [Cache.Save] into a file. It writes a temporary file in the same folder, syncs it to
+// the disk and renames it: after a crash the file has the old contents or the new ones.
+func (c *Cache) SaveFile(path string) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("larder: cannot save into %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+			_ = os.Remove(file.Name())
+			err = fmt.Errorf("larder: cannot save into %s: %w", path, err)
+		}
+	}()
+	if err = c.Save(file); err != nil {
+		return err
+	}
+	if err = file.Sync(); err != nil {
+		return err
+	}
+	if err = file.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(file.Name(), path); err != nil {
+		return err
+	}
+	syncFolder(filepath.Dir(path))
+	return nil
+}
+
+// syncFolder makes a rename durable, on systems where folders can be synced.
+func syncFolder(path string) {
+	if folder, err := os.Open(path); err == nil {
+		_ = folder.Sync()
+		_ = folder.Close()
+	}
+}
+
+// LoadFile is [Cache.Load] from a file. If there is no file, the error matches [fs.ErrNotExist].
+func (c *Cache) LoadFile(path string) (items int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("larder: cannot load: %w", err)
+	}
+	defer file.Close()
+	if items, err = c.Load(file); err != nil {
+		return items, fmt.Errorf("larder: cannot load %s: %w", path, err)
+	}
+	return items, nil
+}

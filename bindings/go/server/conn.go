@@ -1,0 +1,297 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"larder/internal/engine"
+)
+
+const (
+	// firstBytes is the size of a buffer until it was full once, and freeBytes the size that does
+	// not count against the memory limit.
+	firstBytes = 4 << 10
+	freeBytes  = 16 << 10
+	// outMax is the number of bytes of responses from which on they are sent. Only a value that is
+	// longer makes the buffer larger.
+	outMax = 64 << 10
+	// writeMax is the number of bytes that a client has to take within Options.WriteTimeout.
+	writeMax = 64 << 10
+)
+
+// conn is a connection. Its goroutine reads requests into a buffer, executes those that are
+// complete, and sends the responses before it waits for more bytes.
+type conn struct {
+	server *Server
+	engine *engine.Engine
+	socket net.Conn
+	// activity says what the connection waits for, and began is the time since the start of the
+	// request that has arrived in part.
+	activity  atomicMoment
+	began     atomic.Int64
+	held      atomic.Int64
+	isAborted atomic.Bool
+	counters  counters
+
+	// in[start:end] has arrived and is not executed.
+	in         []byte
+	start, end int
+	// need is the number of bytes to have before the next step, skip that of bytes to ignore, after
+	// which reply is the response.
+	need, skip int
+	reply      []byte
+	// isBusy is true after a read has filled the buffer.
+	isBusy bool
+	// outHeld is the part of held that is for out.
+	out     []byte
+	outHeld int
+	// step executes a request at the start of its argument and returns the bytes that it has
+	// executed, 0 if more are needed.
+	step func(c *conn, b []byte) int
+	// isClosing ends the connection after the responses, and isBroken without.
+	isClosing, isBroken bool
+	isLoggedIn          bool
+	// hasTaken is true once the client has sent more after a response.
+	hasTaken bool
+	// isClear is true if no request has arrived in part.
+	isClear bool
+	list    keyList
+	lookup  lookup
+}
+
+func newConn(s *Server, socket net.Conn) *conn {
+	c := &conn{server: s, engine: s.engine, socket: socket, step: (*conn).stepFirst, isClear: true}
+	c.lookup.visit = c.visitHit
+	c.activity.Store(s.now.Load(), idle)
+	return c
+}
+
+// abort ends the connection from another goroutine.
+func (c *conn) abort() {
+	c.isAborted.Store(true)
+	_ = c.socket.Close()
+}
+
+func (c *conn) run() {
+	defer c.server.release(c)
+	if secure, ok := c.socket.(*tls.Conn); ok {
+		c.began.Store(c.server.now.Load())
+		c.activity.Store(c.server.now.Load(), reading)
+		if secure.Handshake() != nil {
+			return
+		}
+	}
+	for {
+		c.execute()
+		if c.isBroken || !c.flush() || c.isClosing || !c.fill() {
+			return
+		}
+	}
+}
+
+// execute executes the requests that have arrived.
+func (c *conn) execute() {
+	for !c.isClosing && !c.isBroken {
+		if c.skip > 0 {
+			skipped := min(c.skip, c.end-c.start)
+			c.start += skipped
+			if c.skip -= skipped; c.skip > 0 {
+				break
+			}
+			c.out = append(c.out, c.reply...)
+			c.reply, c.isClear = c.reply[:0], true
+			continue
+		}
+		if c.start == c.end || c.end-c.start < c.need {
+			break
+		}
+		executed := c.step(c, c.in[c.start:c.end])
+		if executed == 0 {
+			break
+		}
+		c.start += executed
+		c.need, c.isClear = 0, true
+		if len(c.out) >= outMax || !c.chargeOut(cap(c.out)) {
+			c.flush()
+		}
+	}
+}
+
+// stepFirst chooses the protocol by the first byte of the connection.
+func (c *conn) stepFirst(b []byte) int {
+	switch {
+	case b[0] == 0x80:
+		c.step = (*conn).stepBinary
+	case c.server.options.Auth != nil:
+		c.step = (*conn).stepLogin
+	default:
+		c.step = (*conn).stepText
+	}
+	return c.step(c, b)
+}
+
+// skipAfter ignores bytes behind a line of head bytes and then responds.
+func (c *conn) skipAfter(head, bytes int, reply string) int {
+	c.skip, c.reply = bytes, append(c.reply[:0], reply...)
+	return head
+}
+
+// fill reads once, and returns false at the end of the connection.
+func (c *conn) fill() bool {
+	if !c.makeSpace() {
+		return false
+	}
+	s := c.server
+	for {
+		isClear := c.start == c.end && c.skip == 0 && c.list.verb == 0
+		switch now := s.now.Load(); {
+		case isClear:
+			c.activity.Store(now, idle)
+		case c.isClear:
+			c.began.Store(now)
+			fallthrough
+		default:
+			c.activity.Store(now, reading)
+		}
+		c.isClear = isClear
+		if isClear && s.isDraining.Load() {
+			return false
+		}
+		// While others run, the next request arrives more often than not. That saves a read that finds
+		// nothing, and a wait for the poller.
+		runtime.Gosched()
+		n, err := c.socket.Read(c.in[c.end:])
+		c.activity.Store(s.now.Load(), working)
+		if n > 0 {
+			c.counters.add1(bytesRead, n)
+			c.end += n
+			c.hasTaken = c.counters[bytesWritten].Load() > 0
+			c.isBusy = c.isBusy || c.end == len(c.in)
+			return true
+		}
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && s.isDraining.Load() && !isClear {
+			// Shutdown took the connection for an idle one.
+			_ = c.socket.SetReadDeadline(time.Time{})
+			continue
+		}
+		return false
+	}
+}
+
+// makeSpace makes the input buffer large enough for the next read. For a long value it grows with
+// the bytes that have arrived, so that a client has to send what it announces.
+func (c *conn) makeSpace() bool {
+	have := c.end - c.start
+	size := firstBytes
+	if c.isBusy {
+		size = freeBytes
+	}
+	if c.need > size {
+		size = max(size, min(c.need, 2*have))
+	}
+	if size < len(c.in) && (have > 0 || len(c.in) <= freeBytes) {
+		size = len(c.in)
+	}
+	if size == len(c.in) {
+		if c.start > 0 && (have == 0 || len(c.in)-c.start < max(c.need, len(c.in)/2)) {
+			copy(c.in, c.in[c.start:c.end])
+			c.start, c.end = 0, have
+		}
+		return true
+	}
+	if more := charged(size) - charged(len(c.in)); more > 0 && !c.server.hold(c, more) {
+		c.out = append(c.out, noBuffers...)
+		c.flush()
+		return false
+	} else if more < 0 {
+		c.giveBack(-more)
+	}
+	grown := make([]byte, size)
+	copy(grown, c.in[c.start:c.end])
+	c.in, c.start, c.end = grown, 0, have
+	return true
+}
+
+// charged returns how many bytes of a buffer count against the memory limit.
+func charged(size int) int { return max(0, size-freeBytes) }
+
+func (c *conn) giveBack(bytes int) {
+	c.held.Add(-int64(bytes))
+	c.server.held.Add(-int64(bytes))
+}
+
+// flush sends the responses, and returns false if that fails.
+func (c *conn) flush() bool {
+	for sent := 0; sent < len(c.out) && !c.isBroken; {
+		part := c.out[sent:min(len(c.out), sent+writeMax)]
+		c.activity.Store(c.server.now.Load(), writing)
+		n, err := c.socket.Write(part)
+		c.counters.add1(bytesWritten, n)
+		sent += n
+		c.isBroken = err != nil
+	}
+	if size := cap(c.out); size > freeBytes && (len(c.out) <= freeBytes || size > outMax) {
+		c.giveBack(c.outHeld)
+		c.out, c.outHeld = nil, 0
+	}
+	c.out = c.out[:0]
+	return !c.isBroken
+}
+
+// hasRoom returns true if the output buffer has space for more bytes, which it may grow for.
+func (c *conn) hasRoom(more int) bool {
+	length, size := len(c.out)+more, cap(c.out)
+	if length <= size {
+		return true
+	}
+	if length > outMax {
+		return false
+	}
+	size = min(max(2*size, length, 512), outMax)
+	if !c.chargeOut(size) {
+		return false
+	}
+	c.out = append(make([]byte, 0, size), c.out...)
+	return true
+}
+
+// chargeOut counts an output buffer against the memory limit, and returns false if it exceeds that.
+func (c *conn) chargeOut(size int) bool {
+	more := charged(size) - c.outHeld
+	if more <= 0 {
+		return true
+	}
+	if !c.server.tryHold(c, more) {
+		return false
+	}
+	c.outHeld += more
+	return true
+}
+
+// makeRoom sends the responses and waits for memory for more bytes. It returns false if the
+// connection is to end.
+func (c *conn) makeRoom(more int) bool {
+	if !c.flush() {
+		return false
+	}
+	if c.hasRoom(more) {
+		return true
+	}
+	if bytes := charged(more) - c.outHeld; bytes > 0 {
+		if !c.server.hold(c, bytes) {
+			c.isBroken = true
+			return false
+		}
+		c.outHeld += bytes
+	}
+	c.out = make([]byte, 0, more)
+	return true
+}

@@ -1,0 +1,271 @@
+package server
+
+import (
+	"bytes"
+
+	"larder/internal/engine"
+	"larder/wire"
+)
+
+// manyKeys is the number of keys that one call reads from the cache.
+const manyKeys = 64
+
+// keyList is the state of a list of keys.
+type keyList struct {
+	// keys are those of one call, and ends[i] is true for the last key of a line.
+	keys []string
+	ends []bool
+	// next is the first key that is not answered.
+	next int
+	// verb is that of a line longer than lineMax, whose keys are answered as they arrive, or 0.
+	verb wire.TextVerb
+	// exptime is that of gat, once it has arrived.
+	exptime    int64
+	hasExptime bool
+	hasKey     bool
+	// isRefused ignores the rest of the line, after which reply is the response.
+	isRefused bool
+	reply     string
+}
+
+// getKeys executes get and gets, and the lines with the same command that have arrived behind it:
+// a run of them becomes one call of the cache.
+func (c *conn) getKeys(b, rest []byte, head int, verb wire.TextVerb) int {
+	l := &c.list
+	l.keys, l.ends = l.keys[:0], l.ends[:0]
+	executed := 0
+	for {
+		count := len(l.keys)
+		if reply := l.take(rest); reply != "" {
+			if executed == 0 {
+				return c.say(head, reply)
+			}
+			// The next step executes this line.
+			l.keys, l.ends = l.keys[:count], l.ends[:count]
+			break
+		}
+		executed += head
+		if len(l.keys) >= manyKeys || verb != wire.TextGet {
+			break
+		}
+		if rest, head = nextGet(b[executed:]); head == 0 {
+			break
+		}
+	}
+	form := textForm
+	if verb == wire.TextGets {
+		form = textTokenForm
+	}
+	c.lookup = lookup{visit: c.lookup.visit, form: form}
+	c.readList()
+	return executed
+}
+
+// take adds the keys of a line. It returns the response to a line with an invalid one.
+func (l *keyList) take(rest []byte) string {
+	count := len(l.keys)
+	for {
+		var word []byte
+		word, rest = cutWord(rest)
+		if len(word) == 0 {
+			break
+		}
+		if len(word) > keyMax {
+			return badFormat
+		}
+		l.keys = append(l.keys, textOf(word))
+		l.ends = append(l.ends, false)
+	}
+	if len(l.keys) == count {
+		return badFormat
+	}
+	l.ends[len(l.ends)-1] = true
+	return ""
+}
+
+// nextGet returns the keys of a line at the start of b, and its length, if it is a complete get.
+func nextGet(b []byte) (rest []byte, head int) {
+	if len(b) < 6 || string(b[:4]) != "get " {
+		return nil, 0
+	}
+	at := bytes.IndexByte(b[:min(len(b), lineMax)], '\n')
+	if at < 0 {
+		return nil, 0
+	}
+	line := b[4:at]
+	if len(line) > 0 && line[len(line)-1] == '\r' {
+		line = line[:len(line)-1]
+	}
+	return line, at + 1
+}
+
+// readList answers the keys of the list.
+func (c *conn) readList() {
+	l, hits := &c.list, 0
+	for l.next = 0; l.next < len(l.keys) && !c.isBroken; {
+		from := l.next
+		keys := l.keys[from:min(len(l.keys), from+manyKeys)]
+		if len(keys) == 1 {
+			c.find(keys[0])
+			c.endsUntil(from + 1)
+			continue
+		}
+		c.lookup.wanted, hits = 0, 0
+		c.engine.GetWhile(keys, outMax, func(at int, value []byte, item engine.Item) bool {
+			c.endsUntil(from + at)
+			c.lookup.key = keys[at]
+			if c.visitHit(value, item); c.lookup.wanted > 0 {
+				return false
+			}
+			hits++
+			c.endsUntil(from + at + 1)
+			return true
+		})
+		if c.lookup.wanted == 0 {
+			c.endsUntil(from + len(keys))
+		}
+		c.counters.add1(getHits, hits)
+		c.counters.add1(getMisses, l.next-from-hits)
+		if c.lookup.wanted > 0 {
+			c.find(keys[l.next-from])
+			c.endsUntil(l.next + 1)
+		}
+	}
+	if cap(l.keys) > 16*manyKeys {
+		l.keys, l.ends = nil, nil
+	}
+}
+
+// endsUntil answers the keys before the one at to, except for their values.
+func (c *conn) endsUntil(to int) {
+	l := &c.list
+	for ; l.next < to; l.next++ {
+		if l.ends[l.next] {
+			c.out = append(c.out, end...)
+		}
+	}
+}
+
+// touchKeys executes gat and gats.
+func (c *conn) touchKeys(rest []byte, head int, verb wire.TextVerb) int {
+	word, rest := cutWord(rest)
+	l := &c.list
+	l.keys, l.ends = l.keys[:0], l.ends[:0]
+	reply := l.take(rest)
+	if reply != "" && len(l.keys) == 0 {
+		return c.say(head, reply)
+	}
+	exptime, ok := parseExptime(word)
+	if !ok {
+		return c.say(head, badExptime)
+	}
+	if reply != "" {
+		return c.say(head, reply)
+	}
+	c.lookup = lookup{visit: c.lookup.visit, form: formOf(verb), mode: touching, exptime: int64(exptime)}
+	for _, key := range l.keys {
+		c.find(key)
+	}
+	return c.say(head, end)
+}
+
+func formOf(verb wire.TextVerb) form {
+	if verb == wire.TextGets || verb == wire.TextGats {
+		return textTokenForm
+	}
+	return textForm
+}
+
+// longLine begins to execute a line that is longer than lineMax.
+func (c *conn) longLine(b []byte) int {
+	l := &c.list
+	for _, verb := range []wire.TextVerb{wire.TextGet, wire.TextGets, wire.TextGat, wire.TextGats} {
+		if word := verb.String() + " "; string(b[:len(word)]) == word {
+			*l = keyList{keys: l.keys, ends: l.ends, verb: verb}
+			c.step = (*conn).stepList
+			return len(word)
+		}
+	}
+	// memcached reads such a line to its end before it refuses it.
+	trimmed := bytes.TrimLeft(b[:min(len(b), 101)], " ")
+	if bytes.HasPrefix(trimmed, []byte("get ")) || bytes.HasPrefix(trimmed, []byte("gets ")) {
+		*l = keyList{keys: l.keys, ends: l.ends, verb: wire.TextGet, isRefused: true, reply: unknown}
+		c.step = (*conn).stepList
+		return c.stepList(b)
+	}
+	c.isClosing = true
+	return len(b)
+}
+
+// stepList answers the keys of a long line that have arrived.
+func (c *conn) stepList(b []byte) int {
+	l, executed := &c.list, 0
+	for executed < len(b) && !c.isBroken {
+		rest := b[executed:]
+		if l.isRefused {
+			at := bytes.IndexByte(rest, '\n')
+			if at < 0 {
+				return len(b)
+			}
+			return c.endList(executed+at+1, l.reply)
+		}
+		if rest[0] == ' ' {
+			executed++
+			continue
+		}
+		at := bytes.IndexAny(rest[:min(len(rest), keyMax+3)], " \n")
+		if at < 0 && len(rest) < keyMax+3 {
+			return executed
+		}
+		word, isLast := rest[:max(at, 0)], at >= 0 && rest[at] == '\n'
+		if isLast && at > 0 && word[at-1] == '\r' {
+			word = word[:at-1]
+		}
+		switch {
+		case at < 0 || len(word) > keyMax:
+			l.isRefused, l.reply = true, badFormat
+		case len(word) > 0:
+			c.listWord(word)
+		}
+		if at > 0 {
+			executed += at
+		}
+		if isLast && l.isRefused {
+			return c.endList(executed+1, l.reply)
+		}
+		if isLast {
+			reply := end
+			if !l.hasKey {
+				reply = badFormat
+			}
+			return c.endList(executed+1, reply)
+		}
+	}
+	return executed
+}
+
+// listWord executes a word of a long line.
+func (c *conn) listWord(word []byte) {
+	l := &c.list
+	isTouch := l.verb == wire.TextGat || l.verb == wire.TextGats
+	if isTouch && !l.hasExptime {
+		exptime, ok := parseExptime(word)
+		l.exptime, l.hasExptime = int64(exptime), true
+		if !ok {
+			l.isRefused, l.reply = true, badExptime
+		}
+		return
+	}
+	l.hasKey = true
+	c.lookup = lookup{visit: c.lookup.visit, form: formOf(l.verb), exptime: l.exptime}
+	if isTouch {
+		c.lookup.mode = touching
+	}
+	c.find(textOf(word))
+}
+
+func (c *conn) endList(executed int, reply string) int {
+	*(&c.list) = keyList{keys: c.list.keys[:0], ends: c.list.ends[:0]}
+	c.step = (*conn).stepText
+	return c.say(executed, reply)
+}

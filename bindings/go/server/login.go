@@ -1,0 +1,109 @@
+package server
+
+import (
+	"bytes"
+
+	"larder/wire"
+)
+
+const (
+	unauthenticated = "CLIENT_ERROR unauthenticated\r\n"
+	badLogin        = "CLIENT_ERROR authentication failure\r\n"
+	badLoginValue   = "CLIENT_ERROR bad authentication token format\r\n"
+	longLogin       = "CLIENT_ERROR auth token too long\r\n"
+	badLoginEnd     = "CLIENT_ERROR bad command line termination\r\n"
+	// skippedMax is the longest value of a login that is ignored; behind a longer one the client
+	// has to go on with a line.
+	skippedMax = 1 << 20
+	// mechanismMax and credentialsMax are the longest name of a SASL mechanism and its value.
+	mechanismMax   = 32
+	credentialsMax = 4096
+)
+
+// stepLogin executes a line of the text protocol before the login: a set whose value is user and
+// password.
+func (c *conn) stepLogin(b []byte) int {
+	at := bytes.IndexByte(b[:min(len(b), lineMax)], '\n')
+	if at < 0 && len(b) < lineMax {
+		return 0
+	}
+	if at < 6 {
+		c.isClosing = true
+		return len(b)
+	}
+	line, head := b[:at], at+1
+	if line[at-1] == '\r' {
+		line = line[:at-1]
+	}
+	word, rest := cutWord(line)
+	w := cutWords(rest)
+	length, ok := parseLength(w.first[3])
+	if string(word) != "set" || w.count < 4 || !ok {
+		return c.say(head, unauthenticated)
+	}
+	if length > passwordMax {
+		c.out = append(c.out, longLogin...)
+		if length <= skippedMax {
+			c.skip, c.reply = length+len("\r\n"), c.reply[:0]
+		}
+		return head
+	}
+	all := head + length + len("\r\n")
+	if len(b) < all {
+		c.need = all
+		return 0
+	}
+	value := b[head : all-2]
+	if b[all-2] != '\r' || b[all-1] != '\n' {
+		return c.say(all, badLoginEnd)
+	}
+	user, password, hasSpace := bytes.Cut(value, []byte(" "))
+	if !hasSpace {
+		return c.say(all, badLoginValue)
+	}
+	if !c.logIn(user, password) {
+		return c.say(all, badLogin)
+	}
+	c.step = (*conn).stepText
+	return c.say(all, storeReplies[stored])
+}
+
+func (c *conn) logIn(user, password []byte) bool {
+	c.counters.add1(authCommands, 1)
+	c.isLoggedIn = c.server.options.Auth(string(user), string(password))
+	c.counters.add1(authErrors, one(!c.isLoggedIn))
+	return c.isLoggedIn
+}
+
+func isLogin(loud wire.Opcode) bool {
+	return loud == wire.OpSASLListMechs || loud == wire.OpSASLAuth || loud == wire.OpSASLStep
+}
+
+// binaryLogin executes the opcodes of SASL, of which PLAIN is the only mechanism.
+func (c *conn) binaryLogin(b []byte, r *wire.BinaryRequest, keyBytes, extras int, value int64) int {
+	const head = wire.BinaryHeaderBytes
+	isList := r.Opcode == wire.OpSASLListMechs
+	if extras != 0 || keyBytes > mechanismMax || value > credentialsMax || isList != (keyBytes == 0) ||
+		isList && value != 0 {
+		return c.refuseBinary(r, wire.StatusInvalid)
+	}
+	if isList {
+		c.respond(r, wire.StatusOK, 0, nil, nil, "PLAIN")
+		return head
+	}
+	all := head + keyBytes + int(value)
+	if len(b) < all {
+		c.need = all
+		return 0
+	}
+	// The value is an identity, which is ignored, the user and the password.
+	parts := bytes.Split(b[head+keyBytes:all], []byte{0})
+	isPlain := string(b[head:head+keyBytes]) == "PLAIN"
+	c.isLoggedIn = false
+	if r.Opcode == wire.OpSASLAuth && isPlain && len(parts) == 3 && c.logIn(parts[1], parts[2]) {
+		c.respond(r, wire.StatusOK, 0, nil, nil, "Authenticated")
+	} else {
+		c.fail(r, wire.StatusAuthError)
+	}
+	return all
+}

@@ -1,0 +1,227 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"larder"
+	"larder/internal/engine"
+	"larder/internal/own"
+)
+
+// ErrServerClosed is the error of Serve after Shutdown or Close.
+var ErrServerClosed = errors.New("server is closed")
+
+// Server serves a cache to memcached clients. All methods are safe for concurrent use.
+type Server struct {
+	engine *engine.Engine
+	// cache keeps the owner of the engine reachable.
+	cache any
+	// change is called before each change of a key, so that a load of the program does not overwrite
+	// it.
+	change  func(key string)
+	options Options
+	started time.Time
+	// now is the time since the start in nanoseconds, as of the last tick.
+	now atomic.Int64
+	// held is the number of bytes of buffers that count against Options.MaxMemory.
+	held atomic.Int64
+	// wanted is the number of bytes that connections wait for, and relieved the time of the last
+	// search for stalled ones.
+	wanted, relieved atomic.Int64
+	isDraining       atomic.Bool
+	verbosity        atomic.Uint32
+	// accepted, rejected and closed count connections.
+	accepted, rejected atomic.Uint64
+	clearing           delayedClear
+
+	mu sync.Mutex
+	// The fields below are guarded by mu.
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	// counters are those of connections that have ended.
+	counters counters
+	baseline baseline
+	isClosed bool
+	// ticking is closed to stop the goroutine that looks at timeouts; nil while it does not run.
+	ticking chan struct{}
+
+	serving sync.WaitGroup
+}
+
+// New returns a server of a cache. Closing one of them leaves the other open.
+func New(cache *larder.Cache, options Options) *Server {
+	s := newServer(own.EngineOf(cache), options)
+	s.cache, s.change = cache, own.ChangesOf(cache)
+	return s
+}
+
+// newServer returns a server of an engine.
+func newServer(e *engine.Engine, options Options) *Server {
+	return &Server{
+		engine: e, options: options.withDefaults(), started: time.Now(),
+		change:    func(string) {},
+		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
+	}
+}
+
+// Serve accepts connections until the listener fails, or until Shutdown or Close, and closes the
+// listener. Each connection has a goroutine. Serve may be called with several listeners; those of
+// [tls.NewListener] serve TLS. It always returns an error: after Shutdown and Close it is
+// [ErrServerClosed].
+func (s *Server) Serve(listener net.Listener) error {
+	defer listener.Close()
+	if !s.addListener(listener) {
+		return ErrServerClosed
+	}
+	defer s.removeListener(listener)
+	pause := time.Duration(0)
+	for {
+		socket, err := listener.Accept()
+		if s.isDraining.Load() {
+			if err == nil {
+				_ = socket.Close()
+			}
+			return ErrServerClosed
+		}
+		if err != nil {
+			if !isTemporary(err) {
+				return err
+			}
+			// The process is short of descriptors, for example.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			time.Sleep(pause)
+			continue
+		}
+		pause = 0
+		if c := s.admit(socket); c != nil {
+			go c.run()
+		}
+	}
+}
+
+func isTemporary(err error) bool {
+	// Temporary is deprecated for lack of a definition; net documents it for errors of Accept.
+	var failure interface{ Temporary() bool }
+	return errors.As(err, &failure) && failure.Temporary()
+}
+
+func (s *Server) addListener(listener net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isDraining.Load() {
+		return false
+	}
+	s.listeners[listener] = struct{}{}
+	return true
+}
+
+func (s *Server) removeListener(listener net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, listener)
+}
+
+// admit registers a connection. If there are too many, it responds as memcached does, closes the
+// connection and returns nil.
+func (s *Server) admit(socket net.Conn) *conn {
+	s.mu.Lock()
+	isFull := len(s.conns) >= s.options.MaxConns
+	if isFull || s.isDraining.Load() {
+		s.mu.Unlock()
+		if isFull {
+			s.refuse(socket)
+		}
+		_ = socket.Close()
+		return nil
+	}
+	defer s.mu.Unlock()
+	s.accepted.Add(1)
+	c := newConn(s, socket)
+	s.conns[c] = struct{}{}
+	s.serving.Add(1)
+	if s.ticking == nil {
+		s.ticking = make(chan struct{})
+		s.now.Store(int64(time.Since(s.started)))
+		go s.tickUntil(s.ticking)
+	}
+	return c
+}
+
+func (s *Server) refuse(socket net.Conn) {
+	s.rejected.Add(1)
+	if _, isTLS := socket.(*tls.Conn); isTLS {
+		// The client expects a handshake, for which Serve does not wait.
+		return
+	}
+	_ = socket.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	_, _ = socket.Write([]byte("ERROR Too many open connections\r\n"))
+}
+
+// release removes a connection that has ended.
+func (s *Server) release(c *conn) {
+	_ = c.socket.Close()
+	s.held.Add(-c.held.Swap(0))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	s.counters.add(&c.counters)
+	if len(s.conns) == 0 && s.ticking != nil {
+		close(s.ticking)
+		s.ticking = nil
+	}
+	s.serving.Done()
+}
+
+// Shutdown closes the listeners and the idle connections, lets the others complete the requests of
+// which a part has arrived, and waits for them. When ctx ends, it closes them and returns the error
+// of ctx. The cache stays open.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.drain(false)
+	done := make(chan struct{})
+	go func() {
+		s.serving.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.drain(true)
+		<-done
+		return ctx.Err()
+	}
+}
+
+// Close closes the listeners and all connections, and waits for their goroutines. The cache stays
+// open.
+func (s *Server) Close() error {
+	s.drain(true)
+	s.serving.Wait()
+	return nil
+}
+
+// drain ends the server: connections end after the present request, or at once.
+func (s *Server) drain(atOnce bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isDraining.Store(true)
+	s.clearing.cancel()
+	for listener := range s.listeners {
+		_ = listener.Close()
+	}
+	for c := range s.conns {
+		switch {
+		case atOnce:
+			c.abort()
+		case c.activity.Load().phase() == idle:
+			// The read that blocks returns. If the connection has become busy meanwhile, it goes on.
+			_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package server
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"larder/internal/engine"
+)
+
+// Version is the version that the server returns: that of the memcached whose responses it has.
+// Clients derive from it which commands they may use.
+const Version = "1.6.45"
+
+// counter is one of the counters of a connection.
+type counter int
+
+const (
+	cmdSet counter = iota
+	cmdFlush
+	cmdMeta
+	getHits
+	getMisses
+	deleteMisses
+	deleteHits
+	incrMisses
+	incrHits
+	decrMisses
+	decrHits
+	casMisses
+	casHits
+	casBadval
+	touchHits
+	touchMisses
+	storesTooLarge
+	storesNoMemory
+	authCommands
+	authErrors
+	bytesRead
+	bytesWritten
+	counterCount
+)
+
+// counters are those of a connection: only its goroutine adds to them.
+type counters [counterCount]atomic.Uint64
+
+func (c *counters) add1(which counter, n int) {
+	if n > 0 {
+		c[which].Add(uint64(n))
+	}
+}
+
+func (c *counters) add(other *counters) {
+	for at := range c {
+		c[at].Add(other[at].Load())
+	}
+}
+
+// baseline is what was counted at the last "stats reset".
+type baseline struct {
+	counters           [counterCount]uint64
+	engine             engine.Stats
+	accepted, rejected uint64
+}
+
+// row is a statistic.
+type row struct{ name, value string }
+
+// totals returns the counters of all connections. The caller holds mu.
+func (s *Server) totals() (totals [counterCount]uint64) {
+	for at := range totals {
+		totals[at] = s.counters[at].Load()
+		for c := range s.conns {
+			totals[at] += c.counters[at].Load()
+		}
+	}
+	return totals
+}
+
+func (s *Server) resetStats() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.baseline = baseline{s.totals(), s.engine.Stats(), s.accepted.Load(), s.rejected.Load()}
+}
+
+// stats returns the statistics of a group, and false if there is no such group.
+func (s *Server) stats(group string) (rows []row, isKnown bool) {
+	switch group {
+	case "":
+		return s.generalStats(), true
+	case "settings":
+		return s.settings(), true
+	case "sizes":
+		return []row{{"sizes_status", "disabled"}}, true
+	case "items", "slabs":
+		// The memory of the cache has no size classes.
+		return nil, true
+	}
+	return nil, false
+}
+
+func (s *Server) generalStats() []row {
+	cache := s.engine.Stats()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counted, base := s.totals(), &s.baseline
+	for at := range counted {
+		counted[at] -= base.counters[at]
+	}
+	now := time.Now()
+	var rows []row
+	add := func(name string, value uint64) {
+		rows = append(rows, row{name, strconv.FormatUint(value, 10)})
+	}
+	add("pid", uint64(os.Getpid()))
+	add("uptime", uint64(now.Sub(s.started)/time.Second))
+	add("time", uint64(now.Unix()))
+	rows = append(rows, row{"version", Version})
+	add("pointer_size", strconv.IntSize)
+	add("max_connections", uint64(s.options.MaxConns))
+	add("curr_connections", uint64(len(s.conns)))
+	add("total_connections", s.accepted.Load()-base.accepted)
+	add("rejected_connections", s.rejected.Load()-base.rejected)
+	add("cmd_get", counted[getHits]+counted[getMisses])
+	add("cmd_set", counted[cmdSet])
+	add("cmd_flush", counted[cmdFlush])
+	add("cmd_touch", counted[touchHits]+counted[touchMisses])
+	add("cmd_meta", counted[cmdMeta])
+	add("get_hits", counted[getHits])
+	add("get_misses", counted[getMisses])
+	add("delete_misses", counted[deleteMisses])
+	add("delete_hits", counted[deleteHits])
+	add("incr_misses", counted[incrMisses])
+	add("incr_hits", counted[incrHits])
+	add("decr_misses", counted[decrMisses])
+	add("decr_hits", counted[decrHits])
+	add("cas_misses", counted[casMisses])
+	add("cas_hits", counted[casHits])
+	add("cas_badval", counted[casBadval])
+	add("touch_hits", counted[touchHits])
+	add("touch_misses", counted[touchMisses])
+	add("store_too_large", counted[storesTooLarge])
+	add("store_no_memory", counted[storesNoMemory])
+	add("auth_cmds", counted[authCommands])
+	add("auth_errors", counted[authErrors])
+	add("bytes_read", counted[bytesRead])
+	add("bytes_written", counted[bytesWritten])
+	add("limit_maxbytes", uint64(cache.MemoryBytes))
+	add("accepting_conns", uint64(one(len(s.conns) < s.options.MaxConns)))
+	add("threads", uint64(runtime.GOMAXPROCS(0)))
+	add("buffer_bytes", uint64(s.held.Load()))
+	add("bytes", uint64(cache.LiveBytes))
+	add("curr_items", uint64(cache.Items))
+	add("total_items", cache.Sets-base.engine.Sets)
+	add("evictions", cache.Evictions-base.engine.Evictions)
+	add("reclaimed", cache.Expired-base.engine.Expired)
+	return rows
+}
+
+func (s *Server) settings() []row {
+	yes := map[bool]string{false: "no", true: "yes"}
+	number := func(value int64) string { return strconv.FormatInt(value, 10) }
+	return []row{
+		{"maxbytes", number(s.engine.Stats().MemoryBytes)},
+		{"maxconns", number(int64(s.options.MaxConns))},
+		{"verbosity", number(int64(s.verbosity.Load()))},
+		{"evictions", "on"},
+		{"num_threads", number(int64(runtime.GOMAXPROCS(0)))},
+		{"cas_enabled", yes[s.engine.HasTokens()]},
+		{"auth_enabled_sasl", yes[s.options.Auth != nil]},
+		{"auth_enabled_ascii", yes[s.options.Auth != nil]},
+		{"item_size_max", number(int64(s.options.ItemMax))},
+		{"maxconns_fast", "yes"},
+		{"flush_enabled", "yes"},
+		{"dump_enabled", "no"},
+		{"idle_timeout", number(int64(s.options.IdleTimeout / time.Second))},
+	}
+}
+
+// textStats responds to stats. A group may be abbreviated where memcached allows that.
+func (c *conn) textStats(w *words) {
+	group := string(w.first[0])
+	switch {
+	case group == "":
+	case strings.HasPrefix("reset", group):
+		c.server.resetStats()
+		c.out = append(c.out, "RESET\r\n"...)
+		return
+	case strings.HasPrefix("settings", group):
+		group = "settings"
+	case strings.HasPrefix("cachedump", group):
+		c.cacheDump(w)
+		return
+	}
+	rows, isKnown := c.server.stats(group)
+	if !isKnown {
+		c.out = append(c.out, unknown...)
+		return
+	}
+	for _, row := range rows {
+		c.out = append(append(c.out, "STAT "...), row.name...)
+		c.out = append(append(append(c.out, ' '), row.value...), "\r\n"...)
+	}
+	c.out = append(c.out, end...)
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// phase is what a connection waits for.
+type phase int64
+
+const (
+	working phase = iota
+	// idle means that the next request has not begun.
+	idle
+	reading
+	writing
+	// waiting is for memory.
+	waiting
+	phaseBits = 3
+)
+
+// moment is a phase and the time of its beginning in nanoseconds. A timeout by deadlines of the
+// socket would cost each request a change of a timer.
+type moment int64
+
+func (m moment) phase() phase { return phase(m & (1<<phaseBits - 1)) }
+func (m moment) time() int64  { return int64(m &^ (1<<phaseBits - 1)) }
+
+type atomicMoment struct{ value atomic.Int64 }
+
+func (a *atomicMoment) Load() moment { return moment(a.value.Load()) }
+func (a *atomicMoment) Store(now int64, p phase) {
+	a.value.Store(now&^(1<<phaseBits-1) | int64(p))
+}
+
+// stallTime is the time without a byte sent or taken after which a connection may be closed if the
+// memory is full.
+const stallTime = time.Second
+
+// tickUntil keeps the time and closes connections that exceed a timeout, until the channel closes.
+func (s *Server) tickUntil(stop chan struct{}) {
+	ticker := time.NewTicker(s.options.tick())
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+		}
+		now := int64(time.Since(s.started))
+		s.now.Store(now)
+		s.mu.Lock()
+		for c := range s.conns {
+			if c.isLate(now) {
+				c.abort()
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// isLate returns true if a connection exceeds a timeout.
+func (c *conn) isLate(now int64) bool {
+	last := c.activity.Load()
+	options := &c.server.options
+	switch last.phase() {
+	case idle:
+		return options.IdleTimeout > 0 && now-last.time() > int64(options.IdleTimeout)
+	case reading:
+		return options.ReadTimeout > 0 && now-c.began.Load() > int64(options.ReadTimeout)
+	case writing, waiting:
+		return options.WriteTimeout > 0 && now-last.time() > int64(options.WriteTimeout)
+	}
+	return false
+}
+
+// tryHold counts bytes of a connection's buffers against the memory limit, and returns false if
+// they exceed it. Connections whose clients have not gone on after a response share half of the
+// memory: clients that ask and never read leave the other half to those that do.
+func (s *Server) tryHold(c *conn, bytes int) bool {
+	limit := s.options.MaxMemory
+	if !c.hasTaken {
+		limit /= 2
+	}
+	if s.held.Add(int64(bytes)) > limit {
+		s.held.Add(-int64(bytes))
+		return false
+	}
+	c.held.Add(int64(bytes))
+	return true
+}
+
+// hold is tryHold that waits for memory. It returns false if the connection is to end.
+func (s *Server) hold(c *conn, bytes int) bool {
+	if s.tryHold(c, bytes) {
+		return true
+	}
+	if int64(bytes) > s.options.MaxMemory/2 {
+		return false
+	}
+	s.wanted.Add(int64(bytes))
+	defer s.wanted.Add(-int64(bytes))
+	c.activity.Store(s.now.Load(), waiting)
+	for pause := time.Millisecond; !c.isAborted.Load(); pause = min(2*pause, 50*time.Millisecond) {
+		s.relieve()
+		time.Sleep(pause)
+		if s.tryHold(c, bytes) {
+			c.activity.Store(s.now.Load(), working)
+			return true
+		}
+	}
+	return false
+}
+
+// relieve closes connections that have stalled, the largest first, until the others get the memory
+// that they wait for.
+func (s *Server) relieve() {
+	now, last := int64(time.Since(s.started)), s.relieved.Load()
+	if now-last < int64(10*time.Millisecond) || !s.relieved.CompareAndSwap(last, now) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free := s.options.MaxMemory/2 - s.held.Load()
+	var stalled []*conn
+	for c := range s.conns {
+		last := c.activity.Load()
+		switch {
+		case c.isAborted.Load():
+			free += c.held.Load()
+		case last.phase() > idle && now-last.time() >= int64(stallTime) && c.held.Load() > 0:
+			stalled = append(stalled, c)
+		}
+	}
+	slices.SortFunc(stalled, func(a, b *conn) int { return cmp.Compare(b.held.Load(), a.held.Load()) })
+	for _, c := range stalled {
+		if free >= s.wanted.Load() {
+			break
+		}
+		free += c.held.Load()
+		c.abort()
+	}
+}

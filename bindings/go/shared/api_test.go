@@ -1,0 +1,60 @@
+package shared
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"larder/internal/scenes"
+)
+
+func TestScenesOfAllInterfaces(t *testing.T) {
+	player := scenes.Player{
+		HasTier: true,
+		Errors: map[string]error{
+			"missing": ErrNotFound, "changed": ErrChanged, "key": ErrKey, "too_large": ErrTooLarge,
+			"not_a_number": ErrNotANumber, "no_tokens": ErrNoTokens, "disk_full": ErrDiskFull,
+			"unsupported": ErrUnsupported, "not_opened": ErrNotOpened,
+		},
+		Open: func(_ *testing.T, settings scenes.Settings, folder string) (scenes.Cache, error) {
+			options := Options{Memory: 8 << 20, CAS: settings.CAS}
+			path := filepath.Join(folder, "cache")
+			if settings.Tier != "" {
+				path, options.Tier = "", tierOf(settings, folder)
+			}
+			cache, err := Open(path, options)
+			return scene{cache}, err
+		},
+	}
+	player.Play(t)
+}
+
+// tierOf returns the disk tier that a scene asks for.
+func tierOf(settings scenes.Settings, folder string) *Tier {
+	tier := &Tier{Path: filepath.Join(folder, "tier"), Size: settings.TierBytes, DirtyMemory: 64 << 20}
+	if tier.Size == 0 {
+		tier.Size = 64 << 20
+	}
+	if settings.Tier == "cache" {
+		tier.Mode = TierCache
+	}
+	return tier
+}
+
+// scene is a cache as the scenes use it.
+type scene struct{ *Cache }
+
+func (s scene) Get(key string) ([]byte, time.Duration, error) {
+	value, item, err := s.GetInto([]byte{}, key)
+	return value, item.TTL, err
+}
+
+func (s scene) GetMany(keys []string) ([][]byte, error) { return s.Cache.GetMany(keys...) }
+
+func (s scene) Keys(prefix string) []string { return slices.Sorted(s.Cache.Keys(prefix)) }
+
+func (s scene) Token(key string) uint64 {
+	item, _, _ := s.Peek(key)
+	return item.CAS
+}

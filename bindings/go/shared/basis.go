@@ -1,0 +1,75 @@
+//go:build linux && cgo
+
+package shared
+
+/*
+#include "calls.h"
+
+#cgo noescape begin_load
+#cgo nocallback begin_load
+#cgo noescape end_load
+#cgo nocallback end_load
+#cgo noescape cancel_load
+#cgo nocallback cancel_load
+*/
+import "C"
+
+import (
+	"time"
+
+	"larder"
+)
+
+// attempt is a load and the state of its key when it began: an item, or a reservation of the key.
+// The result is stored only if no process has changed the key since.
+type attempt struct {
+	cache *Cache
+	key   string
+	load  C.larder_load
+	// False if the cache did not reserve the key. The result is not stored then.
+	valid bool
+}
+
+// begin records the item of the key before the loader runs, and reserves the key if there is none.
+func (a *attempt) begin() {
+	calls, err := a.cache.enter()
+	if err != nil {
+		return
+	}
+	defer calls.Add(-1)
+	secs, _ := seconds(a.cache.options.LoadTimeout)
+	a.valid = C.begin_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), secs, &a.load) == C.LARDER_OK
+}
+
+// Keep stores the loaded value, unless any process has changed the key since the load began.
+// Callers also get a value that the cache does not accept, which is counted as refused.
+func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
+	if ttl < 0 {
+		a.Cancel()
+		return
+	}
+	if ttl > 0 && ttl != larder.Forever {
+		ttl = whole(ttl) + whole(a.cache.options.StaleFor)
+	}
+	calls, err := a.cache.enter()
+	if err != nil || !a.valid {
+		return
+	}
+	defer calls.Add(-1)
+	secs, _ := seconds(ttl)
+	// If the result is not stored, the next caller loads again.
+	C.end_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), &a.load,
+		sliceData(value), C.size_t(len(value)), secs)
+}
+
+// Cancel releases the reservation of the key, if there is one.
+func (a *attempt) Cancel() {
+	calls, err := a.cache.enter()
+	if err != nil {
+		return
+	}
+	defer calls.Add(-1)
+	if a.valid {
+		C.cancel_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), &a.load)
+	}
+}

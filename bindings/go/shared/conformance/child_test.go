@@ -1,0 +1,94 @@
+package conformance_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"testing"
+
+	"larder/shared"
+)
+
+// The test starts itself as the other processes. This environment variable selects the role of a
+// process.
+const roleVariable = "LARDER_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	children := map[string]func(*shared.Cache, []string) error{"peer": playPeer, "writer": writeOn, "reader": readOn}
+	child, ok := children[os.Getenv(roleVariable)]
+	if !ok {
+		os.Exit(m.Run())
+	}
+	cache, err := shared.Open(os.Args[1], shared.Options{})
+	if err == nil {
+		err = child(cache, os.Args[2:])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// playPeer plays a peer. Its arguments are ROUNDS SELF PEER...
+func playPeer(cache *shared.Cache, arguments []string) error {
+	rounds, err := strconv.Atoi(arguments[0])
+	if err != nil {
+		return err
+	}
+	p := peer{cache: cache, self: arguments[1], all: arguments[2:], rounds: rounds}
+	return p.run()
+}
+
+// writeOn stores values from a round on until it is killed, and writes the number of each stored
+// round to standard output as eight bytes. Its arguments are SELF ROUND FILLING.
+func writeOn(cache *shared.Cache, arguments []string) error {
+	var filling, round int
+	if _, err := fmt.Sscan(arguments[1]+" "+arguments[2], &round, &filling); err != nil {
+		return err
+	}
+	for ; ; round++ {
+		key := fmt.Sprintf("%s:%d", arguments[0], round%keys)
+		if err := store(cache, key, arguments[0], round, filling); err != nil {
+			return err
+		}
+		if _, err := os.Stdout.Write(binary.BigEndian.AppendUint64(nil, uint64(round))); err != nil {
+			return err
+		}
+	}
+}
+
+// readOn reads the writers' values until its input ends. It fails on an incomplete value and on one
+// that is older than a previous one. Its arguments are WRITER...
+func readOn(cache *shared.Cache, writers []string) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	seen, last := 0, map[string]int{}
+	for {
+		select {
+		case <-ended:
+			fmt.Println(seen)
+			return nil
+		default:
+		}
+		for at := range keys * len(writers) {
+			key := fmt.Sprintf("%s:%d", writers[at/keys], at%keys)
+			found, err := read(cache, key)
+			if err != nil {
+				return err
+			}
+			if found == nil {
+				continue
+			}
+			if seen++; found.round < last[key] {
+				return fmt.Errorf("%s went back from round %d to %d", key, last[key], found.round)
+			}
+			last[key] = found.round
+		}
+	}
+}

@@ -1,0 +1,241 @@
+//go:build linux && cgo
+
+// Package shared is a cache in a file that several processes map at the same time, in any language,
+// and that outlives them. With [Options.Tier] it is a cache of one process with a directory on
+// disk.
+//
+// Its contents are outside of Go's heap, and its memory limit is exact and includes index and
+// metadata. A cache that one process uses, in memory only, needs neither this package nor cgo:
+// larder.Open returns one with most of the same methods.
+//
+// All methods are safe for concurrent use. Each adds the cost of one cgo call, some 50 ns;
+// [Cache.GetMany] pays it once for all keys. [Cache.GetInto] and [Cache.Set] do not allocate.
+//
+// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. Times to live are
+// rounded up to whole seconds.
+//
+// The package requires Linux, cgo and lib/liblarder.a, which `make` in the folder of the Go module
+// builds.
+package shared
+
+/*
+#include <stdlib.h>
+#include "calls.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"larder"
+	"larder/internal/flight"
+)
+
+// Options configure a cache. The zero value of each field is its default.
+type Options struct {
+	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB
+	// by default. The system provides each page on its first use.
+	Memory int64
+	// MemoryMax is the highest limit that [Cache.SetMemory] accepts; Memory by default. It reserves
+	// addresses, not memory.
+	MemoryMax int64
+	// ItemMax is the size of the largest item accepted, in bytes: key, value, and 51 bytes of
+	// metadata, 59 with CAS. 1 MiB by default, and at most half of the memory.
+	ItemMax int64
+	// CAS adds a token of 8 bytes to each item for [Cache.CompareAndSwap].
+	CAS bool
+	// NoEviction makes stores fail with [ErrNoMemory] when memory is full, instead of evicting
+	// items.
+	NoEviction bool
+	// Maintainer starts a thread that reclaims expired items within seconds and evicts ahead of the
+	// writers. Without it writers evict, and expired items occupy memory until it is needed.
+	Maintainer bool
+	// HugePages allocates the memory from the system's reserved huge pages.
+	HugePages bool
+
+	// StaleFor is how long [Cache.GetOrLoad] may return a loaded value after it has expired, while
+	// one caller refreshes it.
+	StaleFor time.Duration
+	// RefreshBefore is how long before it expires [Cache.GetOrLoad] refreshes such a value, while
+	// callers still get it.
+	RefreshBefore time.Duration
+	// LoadTimeout limits the duration of a load; 30 seconds by default.
+	LoadTimeout time.Duration
+
+	// OnRemoval is called for each item that leaves the cache, in a separate goroutine. It may
+	// block and use the cache. While RemovalQueue items wait for it, further removals are dropped
+	// and counted in [Stats.RemovalsLost]. Closing the cache does not report the items in it.
+	OnRemoval func(Removal)
+	// RemovalQueue is the number of items that may wait for OnRemoval: 10,000 by default, a million
+	// at most.
+	RemovalQueue int
+
+	// Permissions apply to the files that a shared cache creates, 0600 by default.
+	Permissions fs.FileMode
+	// Exactly makes [Open] fail if the cache in the file has other values of Memory, CAS or
+	// NoEviction.
+	Exactly bool
+	// ReplaceUnusable replaces an unusable cache in the file by an empty one, if no process uses
+	// it.
+	ReplaceUnusable bool
+	// Alone makes [Open] fail if another process uses the cache in the file.
+	Alone bool
+
+	// Tier is a directory on disk for the items, too; nil for none. Such a cache has no file: one
+	// process uses it, and the path of [Open] is empty.
+	Tier *Tier
+}
+
+// Cache is a cache. Close it after use; the garbage collector closes an unreachable cache.
+type Cache struct {
+	handle   *C.larder
+	gate     callGate
+	loads    *flight.Group
+	options  Options
+	removals *removals
+	cleanup  runtime.Cleanup
+}
+
+// Open opens the cache in a file, shared by all processes that open it. It keeps the existing
+// contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest.
+// Killing a process at any time does not affect the others.
+//
+// With [Options.Tier], and only then, the path is empty: Open opens the cache of this process with
+// that directory.
+func Open(path string, options Options) (*Cache, error) {
+	switch {
+	case path == "" && options.Tier == nil:
+		return nil, fmt.Errorf("%w: the path is empty: pass the file of a shared cache, set Options.Tier, "+
+			"or use larder.Open for a cache in the memory of one process", ErrNotOpened)
+	case path != "" && options.Tier != nil:
+		return nil, fmt.Errorf("%w: the path is %q, and a cache with Options.Tier is in the memory of one process: "+
+			"pass an empty path", ErrNotOpened, path)
+	}
+	if options.Memory < 0 || options.MemoryMax < 0 || options.ItemMax < 0 {
+		return nil, fmt.Errorf("%w: Memory, MemoryMax and ItemMax must not be negative", ErrNotOpened)
+	}
+	request := C.larder_options{
+		struct_bytes:     C.sizeof_larder_options,
+		memory_bytes:     C.uint64_t(options.Memory),
+		memory_bytes_max: C.uint64_t(options.MemoryMax),
+		item_bytes_max:   C.uint64_t(options.ItemMax),
+		permissions:      C.uint32_t(options.Permissions.Perm()),
+		flags:            options.flags(),
+	}
+	if path != "" {
+		request.path = C.CString(path)
+		defer C.free(unsafe.Pointer(request.path))
+	}
+	open := func() (handle *C.larder, err error) {
+		var why [1024]C.char
+		if C.larder_open(&request, &handle, &why[0], C.size_t(len(why))) != C.LARDER_OK {
+			err = fmt.Errorf("%w: %s", ErrNotOpened, C.GoString(&why[0]))
+		}
+		return handle, err
+	}
+	if options.Tier != nil {
+		plain := open
+		open = func() (*C.larder, error) { return openTier(&request, options.Tier, plain) }
+	}
+	handle, err := open()
+	if err != nil {
+		return nil, err
+	}
+	return newCache(handle, options)
+}
+
+func (o *Options) flags() (flags C.uint32_t) {
+	for flag, is := range map[C.uint32_t]bool{
+		C.LARDER_CAS:               o.CAS,
+		C.LARDER_NO_EVICTION:       o.NoEviction,
+		C.LARDER_MAINTAINER:        o.Maintainer,
+		C.LARDER_HUGE_PAGES:        o.HugePages,
+		C.LARDER_EXACTLY:           o.Exactly,
+		C.LARDER_REPLACES_UNUSABLE: o.ReplaceUnusable,
+		C.LARDER_ALONE:             o.Alone,
+	} {
+		if is {
+			flags |= flag
+		}
+	}
+	return flags
+}
+
+func newCache(handle *C.larder, options Options) (*Cache, error) {
+	if options.LoadTimeout <= 0 {
+		options.LoadTimeout = 30 * time.Second
+	}
+	cache := &Cache{handle: handle, options: options}
+	cache.loads = newLoads(cache, options.LoadTimeout)
+	if options.OnRemoval != nil {
+		removals, err := subscribe(handle, options)
+		if err != nil {
+			C.larder_close(handle)
+			return nil, err
+		}
+		cache.removals = removals
+	}
+	// Runs only for an unreachable cache, so no call is in progress. The stop of a disk tier waits
+	// for the disk, and must not hold back other cleanups.
+	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { go func() { _ = r.close() }() },
+		resources{handle, cache.removals})
+	return cache, nil
+}
+
+// resources are the parts of a cache that its end releases.
+type resources struct {
+	handle   *C.larder
+	removals *removals
+}
+
+func (r resources) close() error {
+	if r.removals != nil {
+		r.removals.stop()
+	}
+	var left C.uint64_t
+	outcome := C.larder_stop(r.handle, &left)
+	C.larder_close(r.handle)
+	if outcome != C.LARDER_OK {
+		return fmt.Errorf("%w: %d bytes are not durable", statusError(outcome), uint64(left))
+	}
+	return nil
+}
+
+// Close releases the memory; the contents of a shared cache remain for other processes. It waits
+// for calls in progress and ends loads. Callers of those loads, and all later calls, get
+// [ErrClosed]. Closing a closed cache has no effect.
+//
+// With a disk tier it makes all changes durable, and with [TierCache] also the items in memory. The
+// error is [ErrDiskFailed] if the disk does not take them within [Tier.Stop].
+func (c *Cache) Close() error {
+	// End loads first: their callers may be in the middle of a call.
+	c.loads.Close()
+	if !c.gate.close() {
+		return nil
+	}
+	c.cleanup.Stop()
+	return resources{c.handle, c.removals}.close()
+}
+
+// stringData returns a pointer to the bytes of a key or a value. C does not dereference the pointer
+// of an empty one.
+func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s)) }
+
+func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
+
+// seconds rounds a time to live up to whole seconds; 0 and larder.Forever mean no expiry. It
+// returns false if ttl is negative.
+func seconds(ttl time.Duration) (C.uint32_t, bool) {
+	if ttl == larder.Forever {
+		return 0, true
+	}
+	if ttl < 0 {
+		return 0, false
+	}
+	whole := (ttl + time.Second - 1) / time.Second
+	return C.uint32_t(min(max(whole, 0), 1<<32-1)), true
+}

@@ -1,0 +1,3 @@
+// Package lib holds larder.h and the archives that package shared links. Their folders have Go
+// files because vendoring copies only folders that have some.
+package lib

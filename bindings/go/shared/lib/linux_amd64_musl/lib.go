@@ -1,0 +1,2 @@
+// Package lib holds the archive for linux, amd64, musl: see package larder/shared/lib.
+package lib

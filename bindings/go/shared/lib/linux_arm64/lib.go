@@ -1,0 +1,2 @@
+// Package lib holds the archive for linux, arm64: see package larder/shared/lib.
+package lib

@@ -1,0 +1,88 @@
+//go:build linux && cgo
+
+package shared
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"larder"
+	"larder/internal/flight"
+)
+
+// Loader returns the value of a key that is not in the cache, and its time to live; 0 means that it
+// does not expire. Its context has the values of the first caller's context, but not its end: it
+// ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache is
+// closed.
+type Loader = larder.Loader
+
+// GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result.
+//
+// All goroutines of this process that request a key at the same time share one load, which runs in
+// a goroutine of its own, and each gets a copy of the value, or the error. Errors are not stored.
+// No caller waits while there is a value: with [Options.StaleFor] and [Options.RefreshBefore]
+// callers get the value during a refresh, and after a failed refresh the next caller tries again.
+// The end of one caller's context does not cancel the load for the others.
+//
+// The result is stored only if the key has not changed since the load began. A set, a delete or any
+// other change, by this process or by another one that shares the cache, takes precedence: the
+// waiting callers get the loaded value, and the next caller loads again. An eviction, or a move of
+// an item without a token, may also prevent the store. A load reserves a key without an item, which
+// takes the memory of a small item until the load ends.
+func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
+	if len(key) == 0 || len(key) > keyBytesMax {
+		return nil, ErrKey
+	}
+	value, item, err := c.get(key)
+	if err == nil {
+		if !c.isFresh(item) {
+			c.loads.Refresh(ctx, key, flight.Loader(loader))
+		}
+		return value, nil
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	return c.loads.Load(ctx, key, flight.Loader(loader))
+}
+
+const keyBytesMax = 250
+
+// isFresh reports whether an item does not need a refresh yet.
+func (c *Cache) isFresh(item Item) bool {
+	return item.TTL == 0 || item.TTL > whole(c.options.StaleFor)+whole(c.options.RefreshBefore)
+}
+
+// whole rounds a duration up to whole seconds.
+func whole(d time.Duration) time.Duration {
+	return (max(d, 0) + time.Second - 1).Truncate(time.Second)
+}
+
+func newLoads(c *Cache, timeout time.Duration) *flight.Group {
+	return flight.NewGroup(loading{c}, flight.Config{
+		Timeout: timeout, Waits: true,
+		ErrTimeout: ErrLoadTimeout, ErrClosed: ErrClosed, ErrRecursive: ErrRecursive,
+		Panicked: func(value any, stack []byte) error { return &PanicError{Value: value, Stack: stack} },
+	})
+}
+
+// loading is a cache as its loads see it.
+type loading struct{ c *Cache }
+
+// BeginLoad records the state of the key before it reads it, so that every later change is
+// detected.
+func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
+	a := &attempt{cache: l.c, key: key}
+	a.begin()
+	held, item, err := l.c.GetInto([]byte{}, key)
+	switch {
+	case err == nil && l.c.isFresh(item):
+		// Another load has ended since the caller read the key.
+		return nil, held, nil
+	case err != nil && !errors.Is(err, ErrNotFound):
+		a.Cancel()
+		return nil, nil, err
+	}
+	return a, nil, nil
+}

@@ -1,0 +1,116 @@
+//go:build linux && cgo
+
+package shared
+
+/*
+#include <larder.h>
+*/
+import "C"
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"larder"
+)
+
+// Reason is the cause of a removal.
+type Reason = larder.Reason
+
+// reasonOf converts a reason of the C library.
+func reasonOf(reason C.uint32_t) Reason {
+	switch reason {
+	case C.LARDER_REPLACED:
+		return larder.Replaced
+	case C.LARDER_EXPIRED:
+		return larder.Expired
+	case C.LARDER_EVICTED:
+		return larder.Evicted
+	case C.LARDER_CLEARED:
+		return larder.Cleared
+	}
+	return larder.Deleted
+}
+
+// Removal describes an item that has left the cache.
+type Removal struct {
+	Key string
+	// Value is nil if the value was stored in pieces: beyond 16 KiB, or an eighth of a segment.
+	Value  []byte
+	Reason Reason
+}
+
+// removals calls OnRemoval from a goroutine.
+type removals struct {
+	queue   *C.larder_removals
+	call    func(Removal)
+	stopped atomic.Bool
+	ended   chan struct{}
+}
+
+func subscribe(handle *C.larder, options Options) (*removals, error) {
+	capacity := options.RemovalQueue
+	if capacity <= 0 {
+		capacity = 10_000
+	}
+	r := &removals{call: options.OnRemoval, ended: make(chan struct{})}
+	if outcome := C.larder_subscribe(handle, C.size_t(capacity), &r.queue); outcome != C.LARDER_OK {
+		return nil, status(outcome)
+	}
+	go r.run()
+	return r, nil
+}
+
+// The time that the goroutine waits in C, in milliseconds, which bounds the time to stop it.
+const waitMillis = 20
+
+func (r *removals) run() {
+	defer close(r.ended)
+	// The goroutine does not reference the cache, so that an unreachable cache is collected.
+	for !r.stopped.Load() {
+		if removal, ok := r.next(); ok {
+			r.call(removal)
+		}
+	}
+}
+
+func (r *removals) next() (Removal, bool) {
+	var key [C.LARDER_KEY_BYTES_MAX]byte
+	var keyBytes C.size_t
+	var valueBytes C.uint64_t
+	var reason C.uint32_t
+	var stack [stackBytes]byte
+	value := stack[:]
+	for {
+		outcome := C.larder_removals_next(r.queue, waitMillis, unsafe.Pointer(&key), &keyBytes,
+			unsafe.Pointer(sliceData(value)), C.size_t(len(value)), &valueBytes, &reason)
+		switch outcome {
+		case C.LARDER_OK:
+			removal := Removal{Key: string(key[:keyBytes]), Reason: reasonOf(reason)}
+			if valueBytes != C.LARDER_NO_VALUE {
+				removal.Value = append([]byte{}, value[:valueBytes]...)
+			}
+			return removal, true
+		case C.LARDER_TOO_SMALL:
+			value = make([]byte, valueBytes)
+		default:
+			return Removal{}, false
+		}
+	}
+}
+
+func (r *removals) lost() uint64 {
+	var lost C.uint64_t
+	C.larder_removals_lost(r.queue, &lost)
+	return uint64(lost)
+}
+
+// stop ends the goroutine without waiting for a callback in progress, which may itself close the
+// cache.
+func (r *removals) stop() {
+	r.stopped.Store(true)
+	go func() {
+		<-r.ended
+		C.larder_removals_close(r.queue)
+	}()
+}

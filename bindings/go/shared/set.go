@@ -1,0 +1,206 @@
+//go:build linux && cgo
+
+package shared
+
+/*
+#include "calls.h"
+
+#cgo noescape set
+#cgo nocallback set
+#cgo noescape add
+#cgo nocallback add
+#cgo noescape replace
+#cgo nocallback replace
+#cgo noescape append
+#cgo nocallback append
+#cgo noescape prepend
+#cgo nocallback prepend
+#cgo noescape compare_and_set
+#cgo nocallback compare_and_set
+#cgo noescape delete
+#cgo nocallback delete
+#cgo noescape touch
+#cgo nocallback touch
+#cgo noescape increment
+#cgo nocallback increment
+#cgo noescape decrement
+#cgo nocallback decrement
+#cgo noescape remove_prefix
+#cgo nocallback remove_prefix
+*/
+import "C"
+
+import "time"
+
+// Set stores a value and replaces the item of the key. The item lives for ttl; 0 means that it does
+// not expire, and a negative ttl deletes it. If Set fails, other than with [ErrKey], the previous
+// item is gone: no reader gets the value that was to be replaced. With a disk tier of [TierStore]
+// it stays.
+func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
+	calls := c.gate.enter()
+	if calls == nil {
+		return ErrClosed
+	}
+	c.loads.Forget(key)
+	err := c.set(key, value, ttl)
+	calls.Add(-1)
+	return err
+}
+
+// set is Set without the check for a load in flight.
+func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
+	secs, lives := seconds(ttl)
+	if !lives {
+		_, err := applied(C.delete(c.handle, stringData(key), C.size_t(len(key))))
+		return err
+	}
+	return statusError(C.set(c.handle, stringData(key), C.size_t(len(key)),
+		sliceData(value), C.size_t(len(value)), secs))
+}
+
+// Add stores a value if the key has no item, and reports whether it did.
+func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
+	return c.change(key, func() uint32 {
+		secs, lives := seconds(ttl)
+		if !lives {
+			return C.LARDER_EXISTS
+		}
+		return C.add(c.handle, stringData(key), C.size_t(len(key)),
+			sliceData(value), C.size_t(len(value)), secs)
+	})
+}
+
+// Replace stores a value if the key has an item, and reports whether it did.
+func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, error) {
+	return c.change(key, func() uint32 {
+		secs, lives := seconds(ttl)
+		if !lives {
+			return C.delete(c.handle, stringData(key), C.size_t(len(key)))
+		}
+		return C.replace(c.handle, stringData(key), C.size_t(len(key)),
+			sliceData(value), C.size_t(len(value)), secs)
+	})
+}
+
+// Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
+// an item.
+func (c *Cache) Append(key string, part []byte) (bool, error) {
+	return c.change(key, func() uint32 {
+		return C.append(c.handle, stringData(key), C.size_t(len(key)),
+			sliceData(part), C.size_t(len(part)))
+	})
+}
+
+// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
+// is an item.
+func (c *Cache) Prepend(key string, part []byte) (bool, error) {
+	return c.change(key, func() uint32 {
+		return C.prepend(c.handle, stringData(key), C.size_t(len(key)),
+			sliceData(part), C.size_t(len(part)))
+	})
+}
+
+// CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
+// new token. If several callers modify the value that they have read, one of them succeeds; the
+// others get [ErrChanged], and read again.
+func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
+	calls := c.gate.enter()
+	if calls == nil {
+		return 0, ErrClosed
+	}
+	defer calls.Add(-1)
+	c.loads.Forget(key)
+	secs, lives := seconds(ttl)
+	if !lives {
+		return 0, ErrInvalid
+	}
+	var next C.uint64_t
+	outcome := C.compare_and_set(c.handle, stringData(key), C.size_t(len(key)),
+		sliceData(value), C.size_t(len(value)), secs, C.uint64_t(cas), &next)
+	return uint64(next), statusError(outcome)
+}
+
+// Delete removes an item, and reports whether there was one.
+func (c *Cache) Delete(key string) (bool, error) {
+	return c.change(key, func() uint32 {
+		return C.delete(c.handle, stringData(key), C.size_t(len(key)))
+	})
+}
+
+// Touch sets the time to live of an item, counted from now, and reports whether there is one.
+func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
+	secs, lives := seconds(ttl)
+	if !lives {
+		return c.Delete(key)
+	}
+	calls := c.gate.enter()
+	if calls == nil {
+		return false, ErrClosed
+	}
+	defer calls.Add(-1)
+	return applied(C.touch(c.handle, stringData(key), C.size_t(len(key)), secs))
+}
+
+// Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
+// The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
+// [ErrNotFound]; [Cache.Add] creates a counter.
+func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
+	var number C.uint64_t
+	found, err := c.change(key, func() uint32 {
+		return C.increment(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+	})
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return uint64(number), err
+}
+
+// Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
+func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
+	var number C.uint64_t
+	found, err := c.change(key, func() uint32 {
+		return C.decrement(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+	})
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return uint64(number), err
+}
+
+// RemovePrefix removes every item whose key begins with prefix and returns their number. It visits
+// all keys, and is not available with a disk tier. To invalidate a group of items often, put a
+// generation number into their keys and change it.
+func (c *Cache) RemovePrefix(prefix string) (int, error) {
+	calls, err := c.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer calls.Add(-1)
+	c.loads.ForgetPrefix(prefix)
+	var removed C.uint64_t
+	outcome := C.remove_prefix(c.handle, stringData(prefix), C.size_t(len(prefix)), &removed)
+	return int(removed), statusError(outcome)
+}
+
+// change runs a change of a key, after which a load in flight does not store its result. It reports
+// whether there was something to change.
+func (c *Cache) change(key string, apply func() uint32) (bool, error) {
+	calls := c.gate.enter()
+	if calls == nil {
+		return false, ErrClosed
+	}
+	defer calls.Add(-1)
+	c.loads.Forget(key)
+	return applied(apply())
+}
+
+// applied converts the status of a conditional change: false if its condition does not hold.
+func applied(outcome uint32) (bool, error) {
+	switch outcome {
+	case C.LARDER_OK:
+		return true, nil
+	case C.LARDER_MISSING, C.LARDER_EXISTS:
+		return false, nil
+	}
+	return false, statusError(outcome)
+}

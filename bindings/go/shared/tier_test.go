@@ -1,0 +1,161 @@
+package shared
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"larder/internal/check"
+)
+
+// openTiered opens a cache of 2 MiB with a disk tier. The log has extents, and memory, for all that
+// memory evicts, so that a cache drops nothing.
+func openTiered(t *testing.T, tier Tier) *Cache {
+	t.Helper()
+	tier.Size, tier.DirtyMemory = 256<<20, 64<<20
+	return openCache(t, Options{Memory: 2 << 20, Tier: &tier})
+}
+
+func TestTierHasWhatMemoryLacks(t *testing.T) {
+	for _, tier := range []Tier{
+		{Durability: DurabilityAsync}, {Durability: DurabilityInterval, Interval: time.Second}, {Mode: TierCache},
+	} {
+		t.Run(fmt.Sprint(tier.Mode, tier.Durability), func(t *testing.T) {
+			tier.Path = filepath.Join(t.TempDir(), "tier")
+			cache := openTiered(t, tier)
+			keys := make([]string, 2000)
+			value := func(number int) []byte { return bytes.Repeat([]byte{byte(number % 251)}, 4000) }
+			for number := range keys {
+				keys[number] = fmt.Sprint("k", number)
+				check.NoError(t, cache.Set(keys[number], value(number), 0))
+			}
+			all := func() {
+				t.Helper()
+				values := must[[][]byte](t)(cache.GetMany(keys...))
+				for number, got := range values {
+					if !bytes.Equal(got, value(number)) {
+						t.Fatalf("%s is not there", keys[number])
+					}
+				}
+			}
+			check.NoError(t, cache.Sync())
+			all()
+			if reads := cache.Stats().Named["tier_reads"]; reads == 0 {
+				t.Error("nothing was read from the disk")
+			}
+			if why := cache.TierTrouble(); why != "" {
+				t.Errorf("TierTrouble = %q", why)
+			}
+			check.NoError(t, cache.Close())
+			calls := 0
+			tier.Progress = func(done, total int) {
+				if calls++; done > total {
+					t.Errorf("progress %d of %d", done, total)
+				}
+			}
+			cache = openTiered(t, tier)
+			if calls == 0 {
+				t.Error("the start reported no progress")
+			}
+			all()
+		})
+	}
+}
+
+func TestTierLoadsOnlyWhatTheDiskLacks(t *testing.T) {
+	cache := openTiered(t, Tier{Path: filepath.Join(t.TempDir(), "tier")})
+	set(t, cache, "k", "stored")
+	for number := range 1000 {
+		set(t, cache, fmt.Sprint("filler ", number), strings.Repeat("f", 4000))
+	}
+	got := must[[]byte](t)(cache.GetOrLoad(t.Context(), "k", loaderFailing(errors.New("loaded"))))
+	if string(got) != "stored" {
+		t.Errorf("GetOrLoad = %q", got)
+	}
+	must[[]byte](t)(cache.GetOrLoad(t.Context(), "other", func(context.Context, string) ([]byte, time.Duration, error) {
+		return []byte("loaded"), 0, nil
+	}))
+	check.Eventually(t, "the store of the load", func() bool { return cache.Contains("other") })
+}
+
+// damage overwrites a value in the log of a directory.
+func damage(t *testing.T, directory string, value []byte) {
+	t.Helper()
+	for _, entry := range must[[]os.DirEntry](t)(os.ReadDir(directory)) {
+		path := filepath.Join(directory, entry.Name())
+		if at := bytes.Index(must[[]byte](t)(os.ReadFile(path)), value); at >= 0 {
+			file := must[*os.File](t)(os.OpenFile(path, os.O_WRONLY, 0))
+			must[int](t)(file.WriteAt([]byte("damaged"), int64(at)))
+			check.NoError(t, file.Sync())
+			check.NoError(t, file.Close())
+			return
+		}
+	}
+	t.Fatal("no file of the directory has the value")
+}
+
+func TestTierReportsADamagedItem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tier")
+	cache := openTiered(t, Tier{Path: path})
+	value := bytes.Repeat([]byte("to be damaged "), 300)
+	check.NoError(t, cache.Set("k", value, 0))
+	for number := range 1000 {
+		set(t, cache, fmt.Sprint("filler ", number), strings.Repeat("f", 4000))
+	}
+	check.NoError(t, cache.Sync())
+	damage(t, path, value)
+	if _, _, err := cache.GetInto(nil, "k"); !errors.Is(err, ErrDiskUnreadable) {
+		t.Errorf("GetInto: %v", err)
+	}
+	if _, err := cache.GetMany("filler 1", "k"); !errors.Is(err, ErrDiskUnreadable) {
+		t.Errorf("GetMany: %v", err)
+	}
+	if _, _, err := cache.Peek("k"); !errors.Is(err, ErrDiskUnreadable) || cache.Contains("k") {
+		t.Errorf("Peek: %v", err)
+	}
+	if why := cache.TierTrouble(); !strings.Contains(why, "damaged") {
+		t.Errorf("TierTrouble = %q", why)
+	}
+}
+
+func TestTierThatCannotBeUsed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tier")
+	for part, options := range map[string]Options{
+		"must not be negative":        {Tier: &Tier{Path: path, Size: -1}},
+		"larder_tier.path is missing": {Tier: &Tier{Size: 64 << 20}},
+		"larder_tier.mode is 7":       {Tier: &Tier{Path: path, Size: 64 << 20, Mode: 7}},
+		"/proc/version":               {Tier: &Tier{Path: "/proc/version", Size: 64 << 20}},
+	} {
+		if _, err := Open("", options); !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), part) {
+			t.Errorf("Open: %v, want a reason with %q", err, part)
+		}
+	}
+	shared := Options{Tier: &Tier{Path: path, Size: 64 << 20}}
+	_, err := Open(filepath.Join(t.TempDir(), "cache"), shared)
+	if !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), "memory of one process") {
+		t.Errorf("Open: %v", err)
+	}
+}
+
+func TestTierProgressMayPanic(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tier")
+	cache := openTiered(t, Tier{Path: path})
+	set(t, cache, "k", "v")
+	check.NoError(t, cache.Close())
+	func() {
+		defer func() {
+			if reason := recover(); reason != "stop" {
+				t.Errorf("the panic was %v", reason)
+			}
+		}()
+		openTiered(t, Tier{Path: path, Progress: func(int, int) { panic("stop") }})
+	}()
+	// The cache of the panic is closed.
+	wantValue(t, openTiered(t, Tier{Path: path}), "k", "v")
+}

@@ -1,0 +1,153 @@
+// Package typed keeps Go values in any cache of this module: a [Cache] has keys and values of one
+// type each, and a [Codec] that turns values into bytes.
+//
+//	users := typed.New(cache.Store(), typed.Options[int, User]{Prefix: "user:"})
+//	user, err := users.GetOrLoad(ctx, 7, loadUser)
+//
+// The store is that of a cache in the process, of one that processes share, or of a server: the
+// program changes the line that opens it, and nothing else.
+package typed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"larder"
+	"larder/internal/flight"
+)
+
+// Options configure a cache. The zero value of each field is its default.
+type Options[K comparable, V any] struct {
+	// Prefix begins all keys of the cache in the store, so that several caches can share a store.
+	Prefix string
+	// KeyText returns the rest of the key of an item in the store. Two keys have different texts. By
+	// default it is that of [fmt.Sprint], which suits strings, numbers and types with a method
+	// String; structs with several strings need their own.
+	KeyText func(K) string
+	// Codec encodes the values; [JSON] by default.
+	Codec Codec[V]
+	// TTL is the time to live of the items of [Cache.Set]; 0 is the default of the store.
+	TTL time.Duration
+	// LoadTimeout limits the duration of a load in a store without a method GetOrLoad; 30 seconds by
+	// default. The stores of this module have that method, and limits of their own.
+	LoadTimeout time.Duration
+}
+
+// Cache is a view of a store with typed keys and values. All methods are safe for concurrent use if
+// those of the codec are. It needs no close.
+type Cache[K comparable, V any] struct {
+	store   larder.Store
+	options Options[K, V]
+	// Loads for a store that has none of its own; otherwise nil.
+	loads *flight.Group
+}
+
+// Loader returns the value of a key that is not in the cache, and its time to live, to which the
+// rules of the store apply.
+type Loader[K comparable, V any] func(ctx context.Context, key K) (value V, ttl time.Duration, err error)
+
+// loader is a store that loads values.
+type loader interface {
+	GetOrLoad(ctx context.Context, key string, loader larder.Loader) ([]byte, error)
+}
+
+const loadTimeoutDefault = 30 * time.Second
+
+// New returns a typed view of a store.
+func New[K comparable, V any](store larder.Store, options Options[K, V]) *Cache[K, V] {
+	if options.KeyText == nil {
+		options.KeyText = func(key K) string { return fmt.Sprint(key) }
+	}
+	if options.Codec == nil {
+		options.Codec = JSON[V]()
+	}
+	if options.LoadTimeout <= 0 {
+		options.LoadTimeout = loadTimeoutDefault
+	}
+	c := &Cache[K, V]{store: store, options: options}
+	if _, hasLoads := store.(loader); !hasLoads {
+		c.loads = flight.NewGroup(loading{store}, flight.Config{
+			Timeout: options.LoadTimeout, Waits: true, ErrTimeout: larder.ErrLoadTimeout,
+			ErrClosed: larder.ErrClosed, ErrRecursive: larder.ErrRecursive,
+			Panicked: func(value any, stack []byte) error { return &larder.PanicError{Value: value, Stack: stack} },
+		})
+	}
+	return c
+}
+
+// key returns the key of an item in the store.
+func (c *Cache[K, V]) key(key K) string { return c.options.Prefix + c.options.KeyText(key) }
+
+// Get returns the value of a key, or an error that matches [larder.ErrNotFound]. The error is a
+// [*CodecError] if the stored bytes are not those of a value.
+func (c *Cache[K, V]) Get(ctx context.Context, key K) (value V, err error) {
+	text := c.key(key)
+	encoded, err := c.store.Get(ctx, text)
+	if err != nil {
+		return value, err
+	}
+	return c.decode(text, encoded)
+}
+
+// Set stores a value, which lives for [Options.TTL].
+func (c *Cache[K, V]) Set(ctx context.Context, key K, value V) error {
+	return c.SetFor(ctx, key, value, c.options.TTL)
+}
+
+// SetFor is [Cache.Set] with a time to live: 0 means the default of the store, and a negative one
+// deletes the item.
+func (c *Cache[K, V]) SetFor(ctx context.Context, key K, value V, ttl time.Duration) error {
+	text := c.key(key)
+	encoded, err := c.encode(text, value)
+	if err != nil {
+		return err
+	}
+	c.forget(text)
+	return c.store.Set(ctx, text, encoded, ttl)
+}
+
+// Delete removes the item of a key, if there is one.
+func (c *Cache[K, V]) Delete(ctx context.Context, key K) error {
+	text := c.key(key)
+	c.forget(text)
+	return c.store.Delete(ctx, text)
+}
+
+// GetOrLoad returns the value of a key. If there is none, it calls load and stores the result. All
+// goroutines that request a key at the same time share one load; each gets a value of its own,
+// which it may change. See the method GetOrLoad of the cache behind the store, which adds refreshes
+// of stale values. Bytes in the store that are not those of a value are a [*CodecError], as in
+// [Cache.Get]: [Cache.Delete] makes the next call load.
+func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V]) (value V, err error) {
+	text := c.key(key)
+	encoded, err := c.load(ctx, text, func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
+		loaded, ttl, err := load(ctx, key)
+		if err != nil {
+			return nil, 0, err
+		}
+		encoded, err := c.encode(text, loaded)
+		return encoded, ttl, err
+	})
+	if err != nil {
+		return value, err
+	}
+	return c.decode(text, encoded)
+}
+
+func (c *Cache[K, V]) load(ctx context.Context, key string, load larder.Loader) ([]byte, error) {
+	if store, hasLoads := c.store.(loader); hasLoads {
+		return store.GetOrLoad(ctx, key, load)
+	}
+	if encoded, err := c.store.Get(ctx, key); !isNotFound(err) {
+		return encoded, err
+	}
+	return c.loads.Load(ctx, key, flight.Loader(load))
+}
+
+// forget keeps the load in flight of a key that is about to change from storing its result.
+func (c *Cache[K, V]) forget(key string) {
+	if c.loads != nil {
+		c.loads.Forget(key)
+	}
+}
