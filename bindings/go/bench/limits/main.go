@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 var (

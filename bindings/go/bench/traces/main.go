@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 // size is a trace, the factor of its sizes, and the memory of the cache.

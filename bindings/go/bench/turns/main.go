@@ -20,7 +20,7 @@ import (
 	"github.com/VictoriaMetrics/fastcache"
 	"github.com/coocood/freecache"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 const (

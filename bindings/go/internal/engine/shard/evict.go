@@ -1,8 +1,8 @@
 package shard
 
 import (
-	"larder/internal/engine/record"
-	"larder/internal/engine/steps"
+	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/steps"
 )
 
 // Eviction is S3-FIFO over segments:

@@ -1,9 +1,9 @@
 package shard
 
 import (
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
-	"larder/internal/engine/steps"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/steps"
 )
 
 // Found is an item that a reader found. Its segment is pinned.

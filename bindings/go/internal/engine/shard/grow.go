@@ -1,8 +1,8 @@
 package shard
 
 import (
-	"larder/internal/engine/record"
-	"larder/internal/engine/steps"
+	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/steps"
 )
 
 // loadPercent is the percentage of filled slots above which the index grows. In the middle of a

@@ -3,7 +3,7 @@ package shard
 import (
 	"unsafe"
 
-	"larder/internal/engine/memory"
+	"larder.example/larder/internal/engine/memory"
 )
 
 const (

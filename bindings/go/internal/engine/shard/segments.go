@@ -1,9 +1,9 @@
 package shard
 
 import (
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
-	"larder/internal/engine/steps"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/steps"
 )
 
 // The states of a segment.

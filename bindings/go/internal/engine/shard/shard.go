@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"larder/internal/engine/memory"
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/memory"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
 )
 
 // Config describes a shard.

@@ -7,8 +7,8 @@ import (
 	"hash/maphash"
 	"testing"
 
-	"larder/internal/engine/pins"
-	"larder/internal/engine/steps"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/steps"
 )
 
 // These tests interleave one reader and one writer in every way: the reader starts after any step
