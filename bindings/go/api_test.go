@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/scenes"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/scenes"
+	"larder.example/larder/internal/testserver"
 )
 
 // sceneErrors are the errors of this package by the names of the scenes.

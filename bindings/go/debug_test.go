@@ -5,7 +5,7 @@ package larder
 import (
 	"testing"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 const isDebug = true

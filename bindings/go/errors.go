@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 // Errors of this package, to be tested with [errors.Is]. Those of package larder/shared match them.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"larder"
+	"larder.example/larder"
 )
 
 func Example() {

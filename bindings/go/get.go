@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"time"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 // Get returns a copy of the value of a key, and reports whether there is one. The copy of an empty

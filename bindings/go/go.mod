@@ -1,3 +1,3 @@
-module larder
+module larder.example/larder
 
 go 1.24

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // openCache opens a cache of 8 MiB unless options say otherwise.

@@ -3,7 +3,7 @@ package larder
 import (
 	"time"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 // Item holds the metadata of an item.

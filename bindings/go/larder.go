@@ -42,9 +42,9 @@ import (
 	"time"
 	"unsafe"
 
-	"larder/internal/engine"
-	"larder/internal/flight"
-	"larder/internal/own"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/flight"
+	"larder.example/larder/internal/own"
 )
 
 // Options configure a cache of [Open]. The zero value of each field is its default.

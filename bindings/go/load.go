@@ -5,8 +5,8 @@ import (
 	"context"
 	"time"
 
-	"larder/internal/engine"
-	"larder/internal/flight"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/flight"
 )
 
 // Loader returns the value of a key that is not in the cache, and its time to live, to which the

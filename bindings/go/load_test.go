@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/engine"
-	"larder/internal/own"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/own"
 )
 
 func TestGetOrLoadLoadsOnceForAllCallers(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder/client"
-	"larder/internal/flight"
+	"larder.example/larder/client"
+	"larder.example/larder/internal/flight"
 )
 
 // Remote is the cache of a larderd, or of a memcached that knows the meta protocol. It reads hits

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"larder/internal/flight"
+	"larder.example/larder/internal/flight"
 )
 
 // GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result,

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 // serverModes are the arguments of a larderd whose clients send every get, and of one whose clients

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 // Save writes all items, with their flags and the time at which they expire, and a checksum for

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 func TestSavedItemsKeepFlagsAndDeadlines(t *testing.T) {

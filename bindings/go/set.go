@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 // Set stores a value and replaces the item of the key. The item lives for ttl: 0 means

@@ -12,7 +12,7 @@ import (
 	"github.com/dgraph-io/ristretto/v2"
 	"github.com/maypok86/otter/v2"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Cache is the common interface of the measured caches.

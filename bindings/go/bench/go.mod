@@ -1,4 +1,4 @@
-module larder/bench
+module larder.example/larder/bench
 
 go 1.24.0
 
@@ -9,7 +9,7 @@ require (
 	github.com/coocood/freecache v1.2.7
 	github.com/dgraph-io/ristretto/v2 v2.4.2
 	github.com/maypok86/otter/v2 v2.4.0
-	larder v0.0.0
+	larder.example/larder v0.0.0
 )
 
 require (
@@ -20,4 +20,4 @@ require (
 	golang.org/x/sys v0.36.0 // indirect
 )
 
-replace larder => ../
+replace larder.example/larder => ../

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Errors, with BigCache's texts.

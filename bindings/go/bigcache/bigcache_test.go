@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"larder"
-	"larder/internal/check"
+	"larder.example/larder"
+	"larder.example/larder/internal/check"
 )
 
 func TestGetReturnsStoredEntry(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"log"
 	"time"
 
-	"larder/bigcache"
+	"larder.example/larder/bigcache"
 )
 
 func Example() {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"larder"
-	"larder/internal/check"
+	"larder.example/larder"
+	"larder.example/larder/internal/check"
 )
 
 // smallConfig returns a configuration of a few MB without expiry.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 func TestIteratorReturnsAllEntries(t *testing.T) {

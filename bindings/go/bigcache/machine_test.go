@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 func TestCgroupBytes(t *testing.T) {

@@ -1,6 +1,6 @@
 package bigcache
 
-import "larder"
+import "larder.example/larder"
 
 const (
 	mebibyte = 1 << 20

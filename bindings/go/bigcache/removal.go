@@ -1,6 +1,6 @@
 package bigcache
 
-import "larder"
+import "larder.example/larder"
 
 // RemoveReason is the cause of a removal.
 type RemoveReason uint32

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 func TestCallbackForExpiredEntry(t *testing.T) {

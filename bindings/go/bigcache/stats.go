@@ -3,7 +3,7 @@ package bigcache
 import (
 	"sync/atomic"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Stats are statistics since New or ResetStats.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 func TestLocalReadAllocations(t *testing.T) {

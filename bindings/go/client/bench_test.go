@@ -6,7 +6,7 @@ import (
 	"io"
 	"testing"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // repeated is a connection that has the same response again and again.

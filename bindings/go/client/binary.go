@@ -3,7 +3,7 @@ package client
 import (
 	"math"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // In the binary protocol every request has its own number in the opaque field. A response with

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // writeCertificate writes a certificate for the loopback address, and returns a configuration that

@@ -9,7 +9,7 @@ import (
 	"net"
 	"time"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // conn is a connection to a server, with the messages that it writes and reads. It handles one

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // Details holds metadata of an item beyond the fields of [Item].

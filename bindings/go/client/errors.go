@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // Outcomes are returned unwrapped, because gomemcache's users compare them with ==. The others are

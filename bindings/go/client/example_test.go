@@ -7,7 +7,7 @@ import (
 	"log"
 	"time"
 
-	"larder/client"
+	"larder.example/larder/client"
 )
 
 func ExampleNew() {

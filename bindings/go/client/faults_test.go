@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/wire"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/wire"
 )
 
 func TestInvalidResponseClosesConnection(t *testing.T) {

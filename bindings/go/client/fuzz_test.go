@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // script is a connection that discards requests and has fixed responses.

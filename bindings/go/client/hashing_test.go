@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 // placements are the servers of the keys key:0 to key:99, as indexes into the list, in libmemcached

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder/reader"
-	"larder/wire"
+	"larder.example/larder/reader"
+	"larder.example/larder/wire"
 )
 
 const (

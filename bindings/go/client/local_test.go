@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 // startLocalServer starts a larderd with local readers and returns its socket.

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 // The items of the test have 18 MB, the server has 4 MiB of memory.

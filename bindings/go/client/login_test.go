@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 func TestAuthPlain(t *testing.T) {

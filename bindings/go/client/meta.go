@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // In the meta protocol the opaque token O of a response holds the index of its key. Misses have no

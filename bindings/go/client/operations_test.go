@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 func TestSetGetDelete(t *testing.T) {

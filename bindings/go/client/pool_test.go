@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 func TestMaxIdleConns(t *testing.T) {

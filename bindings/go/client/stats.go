@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // The maximum size of the statistics of a server. memcached's largest group, of the sizes of the

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 func (c *conn) sendText(o *operation) error {

@@ -26,7 +26,7 @@ TestEntriesIteratorWithConcurrentUpdate             evicts through internal shar
 mkdir "$folder/module"
 cd "$folder/module"
 go mod init larder.example/bigcache >/dev/null 2>&1
-go mod edit -require=larder@v0.0.0 -replace=larder="$root/bindings/go"
+go mod edit -require=larder.example/larder@v0.0.0 -replace=larder.example/larder="$root/bindings/go"
 theirs=$(go mod download -json "github.com/allegro/bigcache/v3@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 [ -d "$theirs" ] || fail "cannot download BigCache"
 

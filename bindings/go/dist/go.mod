@@ -1,4 +1,4 @@
-module larder/dist
+module larder.example/larder/dist
 
 go 1.25.0
 

@@ -1,9 +1,9 @@
-module larder/examples
+module larder.example/larder/examples
 
 go 1.24
 
-require larder v0.0.0
+require larder.example/larder v0.0.0
 
 require github.com/mattn/go-sqlite3 v1.14.53
 
-replace larder => ../
+replace larder.example/larder => ../

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
-	"larder/reader"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
+	"larder.example/larder/reader"
 )
 
 func TestGetReadsMemoryOfServer(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"larder/reader"
+	"larder.example/larder/reader"
 )
 
 const benchItems = 1_000_000

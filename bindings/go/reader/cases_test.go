@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/testserver"
-	"larder/reader"
+	"larder.example/larder/internal/testserver"
+	"larder.example/larder/reader"
 )
 
 // testCase is the expected result for a key, as found by the Rust library that created the region.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/reader"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/reader"
 )
 
 // Concurrent readers find nothing after Close, which releases the file at once.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/reader"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/reader"
 )
 
 func TestOpenNamesFieldThatDiffers(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"larder/internal/testserver"
-	"larder/reader"
+	"larder.example/larder/internal/testserver"
+	"larder.example/larder/reader"
 )
 
 // A program reads hits in a larderd's memory, and requests the rest from the server.

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/testserver"
-	"larder/reader"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
+	"larder.example/larder/reader"
 )
 
 // getter is a Region or an Attachment.

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"larder/internal/engine"
-	"larder/wire"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/wire"
 )
 
 // shape is what a request of the binary protocol has.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"larder/internal/engine"
-	"larder/wire"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/wire"
 )
 
 // outcome is the result of a change.

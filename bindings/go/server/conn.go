@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 const (

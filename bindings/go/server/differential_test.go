@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/testserver"
-	"larder/wire"
+	"larder.example/larder/internal/testserver"
+	"larder.example/larder/wire"
 )
 
 // curated are conversations of the text and meta protocol that memcached 1.6.18 and 1.6.45 answer

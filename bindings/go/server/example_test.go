@@ -7,9 +7,9 @@ import (
 	"net"
 	"time"
 
-	"larder"
-	"larder/client"
-	"larder/server"
+	"larder.example/larder"
+	"larder.example/larder/client"
+	"larder.example/larder/server"
 )
 
 // The program and the clients of the server use one cache.

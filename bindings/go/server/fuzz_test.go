@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 // scripted is a connection whose client sends bytes in pieces and reads all.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/engine"
-	"larder/internal/testserver"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/testserver"
 )
 
 // config changes the cache and the options of a server under test.

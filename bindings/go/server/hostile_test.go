@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/engine"
-	"larder/wire"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/wire"
 )
 
 // memory returns the bytes that the process uses for the heap and the stacks.

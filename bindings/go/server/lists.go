@@ -3,8 +3,8 @@ package server
 import (
 	"bytes"
 
-	"larder/internal/engine"
-	"larder/wire"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/wire"
 )
 
 // manyKeys is the number of keys that one call reads from the cache.

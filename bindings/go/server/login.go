@@ -3,7 +3,7 @@ package server
 import (
 	"bytes"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 const (

@@ -4,8 +4,8 @@ import (
 	"encoding/base64"
 	"strconv"
 
-	"larder/internal/engine"
-	"larder/wire"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/wire"
 )
 
 // The errors of meta commands.

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"larder"
-	"larder/internal/check"
-	"larder/server"
+	"larder.example/larder"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/server"
 )
 
 // serve serves a cache at an address until the test ends.

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder"
-	"larder/internal/engine"
-	"larder/internal/own"
+	"larder.example/larder"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/own"
 )
 
 // ErrServerClosed is the error of Serve after Shutdown or Close.

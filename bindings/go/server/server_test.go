@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
-	"larder/internal/engine"
-	"larder/wire"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/wire"
 )
 
 func TestShutdownWaitsForRequests(t *testing.T) {

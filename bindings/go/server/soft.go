@@ -3,8 +3,8 @@ package server
 import (
 	"bytes"
 
-	"larder/internal/engine"
-	"larder/wire"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/wire"
 )
 
 // An item that SoftExpiry keeps has flags of this form in the cache: softMark, softGiven once a

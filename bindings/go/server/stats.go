@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 // Version is the version that the server returns: that of the memcached whose responses it has.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"math"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 // stepText executes a request of the text or meta protocol.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/scenes"
+	"larder.example/larder/internal/scenes"
 )
 
 func TestScenesOfAllInterfaces(t *testing.T) {

@@ -17,7 +17,7 @@ import "C"
 import (
 	"time"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // attempt is a load and the state of its key when it began: an item, or a reservation of the key.

@@ -7,7 +7,7 @@ package shared
 */
 import "C"
 
-import "larder"
+import "larder.example/larder"
 
 // Errors of this package, to be tested with [errors.Is]. Those that package larder has, too, are
 // the same.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"larder/shared"
+	"larder.example/larder/shared"
 )
 
 // Two handles, in place of two processes.

@@ -20,7 +20,7 @@ import (
 	"time"
 	"unsafe"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Item holds the metadata of an item.

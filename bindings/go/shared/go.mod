@@ -1,7 +1,7 @@
-module larder/shared
+module larder.example/larder/shared
 
 go 1.24
 
-require larder v0.0.0
+require larder.example/larder v0.0.0
 
-replace larder => ../
+replace larder.example/larder => ../

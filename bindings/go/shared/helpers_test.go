@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // wantValue fails the test if a key has another value than want.

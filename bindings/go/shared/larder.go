@@ -31,8 +31,8 @@ import (
 	"time"
 	"unsafe"
 
-	"larder"
-	"larder/internal/flight"
+	"larder.example/larder"
+	"larder.example/larder/internal/flight"
 )
 
 // Options configure a cache. The zero value of each field is its default.

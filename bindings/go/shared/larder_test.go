@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"larder"
-	"larder/internal/check"
+	"larder.example/larder"
+	"larder.example/larder/internal/check"
 )
 
 func TestGetReturnsStoredValue(t *testing.T) {

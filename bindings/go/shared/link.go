@@ -14,9 +14,9 @@ import "C"
 
 // Vendoring copies the folders of imported packages, with all files in them.
 import (
-	_ "larder/shared/lib"
-	_ "larder/shared/lib/linux_amd64"
-	_ "larder/shared/lib/linux_amd64_musl"
-	_ "larder/shared/lib/linux_arm64"
-	_ "larder/shared/lib/linux_arm64_musl"
+	_ "larder.example/larder/shared/lib"
+	_ "larder.example/larder/shared/lib/linux_amd64"
+	_ "larder.example/larder/shared/lib/linux_amd64_musl"
+	_ "larder.example/larder/shared/lib/linux_arm64"
+	_ "larder.example/larder/shared/lib/linux_arm64_musl"
 )

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"time"
 
-	"larder"
-	"larder/internal/flight"
+	"larder.example/larder"
+	"larder.example/larder/internal/flight"
 )
 
 // Loader returns the value of a key that is not in the cache, and its time to live; 0 means that it

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // concurrentChanges are changes of "k" through another handle during a load, and its value

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Reason is the cause of a removal.

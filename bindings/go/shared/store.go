@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Store returns the cache as a [larder.Store]. Its calls look at the context only in GetOrLoad.

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"larder"
-	"larder/internal/check"
-	"larder/typed"
+	"larder.example/larder"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/typed"
 )
 
 // The errors are those of package larder, so that code for a larder.Store works on any cache.

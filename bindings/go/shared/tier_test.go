@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // openTiered opens a cache of 2 MiB with a disk tier. The log has extents, and memory, for all that

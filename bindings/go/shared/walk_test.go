@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 func TestKeysAndAllVisitEveryItem(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Codec encodes and decodes values. Its methods are called by several goroutines at the same time.

@@ -7,8 +7,8 @@ import (
 	"log"
 	"time"
 
-	"larder"
-	"larder/typed"
+	"larder.example/larder"
+	"larder.example/larder/typed"
 )
 
 type User struct {

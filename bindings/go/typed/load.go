@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"larder"
-	"larder/internal/flight"
+	"larder.example/larder"
+	"larder.example/larder/internal/flight"
 )
 
 // loading is a store as the loads see it.

@@ -13,8 +13,8 @@ import (
 	"fmt"
 	"time"
 
-	"larder"
-	"larder/internal/flight"
+	"larder.example/larder"
+	"larder.example/larder/internal/flight"
 )
 
 // Options configure a cache. The zero value of each field is its default.

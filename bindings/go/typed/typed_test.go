@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"larder"
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 // user is a value of the tests.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // The message of gomemcached's tests and benchmarks.

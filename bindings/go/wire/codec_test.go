@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // wantSyntaxError reports an error if err is not a SyntaxError, and returns it otherwise.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // mirror responds to each command with what it has received.

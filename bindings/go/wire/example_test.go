@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 func ExampleMetaRequest() {

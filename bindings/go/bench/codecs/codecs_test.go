@@ -15,7 +15,7 @@ import (
 
 	"github.com/dustin/gomemcached"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 var (

@@ -21,7 +21,7 @@ import (
 	"github.com/allegro/bigcache/v3"
 	"github.com/coocood/freecache"
 
-	"larder/internal/engine"
+	"larder.example/larder/internal/engine"
 )
 
 const draws = 1 << 21

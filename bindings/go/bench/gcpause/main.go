@@ -21,7 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder/bench"
+	"larder.example/larder/bench"
 )
 
 func main() {

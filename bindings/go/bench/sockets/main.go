@@ -21,7 +21,7 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
-	"larder/client"
+	"larder.example/larder/client"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder"
-	"larder/bench"
+	"larder.example/larder"
+	"larder.example/larder/bench"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"larder"
-	"larder/server"
+	"larder.example/larder"
+	"larder.example/larder/server"
 )
 
 func main() {

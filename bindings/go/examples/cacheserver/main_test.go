@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"larder/client"
-	"larder/internal/check"
-	"larder/internal/testserver"
+	"larder.example/larder/client"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"sync"
 
-	"larder/wire"
+	"larder.example/larder/wire"
 )
 
 type cache struct {

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"larder/client"
-	"larder/internal/check"
-	"larder/internal/testserver"
-	"larder/wire"
+	"larder.example/larder/client"
+	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/testserver"
+	"larder.example/larder/wire"
 )
 
 // start starts the server, and returns its address.

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // site is a slow handler that counts its requests.

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Answers caches the responses to GET requests: status, headers and body.

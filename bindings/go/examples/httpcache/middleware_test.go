@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // equal reports an error of the form "what = got, want want" if the two differ.

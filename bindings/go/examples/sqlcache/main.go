@@ -16,7 +16,7 @@ import (
 
 	_ "github.com/mattn/go-sqlite3"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Report is the result of a frequent query.

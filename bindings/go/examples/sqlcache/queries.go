@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"larder"
+	"larder.example/larder"
 )
 
 // Queries caches the results of SQL queries.

@@ -18,10 +18,10 @@ import (
 	"time"
 	"unsafe"
 
-	"larder/internal/engine/memory"
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
-	"larder/internal/engine/shard"
+	"larder.example/larder/internal/engine/memory"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/shard"
 )
 
 // The errors of a cache, to be compared with errors.Is.

@@ -3,8 +3,8 @@ package engine
 import (
 	"iter"
 
-	"larder/internal/engine/pins"
-	"larder/internal/engine/shard"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/shard"
 )
 
 // Keys returns the keys with a prefix. It shows each key that stays exactly once, while others use

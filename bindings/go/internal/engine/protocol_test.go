@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/pins"
 )
 
 // claimAll claims all cells of a cache, as operations under way do.

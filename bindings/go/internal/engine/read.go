@@ -1,9 +1,9 @@
 package engine
 
 import (
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
-	"larder/internal/engine/shard"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/shard"
 )
 
 // GetInto appends the value of a key to dst. It does not allocate if the capacity suffices. If

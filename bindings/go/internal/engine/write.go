@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"larder/internal/engine/pins"
-	"larder/internal/engine/shard"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/shard"
 )
 
 // Times to live are milliseconds. Zero is forever, and a negative one has expired already.

@@ -1,7 +1,7 @@
 // Package own lets packages of this module reach what a public cache hides.
 package own
 
-import "larder/internal/engine"
+import "larder.example/larder/internal/engine"
 
 // EngineOf returns the engine of a *larder.Cache, and nil for another type. Package larder sets it
 // when it is initialized; a caller that has a *larder.Cache has therefore imported it. The caller

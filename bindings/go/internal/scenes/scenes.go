@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/internal/check"
+	"larder.example/larder/internal/check"
 )
 
 // Cache is a cache under test. Conditional changes report whether their condition held.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"larder/shared"
+	"larder.example/larder/shared"
 )
 
 // The test starts itself as the other processes. This environment variable selects the role of a

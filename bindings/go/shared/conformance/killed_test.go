@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/shared"
+	"larder.example/larder/shared"
 )
 
 // Writers are killed in the middle of stores while another process reads. The reader must not find

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"larder/shared"
+	"larder.example/larder/shared"
 )
 
 // Programs in Go, C and Rust use one cache at the same time and check each other's values.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"larder/shared"
+	"larder.example/larder/shared"
 )
 
 // These values are the same in bindings/c/tests/peer.c and crates/larder/examples/peer.rs.

@@ -3,7 +3,7 @@ package shard
 import (
 	"fmt"
 
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/record"
 )
 
 // Check compares the counters with the contents, and returns the first difference. It is for tests

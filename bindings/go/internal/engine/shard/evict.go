@@ -1,6 +1,6 @@
 package shard
 
-import "larder/internal/engine/record"
+import "larder.example/larder/internal/engine/record"
 
 // Eviction is S3-FIFO over segments:
 //

@@ -1,6 +1,6 @@
 package shard
 
-import "larder/internal/engine/record"
+import "larder.example/larder/internal/engine/record"
 
 // loadPercent is the percentage of filled slots above which the index grows. In the middle of a
 // round of splits, the groups that wait are half as full again as the average, and those that

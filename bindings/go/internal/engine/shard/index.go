@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/record"
 )
 
 const (

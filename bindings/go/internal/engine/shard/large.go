@@ -1,8 +1,8 @@
 package shard
 
 import (
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
 )
 
 // A value that would fill more than half of a segment is stored in pieces, each in a record of its

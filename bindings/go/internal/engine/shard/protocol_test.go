@@ -6,8 +6,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
 )
 
 // These tests take the steps of a reader and of a writer one by one. Each fails without the step of

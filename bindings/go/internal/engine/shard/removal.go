@@ -1,6 +1,6 @@
 package shard
 
-import "larder/internal/engine/record"
+import "larder.example/larder/internal/engine/record"
 
 // Reason says why an item left the cache.
 type Reason uint8

@@ -1,8 +1,8 @@
 package shard
 
 import (
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
 )
 
 // The states of a segment.

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"larder/internal/engine/pins"
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
 )
 
 // Config describes a shard.

@@ -3,7 +3,7 @@ package shard
 import (
 	"errors"
 
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/record"
 )
 
 // The results of changes that do not take place.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strconv"
 
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/record"
 )
 
 // Item is what is known about an item beside its value.

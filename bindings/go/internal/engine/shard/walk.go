@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"strings"
 
-	"larder/internal/engine/record"
+	"larder.example/larder/internal/engine/record"
 )
 
 // Level returns the present size of the index, for AppendKeys.
