@@ -136,7 +136,8 @@ func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 
 // Describe returns what is known about an item beside its value. The caller holds the mutex.
 func (s *Shard) Describe(hash uint64, key string) (Item, bool) {
-	found := s.present(hash, key)
+	var found place
+	s.present(hash, key, &found)
 	if !found.isFound() {
 		return Item{}, false
 	}
@@ -156,7 +157,8 @@ func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 
 // Look is Peek without the value. The caller holds the mutex.
 func (s *Shard) Look(hash uint64, key string) (Item, bool) {
-	found := s.lookup(hash, key)
+	var found place
+	s.lookup(hash, key, &found)
 	if !found.isFound() || s.isExpired(found.record, found.header) {
 		return Item{}, false
 	}
