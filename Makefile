@@ -284,6 +284,9 @@ bench-tier-slow: build ## A store on a disk that the kernel slows down, as root,
 bench-go: ## The Go package beside other caches in Go; ROUNDS=3 SECS=1 PAUSE_ITEMS=20000000
 	bindings/go/bench/run.sh
 
+bench-go-traces: build ## Hit ratios of the pure-Go engine on the traces beside the Rust engine's, 1 min
+	cd bindings/go/bench && LARDER=$(LARDER) go run ./traces
+
 bench-capacity: build ## Items held in equal memory beside memcached, 1 to 2 min
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench capacity
 

@@ -57,6 +57,9 @@ type Config struct {
 	CAS bool
 	// TrackAccess records the second of the last access of each item. Each read then reads the clock.
 	TrackAccess bool
+	// NoGhosts stores an item that returns soon after its eviction as any new one. It is for
+	// measurements.
+	NoGhosts bool
 	// Now returns monotonic milliseconds above zero, and Wall the wall clock's; nil is the system's.
 	Now, Wall func() int64
 	// OnRemove is called once for each item that left the cache, without locks; it may use the cache
@@ -187,7 +190,8 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 			Segments: geometry.segments, SegmentBytes: geometry.segmentBytes,
 			Number: number, Shards: len(e.shards), Pins: e.pins, Seed: seed,
 			Tokens: config.CAS, Accesses: config.TrackAccess, Reports: config.OnRemove != nil,
-			Now: config.Now,
+			NoGhosts: config.NoGhosts,
+			Now:      config.Now,
 		})
 	}
 	if most := e.shards[0].ItemMax(); e.config.ItemMax == 0 || e.config.ItemMax > most {

@@ -72,9 +72,10 @@ func (e *Engine) store(
 	if cell != nil {
 		s.Warm(cell, hash, key)
 	}
-	request := shard.Request{
-		Key: key, Hash: hash, Value: value, Flags: flags, Mode: mode, Token: token,
-	}
+	// A literal would be built elsewhere and copied.
+	var request shard.Request
+	request.Key, request.Hash, request.Value = key, hash, value
+	request.Flags, request.Mode, request.Token = flags, mode, token
 	if ttl != 0 {
 		request.Deadline = e.Deadline(ttl)
 	}

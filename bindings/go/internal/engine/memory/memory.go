@@ -11,6 +11,9 @@ import (
 // ErrSize is the error for a size that the machine cannot address.
 var ErrSize = errors.New("invalid memory size")
 
+// HugePageBytes is the size of a huge page. An arena of mapped memory starts on a multiple of it.
+const HugePageBytes = 2 << 20
+
 // Arena is zeroed memory that starts on a page, or at least on a word.
 type Arena struct {
 	base  unsafe.Pointer

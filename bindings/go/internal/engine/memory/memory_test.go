@@ -31,3 +31,20 @@ func TestAnArenaIsZeroedAndAlignedUpToItsEnd(t *testing.T) {
 		t.Errorf("New(0): %v", err)
 	}
 }
+
+// TestPopulateKeepsContents: the memory is in use by others meanwhile.
+func TestPopulateKeepsContents(t *testing.T) {
+	arena, err := New(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := unsafe.Slice((*byte)(arena.Base()), arena.Bytes())
+	all[5] = 7
+	Populate(all[:HugePageBytes])
+	if all[5] != 7 || all[HugePageBytes-1] != 0 {
+		t.Errorf("bytes %d and %d, want 7 and 0", all[5], all[HugePageBytes-1])
+	}
+	if err := arena.Free(); err != nil {
+		t.Error(err)
+	}
+}

@@ -53,9 +53,25 @@ type Cell struct {
 	_            [cellBytes - 4*8]byte
 }
 
+// A table grows while its cells are in use, so that programs with few goroutines look at few cells.
+// A goroutine that loses its processor in the middle of an operation holds its cell until it runs
+// again: with hundreds of busy goroutines, hundreds of cells are held at any time.
+const (
+	cellsMin  = 64
+	cellsMax  = 512
+	blocksMax = cellsMax / cellsMin
+	// probes is the number of cells that Claim looks at before the table grows.
+	probes = 16
+)
+
 // Table is all cells of a cache.
 type Table struct {
-	cells []Cell
+	// blocks are the first cells of arrays of the same length. Those beyond the count are nil or not
+	// in use yet.
+	blocks [blocksMax]atomic.Pointer[Cell]
+	// count is the number of blocks, a power of two. It only rises.
+	count atomic.Uint32
+	// shift is the number of bits of a cell's number within its block.
 	shift uint
 	// views is the number of cells, from the first one on, for operations that may take long.
 	views int
@@ -63,21 +79,43 @@ type Table struct {
 	others atomic.Int64
 }
 
-// Cells returns the number of cells of a table on this machine, and their bytes.
+// Cells returns the largest number of cells of a table on this machine, and their bytes.
 func Cells() (count, bytes int) {
-	count = 1 << bits.Len(uint(max(64, 4*runtime.NumCPU())-1))
+	count = max(cellsMax, blockCells())
 	return count, count * cellBytes
 }
 
+// blockCells returns the number of cells of a block, a power of two.
+func blockCells() int { return 1 << bits.Len(uint(max(cellsMin, 4*runtime.NumCPU())-1)) }
+
 // NewTable returns a table in which at most views operations hold a segment for long.
 func NewTable(views int) *Table {
-	count, _ := Cells()
-	return &Table{
-		cells: make([]Cell, count),
-		shift: uint(64 - bits.Len(uint(count-1))),
-		views: min(max(views, 1), count),
-	}
+	cells := blockCells()
+	t := &Table{shift: uint(bits.Len(uint(cells - 1))), views: min(max(views, 1), cells)}
+	t.grow(0)
+	return t
 }
+
+// grow doubles the number of blocks, if it still is count. A scan that does not see a new block has
+// begun before any operation claimed one of its cells; such an operation looks at what the scanning
+// one has changed only after the claim.
+func (t *Table) grow(count uint32) {
+	grown := max(1, 2*count)
+	for number := count; number < grown; number++ {
+		cells := make([]Cell, 1<<t.shift)
+		t.blocks[number].CompareAndSwap(nil, &cells[0])
+	}
+	t.count.CompareAndSwap(count, grown)
+}
+
+// cell returns the cell with a number below that of all cells.
+func (t *Table) cell(number uint64) *Cell {
+	first := unsafe.Pointer(t.blocks[number>>t.shift].Load())
+	return (*Cell)(unsafe.Add(first, number&(1<<t.shift-1)*cellBytes))
+}
+
+// all returns the number of cells.
+func (t *Table) all() uint64 { return uint64(t.count.Load()) << t.shift }
 
 // place returns a number that differs between goroutines that run at the same time, and stays the
 // same for one of them: goroutines have stacks of their own, of 2 KiB at least.
@@ -88,21 +126,31 @@ func place() uint64 {
 
 // Claim claims a cell. It returns nil if none is free; the caller then counts itself by Enter.
 func (t *Table) Claim() *Cell {
-	at := place() >> t.shift
-	for range t.cells {
-		if cell := &t.cells[at&uint64(len(t.cells)-1)]; cell.claim() {
-			return cell
+	at := place() >> 32
+	for {
+		count := t.count.Load()
+		last := uint64(count)<<t.shift - 1
+		mayGrow := (2*count)<<t.shift <= cellsMax
+		for probe := range last + 1 {
+			if cell := t.cell((at + probe) & last); cell.claim() {
+				return cell
+			}
+			if mayGrow && probe >= probes {
+				break
+			}
 		}
-		at++
+		if !mayGrow {
+			return nil
+		}
+		t.grow(count)
 	}
-	return nil
 }
 
 // ClaimView claims one of the cells for operations that may take long, or returns nil.
 func (t *Table) ClaimView() *Cell {
 	at := int(place() >> 33 % uint64(t.views))
 	for range t.views {
-		if cell := &t.cells[at]; cell.claim() {
+		if cell := t.cell(uint64(at)); cell.claim() {
 			return cell
 		}
 		if at++; at == t.views {
@@ -158,16 +206,16 @@ func (t *Table) Leave() { t.others.Add(-1) }
 func (t *Table) CountOther(outcome uint64) {
 	switch outcome {
 	case Hit:
-		t.cells[0].hits.Add(1)
+		t.cell(0).hits.Add(1)
 	case Miss:
-		t.cells[0].misses.Add(1)
+		t.cell(0).misses.Add(1)
 	}
 }
 
 // IsIdle returns true if no operation is under way.
 func (t *Table) IsIdle() bool {
-	for at := range t.cells {
-		if t.cells[at].word.Load()&stateMask != free {
+	for at := range t.all() {
+		if t.cell(at).word.Load()&stateMask != free {
 			return false
 		}
 	}
@@ -176,8 +224,8 @@ func (t *Table) IsIdle() bool {
 
 // IsPinned returns true if an operation reads the segment.
 func (t *Table) IsPinned(segment uint64) bool {
-	for at := range t.cells {
-		if t.cells[at].word.Load()&stateMask == firstPin+segment {
+	for at := range t.all() {
+		if t.cell(at).word.Load()&stateMask == firstPin+segment {
 			return true
 		}
 	}
@@ -186,8 +234,8 @@ func (t *Table) IsPinned(segment uint64) bool {
 
 // Each calls visit for each segment of a shard that an operation reads.
 func (t *Table) Each(shard int, visit func(segment int)) {
-	for at := range t.cells {
-		state := t.cells[at].word.Load() & stateMask
+	for at := range t.all() {
+		state := t.cell(at).word.Load() & stateMask
 		if state >= firstPin && (state-firstPin)>>SegmentBits == uint64(shard) {
 			visit(int((state - firstPin) & (1<<SegmentBits - 1)))
 		}
@@ -196,8 +244,8 @@ func (t *Table) Each(shard int, visit func(segment int)) {
 
 // Counts returns the hits and misses so far.
 func (t *Table) Counts() (hits, misses uint64) {
-	for at := range t.cells {
-		cell := &t.cells[at]
+	for at := range t.all() {
+		cell := t.cell(at)
 		word := cell.word.Load()
 		hits += cell.hits.Load() + word>>stateBits&(1<<countBits-1)
 		misses += cell.misses.Load() + word>>(stateBits+countBits)

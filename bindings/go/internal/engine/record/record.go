@@ -121,8 +121,10 @@ func (r Record) bytes(offset, count int) []byte {
 // Header loads the header.
 func (r Record) Header() Header { return Header(atomic.LoadUint64(r.word(0))) }
 
-// SetHeader stores the header. Only the writer of a record that no reader can reach does so.
-func (r Record) SetHeader(header Header) { atomic.StoreUint64(r.word(0), uint64(header)) }
+// SetHeader stores the header. Only the writer of a record that no reader can reach does so, and
+// the store of the slot that names the record publishes the header with all else: an atomic store
+// here would make the writer wait for the memory of the record.
+func (r Record) SetHeader(header Header) { *r.word(0) = uint64(header) }
 
 // SwapHeader replaces the header if it still is old.
 func (r Record) SwapHeader(old, header Header) bool {

@@ -1,6 +1,9 @@
 package shard
 
-import "larder.example/larder/internal/engine/record"
+import (
+	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/steps"
+)
 
 // Eviction is S3-FIFO over segments:
 //
@@ -77,11 +80,11 @@ func (s *Shard) evict(number int32, keep keep) int {
 	s.empty(number, &pass)
 	s.policy.learn(pass.reads, pass.readBytes, s.fresh*s.segmentBytes)
 	s.unlink(number)
-	steps := uint32(asGhosts)
+	ages := uint32(asGhosts)
 	if pass.from == main {
-		steps = forgotten
+		ages = forgotten
 	}
-	s.retire(number, steps)
+	s.retire(number, ages)
 	return used - pass.moved
 }
 
@@ -191,6 +194,7 @@ func (s *Shard) move(slot record.Slot, r record.Record, h record.Header, pass *p
 	}
 	old := record.MakeSlot(s.tag(hash), slot.Generation(), slot.Segment(), slot.Offset())
 	store(s.find(hash, old), s.slotOf(hash, room))
+	steps.At(steps.RecordMoved)
 	s.kill(int32(slot.Segment()), r, h)
 	return true
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"larder.example/larder/internal/engine/pins"
 	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/steps"
 )
 
 // Found is an item that a reader found. Its segment is pinned.
@@ -27,6 +28,7 @@ func (s *Shard) Find(cell *pins.Cell, hash uint64, key string) (Found, bool) {
 	tag := s.tag(hash)
 again:
 	level := s.level.Load()
+	steps.At(steps.LevelLoaded)
 	g := s.group(level, hash)
 	for {
 		slot := record.Slot(0)
@@ -48,6 +50,7 @@ again:
 			break
 		}
 		g = s.overflow(slot)
+		steps.At(steps.LinkFollowed)
 	}
 	// A split may have moved the slot while the reader looked.
 	if s.level.Load() != level {
@@ -68,6 +71,7 @@ func (s *Shard) check(
 		return found, isOther
 	}
 	generation := &s.generations[segment]
+	steps.At(steps.SlotLoaded)
 	if generation.Load() != slot.Generation() {
 		// An evictor stores the new place of an item before it raises the generation.
 		if load(at) != slot {
@@ -75,8 +79,11 @@ func (s *Shard) check(
 		}
 		return found, isOther
 	}
+	steps.At(steps.GenerationChecked)
 	cell.Pin(pins.Segment(s.config.Number, segment))
+	steps.At(steps.SegmentPinned)
 	now := generation.Load()
+	steps.At(steps.GenerationLoaded)
 	if load(at) != slot {
 		cell.Unpin()
 		return found, hasChanged
@@ -117,7 +124,8 @@ func (s *Shard) Warm(cell *pins.Cell, hash uint64, key string) {
 
 // Read appends the value of an item to dst. The caller holds the mutex, because it has no cell.
 func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
-	found := s.present(hash, key)
+	var found place
+	s.present(hash, key, &found)
 	if !found.isFound() {
 		return dst, Item{}, false
 	}
@@ -128,7 +136,8 @@ func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 
 // Describe returns what is known about an item beside its value. The caller holds the mutex.
 func (s *Shard) Describe(hash uint64, key string) (Item, bool) {
-	found := s.present(hash, key)
+	var found place
+	s.present(hash, key, &found)
 	if !found.isFound() {
 		return Item{}, false
 	}
@@ -137,7 +146,8 @@ func (s *Shard) Describe(hash uint64, key string) (Item, bool) {
 
 // Peek is Read without marks and removals. The caller holds the mutex.
 func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
-	found := s.lookup(hash, key)
+	var found place
+	s.lookup(hash, key, &found)
 	if !found.isFound() || s.isExpired(found.record, found.header) {
 		return dst, Item{}, false
 	}
@@ -147,7 +157,8 @@ func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 
 // Look is Peek without the value. The caller holds the mutex.
 func (s *Shard) Look(hash uint64, key string) (Item, bool) {
-	found := s.lookup(hash, key)
+	var found place
+	s.lookup(hash, key, &found)
 	if !found.isFound() || s.isExpired(found.record, found.header) {
 		return Item{}, false
 	}

@@ -1,6 +1,9 @@
 package shard
 
-import "larder.example/larder/internal/engine/record"
+import (
+	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/steps"
+)
 
 // loadPercent is the percentage of filled slots above which the index grows. In the middle of a
 // round of splits, the groups that wait are half as full again as the average, and those that
@@ -32,8 +35,11 @@ func (s *Shard) grow() {
 	old := groups - 1<<level
 	bit := uint64(1) << (level - s.firstLevel)
 	if s.fillGroup(old, groups, bit) {
+		steps.At(steps.GroupFilled)
 		s.raiseLevel(groups + 1)
+		steps.At(steps.LevelRaised)
 		s.clearMoved(old, bit)
+		steps.At(steps.SlotsCleared)
 		s.joinChain(old, groups+1)
 	}
 }
@@ -186,13 +192,17 @@ func (s *Shard) joinChain(number, groups uint) {
 			behind = behind[1:]
 		}
 	}
+	steps.At(steps.ChainCopied)
 	// The link goes last: its slot takes the one item that may be left.
 	rest := record.Slot(0)
 	if len(behind) > 0 {
 		rest = behind[0]
 	}
 	store(first.slot(last), rest)
+	steps.At(steps.ChainCut)
 	s.raiseLevel(groups)
+	steps.At(steps.LevelChanged)
 	s.dropChain(s.overflow(link))
+	steps.At(steps.OverflowCleared)
 	s.overflowFree = append(s.overflowFree, link.Link())
 }

@@ -97,11 +97,39 @@ type place struct {
 
 func (p *place) isFound() bool { return p.at != nil }
 
-// lookup finds the item of a key, expired or not. It looks at the whole group before it offers a
-// free slot: the item may be in the last one. The caller holds the mutex.
-func (s *Shard) lookup(hash uint64, key string) (found place) {
-	tag, rank := s.tag(hash), 0
-	for g := s.group(s.level.Load(), hash); ; {
+// lookup finds the item of a key, expired or not, or a slot for it. It looks at all groups of the
+// key before it offers a free slot: the item may be in the last one. The caller holds the mutex.
+//
+// It fills the caller's place: to return one by value took longer than to compare the tags.
+func (s *Shard) lookup(hash uint64, key string, found *place) {
+	*found = place{}
+	tag := s.tag(hash)
+	first := s.group(s.level.Load(), hash)
+	for g := first; ; {
+		slot := record.Slot(0)
+		for number := range slots {
+			at := g.slot(number)
+			slot = load(at)
+			if slot.Tag() != tag || !s.isLive(slot) {
+				continue
+			}
+			r := s.record(slot)
+			if h := r.Header(); r.HasKey(h, key) {
+				found.at, found.slot, found.record, found.header = at, slot, r, h
+				return
+			}
+		}
+		if !slot.IsLink() {
+			break
+		}
+		g = s.overflow(slot)
+	}
+	s.offer(first, tag, found)
+}
+
+// offer finds the best slot for a new item, and a ghost of its key.
+func (s *Shard) offer(g group, tag uint64, found *place) {
+	for rank := 0; ; {
 		for number := range slots {
 			at := g.slot(number)
 			slot := load(at)
@@ -109,14 +137,6 @@ func (s *Shard) lookup(hash uint64, key string) (found place) {
 				break
 			}
 			if s.isLive(slot) {
-				if slot.Tag() != tag {
-					continue
-				}
-				r := s.record(slot)
-				if h := r.Header(); r.HasKey(h, key) {
-					found.at, found.slot, found.record, found.header = at, slot, r, h
-					return found
-				}
 				continue
 			}
 			isGhost := slot.Tag() == tag && s.isGhost(slot)
@@ -127,7 +147,7 @@ func (s *Shard) lookup(hash uint64, key string) (found place) {
 		}
 		slot := load(g.slot(last))
 		if !slot.IsLink() {
-			return found
+			return
 		}
 		g = s.overflow(slot)
 	}
@@ -165,7 +185,7 @@ func (s *Shard) find(hash uint64, wanted record.Slot) *uint64 {
 
 // insert enters a new item. The groups of its key have no slot for it if found.free is nil; then
 // they get another group, or, if the index may not grow, lose their least read item.
-func (s *Shard) insert(hash uint64, found place, slot record.Slot) {
+func (s *Shard) insert(hash uint64, found *place, slot record.Slot) {
 	if found.free != nil {
 		store(found.free, slot)
 		return

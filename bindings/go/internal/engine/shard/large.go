@@ -17,14 +17,14 @@ func (s *Shard) pieceBytes() int { return s.segmentBytes/16 - 2*record.HeaderByt
 func (s *Shard) ItemMax() int { return len(s.segments) * s.segmentBytes / 8 }
 
 // putLarge stores a large value.
-func (s *Shard) putLarge(r *Request, found place) (uint64, error) {
+func (s *Shard) putLarge(r *Request, found *place) (uint64, error) {
 	size := s.pieceBytes()
 	count := (len(r.Value) + size - 1) / size
 	h := s.header(r, record.ListBytes(count), record.Unpublished|record.Large)
 	if len(r.Value) > s.ItemMax() || h.Bytes() > s.segmentBytes/2 {
 		return 0, ErrTooLarge
 	}
-	pool := s.poolOf(&found)
+	pool := s.poolOf(found)
 	rooms, ok := s.putPieces(r, pool, size)
 	// No segment of a piece may be emptied before the item is published: it would look ownerless.
 	defer func() {
@@ -49,8 +49,8 @@ func (s *Shard) putLarge(r *Request, found place) (uint64, error) {
 	for at, room := range rooms {
 		head.record.SetPieceAt(h, at, s.slotOf(r.Hash, room))
 	}
-	found = s.present(r.Hash, r.Key)
-	if err := s.judge(r, &found); err != nil {
+	s.present(r.Hash, r.Key, found)
+	if err := s.judge(r, found); err != nil {
 		s.bury(s.slotOf(r.Hash, head), head.record, h)
 		return 0, err
 	}

@@ -269,7 +269,8 @@ func TestAStoreReplacesTheLiveSlotBehindAFreeOne(t *testing.T) {
 	if err := s.Delete(key, hash, 0); err != nil {
 		t.Fatal(err)
 	}
-	if found := s.lookup(hash, key); found.isFound() {
+	var found place
+	if s.lookup(hash, key, &found); found.isFound() {
 		t.Error("the old value is back")
 	}
 }

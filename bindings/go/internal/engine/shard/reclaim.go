@@ -1,5 +1,11 @@
 package shard
 
+import (
+	"unsafe"
+
+	"larder.example/larder/internal/engine/memory"
+)
+
 const (
 	// spare is the number of segments that only survivors of an eviction take.
 	spare = 1
@@ -109,7 +115,22 @@ func (s *Shard) pop(spare int) (int, bool) {
 		return int(number), true
 	}
 	s.fresh++
+	s.lookAhead()
 	return s.fresh - 1, true
+}
+
+// lookAhead asks for the memory of the next huge page when the last segment of one is taken. The
+// first access would take it under the lock, and other writers would wait for a tenth of a
+// millisecond or more.
+func (s *Shard) lookAhead() {
+	rest := (len(s.segments) - s.fresh) * s.segmentBytes
+	if rest == 0 {
+		return
+	}
+	next := unsafe.Add(s.base, s.fresh*s.segmentBytes)
+	if uintptr(next)%memory.HugePageBytes == 0 {
+		s.ahead = unsafe.Slice((*byte)(next), min(rest, memory.HugePageBytes))
+	}
 }
 
 // mayEmpty returns true if a sealed segment may be emptied: nothing is being written to it, and at

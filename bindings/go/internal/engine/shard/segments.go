@@ -3,6 +3,7 @@ package shard
 import (
 	"larder.example/larder/internal/engine/pins"
 	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/steps"
 )
 
 // The states of a segment.
@@ -114,31 +115,34 @@ func (s *Shard) unlink(number int32) {
 // How far the generation of a segment rises: by one if its slots are to serve as ghosts, otherwise
 // past all ghosts.
 const (
-	ghostSteps = 12
-	asGhosts   = 1
-	forgotten  = ghostSteps + 1
+	ghostAges = 12
+	asGhosts  = 1
+	forgotten = ghostAges + 1
 )
 
 // isGhost returns true if a slot names an item that was evicted from the small pool lately.
 func (s *Shard) isGhost(slot record.Slot) bool {
 	segment := slot.Segment()
-	if slot == 0 || segment >= len(s.generations) {
+	if slot == 0 || segment >= len(s.generations) || s.config.NoGhosts {
 		return false
 	}
 	age := (s.generations[segment].Load() - slot.Generation()) % record.Generations
-	return age != 0 && age <= ghostSteps
+	return age != 0 && age <= ghostAges
 }
 
 // retire ends all records of a segment. It raises the generation, and only then looks at the pins:
 // a reader pins first, and then looks at the generation, so that one of the two notices the other.
 // A segment that is pinned waits in limbo.
-func (s *Shard) retire(number int32, steps uint32) {
+func (s *Shard) retire(number int32, ages uint32) {
 	retired := &s.segments[number]
 	s.count[retired.pool]--
-	s.raiseGeneration(int(number), steps)
 	s.live -= int(retired.live)
 	retired.live, retired.used, retired.expires = 0, 0, 0
-	if s.pins.IsPinned(pins.Segment(s.config.Number, int(number))) {
+	s.raiseGeneration(int(number), ages)
+	steps.At(steps.GenerationRaised)
+	isPinned := s.pins.IsPinned(pins.Segment(s.config.Number, int(number)))
+	steps.At(steps.PinsScanned)
+	if isPinned {
 		retired.state = isLimbo
 		s.limbo = append(s.limbo, number)
 		return
@@ -149,9 +153,9 @@ func (s *Shard) retire(number int32, steps uint32) {
 
 // raiseGeneration raises the generation of a segment. Before it starts again from zero, it clears
 // the slots that name the segment: one of them may have been there since the last time.
-func (s *Shard) raiseGeneration(number int, steps uint32) {
+func (s *Shard) raiseGeneration(number int, ages uint32) {
 	generation := &s.generations[number]
-	raised := generation.Load() + steps
+	raised := generation.Load() + ages
 	if raised >= record.Generations {
 		s.wraps.Add(1)
 		s.clearSlotsOf(number)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"larder.example/larder/internal/engine/memory"
 	"larder.example/larder/internal/engine/pins"
 	"larder.example/larder/internal/engine/record"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	Shards int
 	// Accesses records the second of the last access of each item.
 	Accesses bool
+	// NoGhosts leaves ghosts out of account.
+	NoGhosts bool
 	// Reports collects removed items; see TakeRemovals.
 	Reports bool
 	// Now returns monotonic milliseconds.
@@ -71,6 +74,8 @@ type Shard struct {
 	stats    Stats
 	removals []Removal
 	scratch  []byte
+	// ahead is memory that writers need soon, for Unlock to populate.
+	ahead []byte
 }
 
 // Stats counts what happened in a shard.
@@ -108,9 +113,12 @@ func (s *Shard) Lock() { s.mutex.Lock() }
 
 // Unlock unlocks the shard and returns the items that left it, if the shard reports them.
 func (s *Shard) Unlock() []Removal {
-	removals := s.removals
-	s.removals = nil
+	removals, ahead := s.removals, s.ahead
+	s.removals, s.ahead = nil, nil
 	s.mutex.Unlock()
+	if ahead != nil {
+		memory.Populate(ahead)
+	}
 	return removals
 }
 

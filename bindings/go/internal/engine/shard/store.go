@@ -105,23 +105,23 @@ func (s *Shard) judge(r *Request, found *place) error {
 	return nil
 }
 
-// present finds the item of a key. It removes an item that has expired.
-func (s *Shard) present(hash uint64, key string) place {
-	found := s.lookup(hash, key)
+// present is lookup without expired items: it removes them.
+func (s *Shard) present(hash uint64, key string, found *place) {
+	s.lookup(hash, key, found)
 	if found.isFound() && s.isExpired(found.record, found.header) {
-		s.remove(&found, Expired)
-		found = s.lookup(hash, key)
+		s.remove(found, Expired)
+		s.lookup(hash, key, found)
 	}
-	return found
 }
 
 // Store carries out a request. It returns the token of the stored item.
 func (s *Shard) Store(r *Request) (uint64, error) {
-	found := s.present(r.Hash, r.Key)
+	var found place
+	s.present(r.Hash, r.Key, &found)
 	if err := s.judge(r, &found); err != nil {
 		return 0, err
 	}
-	return s.put(r, found)
+	return s.put(r, &found)
 }
 
 // poolOf returns the pool for a new record: an item stays in its pool, and one that returns soon
@@ -138,12 +138,12 @@ func (s *Shard) poolOf(found *place) pool {
 
 // put stores a record in place of what was found. Whenever records may have moved, and whenever it
 // had released the lock, it looks the key up anew and judges anew.
-func (s *Shard) put(r *Request, found place) (uint64, error) {
+func (s *Shard) put(r *Request, found *place) (uint64, error) {
 	h := s.header(r, len(r.Value), record.Unpublished)
 	if h.Bytes() > s.segmentBytes/2 {
 		return s.putLarge(r, found)
 	}
-	room, moved, ok := s.reserve(s.poolOf(&found), h.Bytes())
+	room, moved, ok := s.reserve(s.poolOf(found), h.Bytes())
 	if !ok {
 		return 0, s.giveUp(r)
 	}
@@ -162,8 +162,8 @@ func (s *Shard) put(r *Request, found place) (uint64, error) {
 		copy(room.record.Value(h), r.Value)
 	}
 	if moved {
-		found = s.present(r.Hash, r.Key)
-		if err := s.judge(r, &found); err != nil {
+		s.present(r.Hash, r.Key, found)
+		if err := s.judge(r, found); err != nil {
 			s.kill(room.segment, room.record, h)
 			return 0, err
 		}
@@ -182,7 +182,8 @@ func (s *Shard) mayUnlock(number int32) bool {
 // giveUp removes the item that a request without memory would have replaced: a reader must not see
 // the old value after a set.
 func (s *Shard) giveUp(r *Request) error {
-	found := s.present(r.Hash, r.Key)
+	var found place
+	s.present(r.Hash, r.Key, &found)
 	if found.isFound() && s.judge(r, &found) == nil {
 		s.remove(&found, Evicted)
 		s.stats.Evictions++
@@ -192,7 +193,7 @@ func (s *Shard) giveUp(r *Request) error {
 
 // publish enters a complete record into the index: in place of the item's old one, or as a new
 // item.
-func (s *Shard) publish(r *Request, found place, room room, h record.Header) {
+func (s *Shard) publish(r *Request, found *place, room room, h record.Header) {
 	published := h &^ record.Unpublished
 	slot := s.slotOf(r.Hash, room)
 	if found.isFound() {

@@ -61,14 +61,15 @@ type Decide func(item Item, value []byte, isFound bool) Change
 // while; where the item has changed then, it asks for another decision.
 func (s *Shard) Update(key string, hash uint64, decide Decide) (uint64, error) {
 	for {
-		found := s.present(hash, key)
+		var found place
+		s.present(hash, key, &found)
 		item, value := Item{}, []byte(nil)
 		if found.isFound() {
 			item = ItemOf(found.record, found.header)
 			value = s.valueOf(&found)
 		}
 		change := decide(item, value, found.isFound())
-		token, err := s.apply(key, hash, found, item, change)
+		token, err := s.apply(key, hash, &found, item, change)
 		if err != ErrExists {
 			return token, err
 		}
@@ -83,7 +84,7 @@ func (s *Shard) valueOf(found *place) []byte {
 }
 
 func (s *Shard) apply(
-	key string, hash uint64, found place, item Item, change Change,
+	key string, hash uint64, found *place, item Item, change Change,
 ) (uint64, error) {
 	if !found.isFound() && (change.Action == Remove || change.Action == Touch) {
 		return 0, ErrNotFound
@@ -94,7 +95,7 @@ func (s *Shard) apply(
 	}
 	switch change.Action {
 	case Remove:
-		s.remove(&found, Deleted)
+		s.remove(found, Deleted)
 		return 0, nil
 	case Touch:
 		return item.Token, s.touch(&request, found, item)
@@ -112,7 +113,7 @@ func (s *Shard) apply(
 }
 
 // touch stores the deadline of an item. A record without a deadline is written anew.
-func (s *Shard) touch(r *Request, found place, item Item) error {
+func (s *Shard) touch(r *Request, found *place, item Item) error {
 	found.record.Mark(record.Fetched, 0)
 	if found.header.Has(record.HasDeadline) {
 		found.record.SetDeadline(r.Deadline)
@@ -123,7 +124,7 @@ func (s *Shard) touch(r *Request, found place, item Item) error {
 		return nil
 	}
 	// The copy is needed: making room may move the old record.
-	r.Value = append([]byte(nil), s.valueOf(&found)...)
+	r.Value = append([]byte(nil), s.valueOf(found)...)
 	r.Flags, r.Token, r.keepsToken, r.marks = item.Flags, item.Token, true, record.Fetched
 	_, err := s.put(r, found)
 	if err == ErrNotFound {
@@ -134,7 +135,8 @@ func (s *Shard) touch(r *Request, found place, item Item) error {
 
 // Delete removes an item, if token is zero or its own.
 func (s *Shard) Delete(key string, hash uint64, token uint64) error {
-	found := s.present(hash, key)
+	var found place
+	s.present(hash, key, &found)
 	switch {
 	case !found.isFound():
 		return ErrNotFound
@@ -146,7 +148,10 @@ func (s *Shard) Delete(key string, hash uint64, token uint64) error {
 }
 
 // Expire removes an item if it has expired.
-func (s *Shard) Expire(key string, hash uint64) { s.present(hash, key) }
+func (s *Shard) Expire(key string, hash uint64) {
+	var found place
+	s.present(hash, key, &found)
+}
 
 // Add adds delta to a decimal number, or subtracts it. Sums wrap at 64 bits, differences stop at
 // zero. A shorter number is padded with spaces, as memcached does.
