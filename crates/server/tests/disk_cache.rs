@@ -198,7 +198,12 @@ fn a_killed_server_starts_empty() -> Result<()> {
     let place = Place::new()?;
     let server = place.start(&[])?;
     let mut stream = server.connect()?;
-    (0..20_000).try_for_each(|number| set(&mut stream, &format!("k{number}"), number))?;
+    for number in 0..20_000 {
+        set(&mut stream, &format!("k{number}"), number)?;
+        if number % 128 == 0 {
+            stream.wait_for_disk(256 << 10)?;
+        }
+    }
     ensure!(stat(&mut stream, "tier_items_evicted")? > 5000, "memory evicts to the disk");
     server.signal(Signal::KILL)?;
     drop(server);
