@@ -350,7 +350,7 @@ type counting struct {
 	creates bool
 	initial uint64
 	exptime int64
-	// touches gives the item the exptime touch.
+	// touches gives the item the exptime touch, a new one, too.
 	touches bool
 	touch   int64
 	// isCreated becomes true if there was no item, and deadline becomes the item's.
@@ -375,7 +375,11 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 			}
 			number, r.isCreated = r.initial, true
 			digits = strconv.AppendUint(digits[:0], number, 10)
-			r.deadline = c.engine.Deadline(c.ttl(r.exptime))
+			exptime := r.exptime
+			if r.touches {
+				exptime = r.touch
+			}
+			r.deadline = c.engine.Deadline(c.ttl(exptime))
 			return engine.Change{Action: engine.Write, Value: digits, Deadline: r.deadline}
 		}
 		old, ok := parseCounter(value)

@@ -387,9 +387,15 @@ var setVerbs = map[byte]wire.TextVerb{
 
 func (c *conn) metaDelete(m *metaLine) {
 	result := notFound
-	if m.removesValue {
+	switch {
+	case m.removesValue:
 		result = c.removeValue(m)
-	} else {
+	case m.hasCompare && m.compare == 0:
+		// No item has this token, which for remove means any.
+		if _, isFound := c.engine.Look(textOf(m.plain)); isFound {
+			result = exists
+		}
+	default:
 		result = c.remove(textOf(m.plain), m.compare)
 	}
 	status := "NF"
