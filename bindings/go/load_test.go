@@ -294,6 +294,24 @@ func TestRefreshBefore(t *testing.T) {
 	})
 }
 
+func TestStaleForever(t *testing.T) {
+	for _, refreshBefore := range []time.Duration{0, 10 * time.Second} {
+		clock := newClock()
+		cache := openCache(t, Options{Clock: clock.Now, StaleFor: Forever, RefreshBefore: refreshBefore})
+		must[[]byte](t)(cache.GetOrLoad(t.Context(), "k", loaderOf("first", time.Minute)))
+		clock.advance(time.Minute - refreshBefore - 1)
+		must[[]byte](t)(cache.GetOrLoad(t.Context(), "k", loaderFailing(errors.New("loaded too early"))))
+		check.Equal(t, "loads of a fresh value", cache.loads.Loads(), 0)
+		clock.advance(100 * 365 * 24 * time.Hour)
+		value := must[[]byte](t)(cache.GetOrLoad(t.Context(), "k", loaderOf("second", time.Minute)))
+		check.Equal(t, "value during the refresh", string(value), "first")
+		check.Eventually(t, "refreshed value", func() bool {
+			value, _ := cache.Get("k")
+			return string(value) == "second"
+		})
+	}
+}
+
 // Package server writes to the engine of a cache, and announces its changes.
 func TestAnnouncedChangesOfTheEngineWin(t *testing.T) {
 	for _, announced := range []string{"k", ""} {
