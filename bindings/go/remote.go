@@ -38,7 +38,7 @@ type RemoteOptions struct {
 	// default.
 	Timeout time.Duration
 	// StaleFor, RefreshBefore and LoadTimeout apply to [Remote.GetOrLoad] as those of [Options] do
-	// to [Cache.GetOrLoad].
+	// to [Cache.GetOrLoad]. A StaleFor of more than a year counts as a year.
 	StaleFor, RefreshBefore, LoadTimeout time.Duration
 }
 
@@ -46,6 +46,8 @@ const (
 	timeoutDefault = 5 * time.Second
 	// The maximum number of open connections to a server. Further goroutines wait for a free one.
 	connectionsMax = 64
+	// The times of the protocol end in the year 2038.
+	staleMax = 365 * 24 * time.Hour
 )
 
 // Connect returns the cache of the server at an address: the path of a unix socket, which contains
@@ -62,6 +64,11 @@ func ConnectWithOptions(ctx context.Context, address string, options RemoteOptio
 	if options.LoadTimeout <= 0 {
 		options.LoadTimeout = loadTimeoutDefault
 	}
+	if options.StaleFor < 0 || options.RefreshBefore < 0 {
+		return nil, fmt.Errorf("%w: StaleFor is %v and RefreshBefore %v, expected positive durations, or 0",
+			ErrInvalid, options.StaleFor, options.RefreshBefore)
+	}
+	options.StaleFor = min(options.StaleFor, staleMax)
 	if strings.Contains(address, "/") {
 		path, err := filepath.Abs(address)
 		if err != nil {
@@ -377,8 +384,10 @@ func expiration(ttl time.Duration) int32 {
 	return int32(min(time.Now().Add(ttl).Unix()+1, math.MaxInt32))
 }
 
-// whole rounds a duration up to whole seconds.
+// whole rounds a duration up to whole seconds, far below the longest one, so that sums do not
+// overflow.
 func whole(d time.Duration) time.Duration {
+	d = min(d, Forever/4)
 	if rest := d % time.Second; rest > 0 {
 		return d - rest + time.Second
 	}

@@ -199,6 +199,16 @@ func TestRemoteGetOrLoad(t *testing.T) {
 	_ = remote.Close()
 }
 
+func TestRemoteStaleForever(t *testing.T) {
+	socket := testserver.Start(t, "larderd")
+	remote := connect(t, socket, RemoteOptions{StaleFor: Forever, RefreshBefore: time.Second})
+	must[[]byte](t)(remote.GetOrLoad(t.Context(), "k", loaderOf("v", time.Minute)))
+	must[[]byte](t)(remote.GetOrLoad(t.Context(), "k", loaderFailing(errors.New("loaded too early"))))
+	check.Equal(t, "loads of a fresh value", remote.loads.Loads(), 0)
+	_, err := ConnectWithOptions(t.Context(), socket, RemoteOptions{StaleFor: -1})
+	check.ErrorIs(t, "ConnectWithOptions with a negative StaleFor", err, ErrInvalid)
+}
+
 func TestRemoteLoadDoesNotOverwriteChanges(t *testing.T) {
 	socket := testserver.Start(t, "larderd")
 	remote := connect(t, socket, RemoteOptions{StaleFor: time.Hour})
