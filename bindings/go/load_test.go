@@ -73,7 +73,11 @@ func TestGetOrLoadReturnsPanicsAsErrors(t *testing.T) {
 			t.Errorf("%s: GetOrLoad: error %v, want a PanicError", name, err)
 		}
 	}
-	_, err := cache.GetOrLoad(t.Context(), "k", panics)
+	_, err := cache.GetOrLoad(t.Context(), "k", exits)
+	if !strings.HasPrefix(err.Error(), "larder: the loader called runtime.Goexit\n") {
+		t.Errorf("GetOrLoad: error %q, want one that names Goexit", err)
+	}
+	_, err = cache.GetOrLoad(t.Context(), "k", panics)
 	check.ErrorIs(t, "GetOrLoad", err, broken)
 	if !strings.Contains(err.Error(), "load_test.go") {
 		t.Errorf("GetOrLoad: error %q, want the stack trace of the loader", err)
