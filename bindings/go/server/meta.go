@@ -36,7 +36,6 @@ type metaLine struct {
 	// key is the key on the line, and plain the key of the item.
 	key, plain []byte
 	flags      []byte
-	length     int
 
 	isBase64, isQuiet, wantsValue, isPeek bool
 	hasCompare, hasTTL, hasVivify         bool

@@ -42,7 +42,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 
 func TestNoDelayedClearAfterShutdown(t *testing.T) {
 	s, socket := start(t, config{})
-		conn := dial(t, socket)
+	conn := dial(t, socket)
 	check.NoError(t, send(conn, []byte("flush_all 1"), 0))
 	await(t, "the first part of the request arrives", func() bool {
 		s.mu.Lock()
