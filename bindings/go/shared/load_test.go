@@ -3,6 +3,7 @@ package shared
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -223,4 +224,29 @@ func TestRecursiveLoadFails(t *testing.T) {
 	}
 	_, err := cache.GetOrLoad(t.Context(), "outer", outer)
 	check.ErrorIs(t, "GetOrLoad", err, ErrRecursive)
+}
+
+func TestCloseAfterALoadWithoutReservation(t *testing.T) {
+	cache := openCache(t, Options{Memory: 1 << 20, NoEviction: true})
+	for n := range 100_000 {
+		if cache.Set(fmt.Sprint("k", n), make([]byte, 100), 0) != nil {
+			break
+		}
+	}
+	for n := range 50_000 {
+		if cache.Set(fmt.Sprint("s", n), nil, 0) != nil {
+			break
+		}
+	}
+	value, err := cache.GetOrLoad(t.Context(), strings.Repeat("k", 250), loaderOf("v", 0))
+	check.NoError(t, err)
+	check.Equal(t, "value of a load that cannot be stored", string(value), "v")
+	closed := make(chan error, 1)
+	go func() { closed <- cache.Close() }()
+	select {
+	case err := <-closed:
+		check.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close waits for a load that has ended")
+	}
 }
