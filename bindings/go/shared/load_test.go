@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"larder.example/larder"
 	"larder.example/larder/internal/check"
 )
 
@@ -248,5 +249,20 @@ func TestCloseAfterALoadWithoutReservation(t *testing.T) {
 		check.NoError(t, err)
 	case <-time.After(10 * time.Second):
 		t.Fatal("Close waits for a load that has ended")
+	}
+}
+
+func TestStaleForLong(t *testing.T) {
+	for _, staleFor := range []time.Duration{100 * 365 * 24 * time.Hour, larder.Forever} {
+		cache := openCache(t, Options{StaleFor: staleFor, RefreshBefore: time.Second})
+		_, err := cache.GetOrLoad(t.Context(), "k", loaderOf("v", time.Minute))
+		check.NoError(t, err)
+		_, err = cache.GetOrLoad(t.Context(), "k", loaderFailing(errors.New("loaded too early")))
+		check.NoError(t, err)
+		check.Equal(t, "loads of a fresh value", cache.loads.Loads(), 0)
+		item, _, err := cache.Peek("k")
+		if years := item.TTL / (365 * 24 * time.Hour); err != nil || years < 70 {
+			t.Errorf("StaleFor %v: Peek: %v to live, %v, want 70 years", staleFor, item.TTL, err)
+		}
 	}
 }
