@@ -78,7 +78,7 @@ func (c *conn) metaLine(b []byte, verb byte, rest []byte, head int) (executed in
 }
 
 // parse parses the key and the flags. It returns the response to invalid ones: as in memcached, a
-// wrong letter of any flag takes precedence over an invalid key, and that over what follows letters.
+// wrong letter of any flag takes precedence over an invalid key, and that over a wrong token.
 func (m *metaLine) parse(rest []byte) (reply string) {
 	if !isKey(m.key) {
 		return badFormat
