@@ -57,6 +57,9 @@ type PanicError struct {
 }
 
 func (e *PanicError) Error() string {
+	if e.Value == nil {
+		return fmt.Sprintf("larder: the loader called runtime.Goexit\n\n%s", e.Stack)
+	}
 	return fmt.Sprintf("larder: the loader panicked: %v\n\n%s", e.Value, e.Stack)
 }
 

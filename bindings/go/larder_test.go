@@ -184,6 +184,20 @@ func TestUpdate(t *testing.T) {
 	set(t, cache, "k", "v")
 }
 
+func TestUpdateKeepsTheTimeOfExpiry(t *testing.T) {
+	clock := newClock()
+	cache := openCache(t, Options{Clock: clock.Now})
+	check.NoError(t, cache.Set("k", []byte("v"), time.Second))
+	for range 5 {
+		check.NoError(t, cache.Update("k", func(value []byte, _ *Item, _ bool) ([]byte, Decision) {
+			clock.advance(100 * time.Millisecond)
+			return value, StoreItem
+		}))
+	}
+	item, _, _ := cache.Peek("k")
+	check.Equal(t, "TTL after five updates of 100 ms", item.TTL, 500*time.Millisecond)
+}
+
 func TestUpdatesAreAtomic(t *testing.T) {
 	cache := openCache(t, Options{})
 	var all sync.WaitGroup

@@ -48,12 +48,14 @@ func (c *Cache) getFresh(key string) (value []byte, isFresh, ok bool) {
 		value, ok = c.Get(key)
 		return value, true, ok
 	}
-	value, item, ok := c.GetItem(key)
-	return value, c.isFresh(item.TTL), ok
+	value, item, ok := c.engine.GetItem([]byte{}, key)
+	return value, c.isFresh(&item), ok
 }
 
-func (c *Cache) isFresh(left time.Duration) bool {
-	return left == 0 || left > c.options.StaleFor+c.options.RefreshBefore
+// isFresh computes in milliseconds: the sum of two durations may exceed the longest one.
+func (c *Cache) isFresh(item *engine.Item) bool {
+	return item.Deadline == 0 ||
+		item.Deadline-c.now() > roundedUp(c.options.StaleFor)+roundedUp(c.options.RefreshBefore)
 }
 
 func newLoads(c *Cache, timeout time.Duration) *flight.Group {
@@ -72,8 +74,7 @@ type loading struct{ c *Cache }
 
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	value, item, ok := l.c.engine.Peek([]byte{}, key)
-	converted := l.c.itemOf(&item)
-	if ok && l.c.isFresh(converted.TTL) {
+	if ok && l.c.isFresh(&item) {
 		// Another load has ended since the caller read the key.
 		return nil, value, nil
 	}

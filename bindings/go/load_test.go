@@ -73,7 +73,11 @@ func TestGetOrLoadReturnsPanicsAsErrors(t *testing.T) {
 			t.Errorf("%s: GetOrLoad: error %v, want a PanicError", name, err)
 		}
 	}
-	_, err := cache.GetOrLoad(t.Context(), "k", panics)
+	_, err := cache.GetOrLoad(t.Context(), "k", exits)
+	if !strings.HasPrefix(err.Error(), "larder: the loader called runtime.Goexit\n") {
+		t.Errorf("GetOrLoad: error %q, want one that names Goexit", err)
+	}
+	_, err = cache.GetOrLoad(t.Context(), "k", panics)
 	check.ErrorIs(t, "GetOrLoad", err, broken)
 	if !strings.Contains(err.Error(), "load_test.go") {
 		t.Errorf("GetOrLoad: error %q, want the stack trace of the loader", err)
@@ -292,6 +296,24 @@ func TestRefreshBefore(t *testing.T) {
 		value, _ := cache.Get("k")
 		return string(value) == "second"
 	})
+}
+
+func TestStaleForever(t *testing.T) {
+	for _, refreshBefore := range []time.Duration{0, 10 * time.Second} {
+		clock := newClock()
+		cache := openCache(t, Options{Clock: clock.Now, StaleFor: Forever, RefreshBefore: refreshBefore})
+		must[[]byte](t)(cache.GetOrLoad(t.Context(), "k", loaderOf("first", time.Minute)))
+		clock.advance(time.Minute - refreshBefore - 1)
+		must[[]byte](t)(cache.GetOrLoad(t.Context(), "k", loaderFailing(errors.New("loaded too early"))))
+		check.Equal(t, "loads of a fresh value", cache.loads.Loads(), 0)
+		clock.advance(100 * 365 * 24 * time.Hour)
+		value := must[[]byte](t)(cache.GetOrLoad(t.Context(), "k", loaderOf("second", time.Minute)))
+		check.Equal(t, "value during the refresh", string(value), "first")
+		check.Eventually(t, "refreshed value", func() bool {
+			value, _ := cache.Get("k")
+			return string(value) == "second"
+		})
+	}
 }
 
 // Package server writes to the engine of a cache, and announces its changes.

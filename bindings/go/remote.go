@@ -12,13 +12,16 @@ import (
 	"time"
 
 	"larder.example/larder/client"
+	"larder.example/larder/internal/engine"
 	"larder.example/larder/internal/flight"
+	"larder.example/larder/wire"
 )
 
 // Remote is the cache of a larderd, or of a memcached that knows the meta protocol. It reads hits
 // in the server's memory, without a system call, if the server is a larderd on the same machine
 // with --local-readers; all else goes through the socket. Times to live are rounded up to whole
-// seconds. All methods are safe for concurrent use. Close it after use.
+// seconds. A key with spaces or control characters has at most 186 bytes, because the protocol
+// encodes it. All methods are safe for concurrent use. Close it after use.
 //
 // The end of a context ends a call at once; the server may have applied its change nevertheless. A
 // goroutine that waits for a response occupies no OS thread.
@@ -35,7 +38,7 @@ type RemoteOptions struct {
 	// default.
 	Timeout time.Duration
 	// StaleFor, RefreshBefore and LoadTimeout apply to [Remote.GetOrLoad] as those of [Options] do
-	// to [Cache.GetOrLoad].
+	// to [Cache.GetOrLoad]. A StaleFor of more than a year counts as a year.
 	StaleFor, RefreshBefore, LoadTimeout time.Duration
 }
 
@@ -43,6 +46,8 @@ const (
 	timeoutDefault = 5 * time.Second
 	// The maximum number of open connections to a server. Further goroutines wait for a free one.
 	connectionsMax = 64
+	// The times of the protocol end in the year 2038.
+	staleMax = 365 * 24 * time.Hour
 )
 
 // Connect returns the cache of the server at an address: the path of a unix socket, which contains
@@ -59,6 +64,11 @@ func ConnectWithOptions(ctx context.Context, address string, options RemoteOptio
 	if options.LoadTimeout <= 0 {
 		options.LoadTimeout = loadTimeoutDefault
 	}
+	if options.StaleFor < 0 || options.RefreshBefore < 0 {
+		return nil, fmt.Errorf("%w: StaleFor is %v and RefreshBefore %v, expected positive durations, or 0",
+			ErrInvalid, options.StaleFor, options.RefreshBefore)
+	}
+	options.StaleFor = min(options.StaleFor, staleMax)
 	if strings.Contains(address, "/") {
 		path, err := filepath.Abs(address)
 		if err != nil {
@@ -107,7 +117,7 @@ func (r *Remote) GetItem(ctx context.Context, key string) ([]byte, Item, error) 
 	if r.closed.Load() {
 		return nil, Item{}, ErrClosed
 	}
-	if !isKey(key) {
+	if !isRemoteKey(key) {
 		return nil, Item{}, ErrNotFound
 	}
 	found, details, err := r.client.GetDetails(ctx, key)
@@ -128,7 +138,7 @@ func (r *Remote) GetMany(ctx context.Context, keys []string, visit func(at int, 
 		return ErrClosed
 	}
 	found, err := r.client.GetMultiContext(ctx, slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
-		return !isKey(key)
+		return !isRemoteKey(key)
 	}))
 	if err = r.done(ctx, err); err != nil {
 		return err
@@ -166,7 +176,7 @@ func (r *Remote) SetItem(ctx context.Context, key string, value []byte, item Ite
 // stores nothing.
 func (r *Remote) Add(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
 	if ttl < 0 {
-		return false, nil
+		return false, r.usable(key)
 	}
 	return r.store(ctx, r.client.AddContext, key, value, Item{TTL: ttl})
 }
@@ -194,7 +204,7 @@ func (r *Remote) Prepend(ctx context.Context, key string, part []byte) (bool, er
 
 // CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
 // new token. If the item has another one, the error is [ErrChanged], and if there is none,
-// [ErrNotFound].
+// [ErrNotFound]. A negative ttl is [ErrInvalid].
 func (r *Remote) CompareAndSwap(
 	ctx context.Context, key string, value []byte, ttl time.Duration, cas uint64,
 ) (uint64, error) {
@@ -225,7 +235,7 @@ func (r *Remote) Delete(ctx context.Context, key string) (bool, error) {
 	if r.closed.Load() {
 		return false, ErrClosed
 	}
-	if !isKey(key) {
+	if !isRemoteKey(key) {
 		return false, nil
 	}
 	r.loads.Forget(key)
@@ -240,6 +250,9 @@ func (r *Remote) Touch(ctx context.Context, key string, ttl time.Duration) (bool
 	}
 	if r.closed.Load() {
 		return false, ErrClosed
+	}
+	if !isRemoteKey(key) {
+		return false, nil
 	}
 	return r.condition(ctx, r.client.TouchContext(ctx, key, expiration(ttl)))
 }
@@ -274,6 +287,22 @@ func (r *Remote) Clear(ctx context.Context) error {
 	}
 	r.loads.ForgetPrefix("")
 	return r.done(ctx, r.client.FlushAllContext(ctx))
+}
+
+// isRemoteKey returns true if the protocol can carry a key. It encodes some, in 4 bytes for each 3.
+func isRemoteKey(key string) bool {
+	return isKey(key) && (len(key) <= engine.KeyBytesMax/4*3 || !wire.NeedsBase64(key))
+}
+
+// usable returns the error of a write that changes nothing.
+func (r *Remote) usable(key string) error {
+	switch {
+	case r.closed.Load():
+		return ErrClosed
+	case !isRemoteKey(key):
+		return fmt.Errorf("%w: %w", ErrKey, client.ErrMalformedKey)
+	}
+	return nil
 }
 
 // store calls one of the client's store methods, and reports whether its condition holds.
@@ -319,7 +348,7 @@ func (r *Remote) done(ctx context.Context, err error) error {
 	case errors.Is(err, client.ErrCASConflict):
 		return ErrChanged
 	case errors.Is(err, client.ErrMalformedKey):
-		return ErrKey
+		return fmt.Errorf("%w: %w", ErrKey, err)
 	case errors.As(err, &reply):
 		return fmt.Errorf("%w: %w", refusal(reply.Line), err)
 	case ctx.Err() != nil:
@@ -355,8 +384,10 @@ func expiration(ttl time.Duration) int32 {
 	return int32(min(time.Now().Add(ttl).Unix()+1, math.MaxInt32))
 }
 
-// whole rounds a duration up to whole seconds.
+// whole rounds a duration up to whole seconds, far below the longest one, so that sums do not
+// overflow.
 func whole(d time.Duration) time.Duration {
+	d = min(d, Forever/4)
 	if rest := d % time.Second; rest > 0 {
 		return d - rest + time.Second
 	}

@@ -16,8 +16,8 @@ import (
 // clients this does not detect that one stores an absent key during the load and deletes it again
 // before the load ends, or deletes it while it is absent.
 func (r *Remote) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
-	if !isKey(key) {
-		return nil, keyError(key)
+	if err := r.usable(key); err != nil {
+		return nil, err
 	}
 	value, item, err := r.GetItem(ctx, key)
 	if err == nil {

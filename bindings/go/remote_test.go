@@ -120,6 +120,34 @@ func TestRemoteErrors(t *testing.T) {
 	check.ErrorIs(t, "Connect to an address without a port", err, ErrInvalid)
 }
 
+func TestRemoteKeys(t *testing.T) {
+	remote, ctx, is := connectToServer(t), t.Context(), must[bool](t)
+	for _, key := range []string{"a b", "\x00\r\n", "\xff\xfe", strings.Repeat(" ", 186), strings.Repeat("k", 250)} {
+		check.NoError(t, remote.Set(ctx, key, []byte("v"), time.Minute))
+		check.Equal(t, "Get", string(must[[]byte](t)(remote.Get(ctx, key))), "v")
+		check.Equal(t, "Touch", is(remote.Touch(ctx, key, time.Hour)), true)
+		check.Equal(t, "Delete", is(remote.Delete(ctx, key)), true)
+	}
+	check.NoError(t, remote.Set(ctx, "k", []byte("v"), 0))
+	for _, key := range []string{"", strings.Repeat(" ", 187), strings.Repeat("k", 251)} {
+		_, err := remote.Get(ctx, key)
+		check.ErrorIs(t, "Get", err, ErrNotFound)
+		check.Equal(t, "Touch", is(remote.Touch(ctx, key, time.Hour)), false)
+		check.Equal(t, "Delete", is(remote.Delete(ctx, key)), false)
+		found := 0
+		check.NoError(t, remote.GetMany(ctx, []string{"k", key, "k"}, func(int, []byte) { found++ }))
+		check.Equal(t, "values of GetMany beside a key that is too long", found, 2)
+		check.ErrorIs(t, "Set", remote.Set(ctx, key, nil, 0), ErrKey)
+		_, err = remote.Add(ctx, key, nil, -1)
+		check.ErrorIs(t, "Add", err, ErrKey)
+		_, err = remote.GetOrLoad(ctx, key, func(context.Context, string) ([]byte, time.Duration, error) {
+			t.Error("GetOrLoad has loaded a key that it cannot store")
+			return nil, 0, nil
+		})
+		check.ErrorIs(t, "GetOrLoad", err, ErrKey)
+	}
+}
+
 func TestClosedRemote(t *testing.T) {
 	check.GoroutineLeaks(t)
 	check.DescriptorLeaks(t)
@@ -131,12 +159,13 @@ func TestClosedRemote(t *testing.T) {
 	_, get := remote.Get(ctx, "k")
 	_, del := remote.Delete(ctx, "k")
 	_, add := remote.Add(ctx, "k", nil, 0)
+	_, addNothing := remote.Add(ctx, "k", nil, -1)
 	_, incr := remote.Incr(ctx, "k", 1)
 	_, touch := remote.Touch(ctx, "k", 0)
 	_, swap := remote.CompareAndSwap(ctx, "k", nil, 0, 1)
 	_, getOrLoad := remote.GetOrLoad(ctx, "k", loaderOf("v", 0))
 	for name, err := range map[string]error{
-		"Get": get, "Delete": del, "Add": add, "Incr": incr, "Touch": touch, "CompareAndSwap": swap,
+		"Get": get, "Delete": del, "Add": add, "Add with a negative ttl": addNothing, "Incr": incr, "Touch": touch, "CompareAndSwap": swap,
 		"GetOrLoad": getOrLoad, "Set": remote.Set(ctx, "k", nil, 0), "Clear": remote.Clear(ctx),
 		"GetMany": remote.GetMany(ctx, []string{"k"}, nil),
 	} {
@@ -168,6 +197,16 @@ func TestRemoteGetOrLoad(t *testing.T) {
 	check.Equal(t, "loads", loads.Load(), 1)
 	wantRemote(t, remote, "k", "loaded")
 	_ = remote.Close()
+}
+
+func TestRemoteStaleForever(t *testing.T) {
+	socket := testserver.Start(t, "larderd")
+	remote := connect(t, socket, RemoteOptions{StaleFor: Forever, RefreshBefore: time.Second})
+	must[[]byte](t)(remote.GetOrLoad(t.Context(), "k", loaderOf("v", time.Minute)))
+	must[[]byte](t)(remote.GetOrLoad(t.Context(), "k", loaderFailing(errors.New("loaded too early"))))
+	check.Equal(t, "loads of a fresh value", remote.loads.Loads(), 0)
+	_, err := ConnectWithOptions(t.Context(), socket, RemoteOptions{StaleFor: -1})
+	check.ErrorIs(t, "ConnectWithOptions with a negative StaleFor", err, ErrInvalid)
 }
 
 func TestRemoteLoadDoesNotOverwriteChanges(t *testing.T) {

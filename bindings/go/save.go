@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"larder.example/larder/internal/engine"
 )
@@ -35,7 +36,7 @@ func (c *Cache) Load(from io.Reader) (items int, err error) {
 	case errors.Is(err, engine.ErrClosed):
 		return items, ErrClosed
 	case errors.Is(err, engine.ErrDamaged):
-		return items, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return items, fmt.Errorf("%w: %s", ErrDamaged, strings.TrimPrefix(err.Error(), engine.ErrDamaged.Error()+": "))
 	}
 	return items, err
 }

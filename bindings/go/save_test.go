@@ -76,6 +76,7 @@ func TestLoadOfDamagedData(t *testing.T) {
 		loaded := openCache(t, Options{})
 		items, err := loaded.Load(bytes.NewReader(data))
 		check.ErrorIs(t, name, err, ErrDamaged)
+		check.Equal(t, name+": mentions of the damage", strings.Count(err.Error(), "damaged"), 1)
 		check.Equal(t, name+": items", items, loaded.Len())
 		for key, value := range loaded.All("") {
 			check.Equal(t, name+": value of "+key, string(value), strings.Repeat("v", 1000))

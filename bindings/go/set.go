@@ -167,15 +167,18 @@ func (c *Cache) Update(
 				item.TTL = Forever
 			}
 		}
+		ttl := item.TTL
 		next, decision := decide(append([]byte{}, value...), &item, isFound)
 		valueBytes, unknown = len(next), false
 		switch millis := c.millis(item.TTL); {
 		case decision == KeepItem:
 			return engine.Change{}
 		case decision == StoreItem && millis >= 0:
-			return engine.Change{
-				Action: engine.Write, Value: next, Flags: item.Flags, Deadline: c.engine.Deadline(millis),
+			deadline := found.Deadline
+			if !isFound || item.TTL != ttl {
+				deadline = c.engine.Deadline(millis)
 			}
+			return engine.Change{Action: engine.Write, Value: next, Flags: item.Flags, Deadline: deadline}
 		case decision == StoreItem && !isFound:
 			return engine.Change{}
 		case decision == RemoveItem, decision == StoreItem:

@@ -259,7 +259,10 @@ func (c *conn) store(r *storing) (result outcome, token uint64) {
 		return c.swap(r, flags, ttl)
 	default:
 		result, token = c.extend(r)
-		if result != notStored || !r.creates {
+		if result != notFound || !r.creates {
+			if result == notFound {
+				result = notStored
+			}
 			c.noteStore(result)
 			return result, token
 		}
@@ -300,12 +303,16 @@ func (c *conn) swap(r *storing, flags uint32, ttl int64) (outcome, uint64) {
 	return result, token
 }
 
-// extend executes append and prepend. An item that would become too large is not stored.
+// extend executes append and prepend. The result is notFound if there is no item, and notStored if
+// it would become too large.
 func (c *conn) extend(r *storing) (result outcome, token uint64) {
 	var joined []byte
 	token, err := c.engine.Update(r.key, func(item engine.Item, value []byte, isFound bool) engine.Change {
 		switch {
-		case !isFound, c.isTooLarge(len(r.key), len(value)+len(r.value), item.Flags):
+		case !isFound:
+			result = notFound
+			return engine.Change{}
+		case c.isTooLarge(len(r.key), len(value)+len(r.value), item.Flags):
 			result = notStored
 			return engine.Change{}
 		case r.token != 0 && r.token != item.Token:
@@ -343,7 +350,7 @@ type counting struct {
 	creates bool
 	initial uint64
 	exptime int64
-	// touches gives the item the exptime touch.
+	// touches gives the item the exptime touch, a new one, too.
 	touches bool
 	touch   int64
 	// isCreated becomes true if there was no item, and deadline becomes the item's.
@@ -368,7 +375,11 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 			}
 			number, r.isCreated = r.initial, true
 			digits = strconv.AppendUint(digits[:0], number, 10)
-			r.deadline = c.engine.Deadline(c.ttl(r.exptime))
+			exptime := r.exptime
+			if r.touches {
+				exptime = r.touch
+			}
+			r.deadline = c.engine.Deadline(c.ttl(exptime))
 			return engine.Change{Action: engine.Write, Value: digits, Deadline: r.deadline}
 		}
 		old, ok := parseCounter(value)

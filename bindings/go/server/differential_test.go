@@ -24,6 +24,11 @@ var curated = []string{
 	"set a 0 -1 1\r\nx\r\nget a\r\nset a 0 1 1\r\nx\r\nadd a 0 0 1\r\ny\r\nverbosity 0\r\nflush_all 0\r\nflush_all x\r\n",
 	"set " + strings.Repeat("k", 250) + " 0 0 1\r\nx\r\nget " + strings.Repeat("k", 250) + "\r\n",
 	"set a 4294967295 0 20000\r\n" + strings.Repeat("w", 20000) + "\r\nappend a 0 0 1\r\nx\r\nprepend a 0 0 1\r\ny\r\nget a a a\r\n",
+	"delete a 99999999999999999999999\r\ndelete a -99999999999\r\ndelete a 99999999999 noreply\r\ndelete a 0\r\n",
+	"set a 0 0 2\r\n5\n\r\nincr a 1\r\nset a 0 0 2\r\n\t5\r\ndecr a 1\r\nset a 0 0 21\r\n                    5\r\nincr a 1\r\n",
+	"ms a 1 Tx v v\r\n5\r\nmg a T Z\r\nms a 1 Tx 9\r\n5\r\nma !!!! b\r\nmd !!!! b\r\nms !!!! 1 Tx b\r\n5\r\nms !!!! 1 b F\r\n5\r\n",
+	"ma a O" + strings.Repeat("o", 32) + "\r\nmd a O" + strings.Repeat("o", 32) + "\r\nmg a O" + strings.Repeat("o", 32) + " Tx\r\n",
+	"set a 0 0 1\r\nx\r\nmd a C0\r\nmd none C0\r\nget a\r\nma n N10 J5 T200 t v\r\nmg n t\r\n",
 	"set a 0 0 1100000\r\n" + strings.Repeat("w", 1100000) + "\r\nget a\r\nms a 1100000\r\n" + strings.Repeat("w", 1100000) + "\r\n",
 }
 

@@ -257,3 +257,15 @@ func TestNothingIsLeftAfterTheEnd(t *testing.T) {
 		t.Errorf("%d open files, %d before", now, files)
 	}
 }
+
+// An append that creates has two reasons to store nothing: an item that would become too large, and
+// another client that has created the item meanwhile. Only the second one is worth another attempt.
+func TestAppendThatCreatesBeyondItemMax(t *testing.T) {
+	_, socket := start(t, withTokens())
+	conn := dial(t, socket)
+	ask(t, conn, "set a 0 0 1000000\r\n"+repeated(1000000)+"\r\n", "STORED\r\n")
+	for _, mode := range []string{"MA", "MP"} {
+		ask(t, conn, "ms a 100000 "+mode+" N0\r\n"+repeated(100000)+"\r\n", "NS\r\n")
+	}
+	ask(t, conn, "mg a s\r\n", "HD s1000000\r\n")
+}

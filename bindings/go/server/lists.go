@@ -265,7 +265,7 @@ func (c *conn) listWord(word []byte) {
 }
 
 func (c *conn) endList(executed int, reply string) int {
-	*(&c.list) = keyList{keys: c.list.keys[:0], ends: c.list.ends[:0]}
+	c.list = keyList{keys: c.list.keys[:0], ends: c.list.ends[:0]}
 	c.step = (*conn).stepText
 	return c.say(executed, reply)
 }

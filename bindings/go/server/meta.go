@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strconv"
 
@@ -35,7 +36,6 @@ type metaLine struct {
 	// key is the key on the line, and plain the key of the item.
 	key, plain []byte
 	flags      []byte
-	length     int
 
 	isBase64, isQuiet, wantsValue, isPeek bool
 	hasCompare, hasTTL, hasVivify         bool
@@ -77,55 +77,73 @@ func (c *conn) metaLine(b []byte, verb byte, rest []byte, head int) (executed in
 	return head, true
 }
 
-// parse parses the key and the flags. It returns the response to invalid ones.
+// parse parses the key and the flags. It returns the response to invalid ones: as in memcached, a
+// wrong letter of any flag takes precedence over an invalid key, and that over a wrong token.
 func (m *metaLine) parse(rest []byte) (reply string) {
 	if !isKey(m.key) {
 		return badFormat
 	}
-	reply = m.parseFlags(rest)
-	if reply != "" && reply != manyFlags && (m.verb == 'd' || m.verb == 'a') {
-		return anyBadFlag
+	wrongLetter, wrongToken := m.parseFlags(rest)
+	if reply = wrongLetter; reply == "" {
+		reply = cmp.Or(m.decodeKey(), wrongToken)
 	}
-	if m.plain = m.key; reply == "" && m.isBase64 {
-		if base64.StdEncoding.DecodedLen(len(m.key)) > len(m.decoded) {
-			return badKeyCode
-		}
-		count, err := base64.StdEncoding.Decode(m.decoded[:], m.key)
-		if m.plain = m.decoded[:count]; err != nil || count == 0 {
-			return badKeyCode
-		}
+	isSpecific := reply == "" || reply == manyFlags || reply == longOpaque
+	switch {
+	case (m.verb == 'd' || m.verb == 'a') && !isSpecific:
+		return anyBadFlag
+	case m.verb == 'e' && reply == badKeyCode:
+		return badFormat
 	}
 	return reply
 }
 
-func (m *metaLine) parseFlags(rest []byte) (reply string) {
+// decodeKey sets the key of the item.
+func (m *metaLine) decodeKey() (reply string) {
+	if m.plain = m.key; !m.isBase64 {
+		return ""
+	}
+	if base64.StdEncoding.DecodedLen(len(m.key)) > len(m.decoded) {
+		return badKeyCode
+	}
+	count, err := base64.StdEncoding.Decode(m.decoded[:], m.key)
+	if m.plain = m.decoded[:count]; err != nil || count == 0 {
+		return badKeyCode
+	}
+	return ""
+}
+
+// parseFlags returns the response to the first flag with a wrong letter, and that to the first one
+// with a wrong token, where a long opaque comes last.
+func (m *metaLine) parseFlags(rest []byte) (wrongLetter, wrongToken string) {
 	m.flags = rest
 	var seen [2]uint64
 	for words := 2; ; words++ {
 		var word []byte
 		if word, rest = cutWord(rest); len(word) == 0 {
-			return ""
+			return "", wrongToken
 		}
 		letter := word[0]
 		switch {
 		case words >= metaWordsMax:
-			return manyFlags
+			return manyFlags, wrongToken
 		case letter >= '0' && letter <= '9':
-			return badFlag
+			return badFlag, wrongToken
 		case letter < 'A' || letter > 'z':
-			return badFormat
+			return badFormat, wrongToken
 		case seen[letter>>6]&(1<<(letter&63)) != 0:
-			return twoFlags
+			return twoFlags, wrongToken
+		case !isFlag(m.verb, letter):
+			return badFlag, wrongToken
 		}
 		seen[letter>>6] |= 1 << (letter & 63)
-		if reply := m.parseFlag(letter, word[1:]); reply != "" {
-			return reply
+		reply := m.parseFlag(letter, word[1:])
+		if reply != "" && (wrongToken == "" || wrongToken == longOpaque) {
+			wrongToken = reply
 		}
 	}
 }
 
-// parseFlag parses a flag. Flags that change what a command does and that this server lacks are
-// refused like those that do not exist.
+// parseFlag parses a flag.
 func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 	isGood, reply := true, badToken
 	var number int32
@@ -140,7 +158,6 @@ func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 		m.isPeek = true
 	case 'x':
 		m.removesValue = true
-	case 'c', 'f', 'h', 'k', 'l', 's', 't', 'L', 'P':
 	case 'O':
 		isGood, reply = len(token) <= opaqueMax, longOpaque
 	case 'M':
@@ -167,15 +184,6 @@ func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 	case 'N':
 		number, isGood = parseExptime(token)
 		m.hasVivify, m.vivify = true, int64(number)
-		if m.verb == 'g' {
-			return badFlag
-		}
-	case 'E', 'I', 'R':
-		if isLacking(m.verb, letter) {
-			return badFlag
-		}
-	default:
-		return badFlag
 	}
 	if isGood {
 		return ""
@@ -183,16 +191,22 @@ func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 	return reply
 }
 
-// isLacking returns true for the flags whose effect the cache has no place for: a token by the
-// client, the mark of a stale item, and that of an item that a client fetches anew.
-func isLacking(verb, letter byte) bool {
+// isFlag returns true for the letters of flags. Flags that change what a command does and that this
+// server lacks are refused like those that do not exist: the cache has no place for a token by the
+// client (E), the mark of a stale item (I), and that of an item that a client fetches anew (N, R).
+func isFlag(verb, letter byte) bool {
 	switch letter {
+	case 'b', 'c', 'f', 'h', 'k', 'l', 'q', 's', 't', 'u', 'v', 'x',
+		'C', 'D', 'F', 'J', 'L', 'M', 'O', 'P', 'T':
+		return true
 	case 'E':
-		return verb == 's' || verb == 'd' || verb == 'a'
+		return verb != 's' && verb != 'd' && verb != 'a'
 	case 'I':
-		return verb == 's' || verb == 'd'
+		return verb != 's' && verb != 'd'
+	case 'N', 'R':
+		return verb != 'g'
 	}
-	return verb == 'g'
+	return false
 }
 
 // show appends the flags that a response repeats, and details of an item if there is one.
@@ -372,9 +386,15 @@ var setVerbs = map[byte]wire.TextVerb{
 
 func (c *conn) metaDelete(m *metaLine) {
 	result := notFound
-	if m.removesValue {
+	switch {
+	case m.removesValue:
 		result = c.removeValue(m)
-	} else {
+	case m.hasCompare && m.compare == 0:
+		// No item has this token, which for remove means any.
+		if _, isFound := c.engine.Look(textOf(m.plain)); isFound {
+			result = exists
+		}
+	default:
 		result = c.remove(textOf(m.plain), m.compare)
 	}
 	status := "NF"

@@ -31,10 +31,9 @@ type Options struct {
 	ItemMax int
 	// MaxMemory bounds the buffers of all connections together, of which each has up to 16 KiB for
 	// requests and 16 KiB for responses beside it. The default is DefaultMaxMemory; the least is
-	// four times ItemMax. Connections whose clients have not gone on after a response share
-	// half of it. At the
-	// limit, connections wait for memory, and the server closes the largest of those that have
-	// neither sent nor taken a byte for a second.
+	// four times ItemMax. Connections whose clients have not gone on after a response share half of
+	// it. At the limit, connections wait for memory, and the server closes the largest of those that
+	// have neither sent nor taken a byte for a second.
 	MaxMemory int64
 	// Auth returns true if a client may log in. If it is set, clients log in by SASL PLAIN in the
 	// binary protocol, and otherwise by a first "set" of any key with the value "user password". It

@@ -47,7 +47,6 @@ type Server struct {
 	// counters are those of connections that have ended.
 	counters counters
 	baseline baseline
-	isClosed bool
 	// ticking is closed to stop the goroutine that looks at timeouts; nil while it does not run.
 	ticking chan struct{}
 
@@ -185,7 +184,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain(false)
 	done := make(chan struct{})
 	go func() {
-		s.serving.Wait()
+		s.await()
 		close(done)
 	}()
 	select {
@@ -202,8 +201,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // open.
 func (s *Server) Close() error {
 	s.drain(true)
-	s.serving.Wait()
+	s.await()
 	return nil
+}
+
+// await waits for the connections. A request that ran meanwhile may have begun a delayed clear.
+func (s *Server) await() {
+	s.serving.Wait()
+	s.clearing.cancel()
 }
 
 // drain ends the server: connections end after the present request, or at once.
@@ -211,7 +216,6 @@ func (s *Server) drain(atOnce bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isDraining.Store(true)
-	s.clearing.cancel()
 	for listener := range s.listeners {
 		_ = listener.Close()
 	}

@@ -40,6 +40,30 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 	check.Equal(t, "found", ok, true)
 }
 
+func TestNoDelayedClearAfterShutdown(t *testing.T) {
+	s, socket := start(t, config{})
+	conn := dial(t, socket)
+	check.NoError(t, send(conn, []byte("flush_all 1"), 0))
+	await(t, "the first part of the request arrives", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.conns {
+			return c.activity.Load().phase() == reading
+		}
+		return false
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(t.Context()) }()
+	await(t, "the server drains", s.isDraining.Load)
+	ask(t, conn, "\r\n", "OK\r\n")
+	check.NoError(t, <-ended)
+	s.clearing.mu.Lock()
+	defer s.clearing.mu.Unlock()
+	if s.clearing.timer != nil {
+		t.Error("a flush_all waits after Shutdown")
+	}
+}
+
 func TestShutdownEndsWithTheContext(t *testing.T) {
 	s, socket := start(t, withTokens())
 	busy := dial(t, socket)

@@ -117,7 +117,7 @@ func (c *conn) textDelete(w *words) string {
 	if others > 1 {
 		return badUsage
 	}
-	if number, ok := parseInt(w.first[1]); others == 1 && ok && number != 0 {
+	if others == 1 && isDelay(w.first[1]) {
 		return badUsage
 	}
 	switch c.remove(textOf(w.first[0]), 0) {
@@ -127,6 +127,12 @@ func (c *conn) textDelete(w *words) string {
 		return cacheClosed
 	}
 	return "NOT_FOUND\r\n"
+}
+
+// isDelay returns true for a number, of any size, that is not 0.
+func isDelay(word []byte) bool {
+	digits := bytes.TrimPrefix(word, []byte("-"))
+	return len(bytes.Trim(digits, "0123456789")) == 0 && len(bytes.Trim(digits, "0")) > 0
 }
 
 func (c *conn) textCount(w *words, subtract bool) string {

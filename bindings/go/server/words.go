@@ -133,12 +133,9 @@ func parseLength(word []byte) (length int, ok bool) {
 	return int(number), ok && number <= valueMax
 }
 
-// parseCounter parses a value that incr and decr change: at most 20 digits between spaces.
+// parseCounter parses a value that incr and decr change: digits between white space.
 func parseCounter(value []byte) (number uint64, ok bool) {
-	if len(value) > 20 {
-		return 0, false
-	}
-	return parseUint(bytes.Trim(value, " "))
+	return parseUint(bytes.Trim(value, " \t\n\v\f\r"))
 }
 
 // appendUint appends a space and a number.

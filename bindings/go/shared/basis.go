@@ -52,10 +52,13 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 		ttl = whole(ttl) + whole(a.cache.options.StaleFor)
 	}
 	calls, err := a.cache.enter()
-	if err != nil || !a.valid {
+	if err != nil {
 		return
 	}
 	defer calls.Add(-1)
+	if !a.valid {
+		return
+	}
 	secs, _ := seconds(ttl)
 	// If the result is not stored, the next caller loads again.
 	C.end_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), &a.load,

@@ -54,9 +54,10 @@ func (c *Cache) isFresh(item Item) bool {
 	return item.TTL == 0 || item.TTL > whole(c.options.StaleFor)+whole(c.options.RefreshBefore)
 }
 
-// whole rounds a duration up to whole seconds.
+// whole rounds a duration up to whole seconds. It returns at most a quarter of the longest one,
+// which is more than the cache stores, so that sums do not overflow.
 func whole(d time.Duration) time.Duration {
-	return (max(d, 0) + time.Second - 1).Truncate(time.Second)
+	return (min(max(d, 0), larder.Forever/4) + time.Second - 1).Truncate(time.Second)
 }
 
 func newLoads(c *Cache, timeout time.Duration) *flight.Group {

@@ -3,6 +3,7 @@ package shared
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"larder.example/larder"
 	"larder.example/larder/internal/check"
 )
 
@@ -223,4 +225,44 @@ func TestRecursiveLoadFails(t *testing.T) {
 	}
 	_, err := cache.GetOrLoad(t.Context(), "outer", outer)
 	check.ErrorIs(t, "GetOrLoad", err, ErrRecursive)
+}
+
+func TestCloseAfterALoadWithoutReservation(t *testing.T) {
+	cache := openCache(t, Options{Memory: 1 << 20, NoEviction: true})
+	for n := range 100_000 {
+		if cache.Set(fmt.Sprint("k", n), make([]byte, 100), 0) != nil {
+			break
+		}
+	}
+	for n := range 50_000 {
+		if cache.Set(fmt.Sprint("s", n), nil, 0) != nil {
+			break
+		}
+	}
+	value, err := cache.GetOrLoad(t.Context(), strings.Repeat("k", 250), loaderOf("v", 0))
+	check.NoError(t, err)
+	check.Equal(t, "value of a load that cannot be stored", string(value), "v")
+	closed := make(chan error, 1)
+	go func() { closed <- cache.Close() }()
+	select {
+	case err := <-closed:
+		check.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close waits for a load that has ended")
+	}
+}
+
+func TestStaleForLong(t *testing.T) {
+	for _, staleFor := range []time.Duration{100 * 365 * 24 * time.Hour, larder.Forever} {
+		cache := openCache(t, Options{StaleFor: staleFor, RefreshBefore: time.Second})
+		_, err := cache.GetOrLoad(t.Context(), "k", loaderOf("v", time.Minute))
+		check.NoError(t, err)
+		_, err = cache.GetOrLoad(t.Context(), "k", loaderFailing(errors.New("loaded too early")))
+		check.NoError(t, err)
+		check.Equal(t, "loads of a fresh value", cache.loads.Loads(), 0)
+		item, _, err := cache.Peek("k")
+		if years := item.TTL / (365 * 24 * time.Hour); err != nil || years < 70 {
+			t.Errorf("StaleFor %v: Peek: %v to live, %v, want 70 years", staleFor, item.TTL, err)
+		}
+	}
 }
