@@ -117,8 +117,15 @@ func (e *Engine) change(key string, run func(s *shard.Shard, hash uint64) error)
 	if cell != nil {
 		s.Warm(cell, hash, key)
 	}
+	return e.locked(s, cell, hash, run)
+}
+
+// locked runs an operation under the lock, gives the cell back and reports removals, also after a
+// panic: the operation may have found an expired item before.
+func (e *Engine) locked(
+	s *shard.Shard, cell *pins.Cell, hash uint64, run func(s *shard.Shard, hash uint64) error,
+) error {
 	s.Lock()
-	// Also after a panic in a callback of the operation, before which an expired item may have gone.
 	defer func() {
 		removals := s.Unlock()
 		e.end(cell, pins.None)
@@ -188,7 +195,9 @@ func (e *Engine) Touch(key string, ttl int64) error {
 func (e *Engine) GetAndTouch(dst []byte, key string, ttl int64) ([]byte, Item, bool) {
 	start, before := len(dst), Item{}
 	_, err := e.Update(key, func(item Item, value []byte, isFound bool) Change {
-		dst, before = append(dst[:start], value...), item
+		if dst, before = append(dst[:start], value...), item; ttl < 0 {
+			return Change{Action: shard.Remove}
+		}
 		return Change{Action: shard.Touch, Deadline: e.Deadline(ttl)}
 	})
 	if err != nil {

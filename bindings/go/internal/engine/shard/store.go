@@ -199,7 +199,10 @@ func (s *Shard) publish(r *Request, found *place, room room, h record.Header) {
 	if found.isFound() {
 		old := found.record.Header()
 		room.record.SetHeader(published.WithFrequency(old.Frequency()))
-		s.report(found.record, old, Replaced)
+		if !r.keepsToken {
+			// Otherwise it is the same item, in another record.
+			s.report(found.record, old, Replaced)
+		}
 		store(found.at, slot)
 		s.bury(found.slot, found.record, old)
 	} else {
