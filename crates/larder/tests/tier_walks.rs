@@ -270,8 +270,8 @@ fn a_removal_by_prefix_takes_what_a_cache_has_in_memory_and_on_its_disk() {
         assert!(steps > 100, "{steps} steps");
         removal.removed()
     });
-    // What was evicted at that moment is gone without a count.
-    assert!((5600..=5700).contains(&removed), "{removed} removed");
+    // What was evicted at that moment is gone without a count, and what returned may count twice.
+    assert!((5600..=5750).contains(&removed), "{removed} removed");
     let check = |cache: &Cache| {
         let left = cache.keys_with_prefix("user ").count();
         assert!((200..=301).contains(&left), "{left} items are left");

