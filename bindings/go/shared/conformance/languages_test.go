@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func buildC(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "peer")
 	build := exec.CommandContext(t.Context(), "cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I../lib",
-		"../../../c/tests/peer.c", "../lib/liblarder.a", "-lm", "-ldl", "-lpthread", "-lgcc_s", "-o", program)
+		"../../../c/tests/peer.c", "../lib/linux_"+runtime.GOARCH+"/liblarder.a", "-lm", "-ldl", "-lpthread", "-lgcc_s", "-o", program)
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
