@@ -14,8 +14,8 @@
 // Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. Times to live are
 // rounded up to whole seconds.
 //
-// The package requires Linux, cgo and an archive in lib, which `make` in the folder of the Go module
-// builds.
+// The package requires Linux, cgo and an archive in lib, which `make` in the folder of the Go
+// module builds.
 package shared
 
 /*
