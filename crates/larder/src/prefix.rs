@@ -60,8 +60,8 @@ impl PrefixRemoval {
         })
     }
 
-    /// Returns how many items are removed so far. With a disk tier that holds what memory evicts, an
-    /// item that moves between the two at that moment may count twice, or not.
+    /// Returns how many items are removed so far. With a disk tier that holds what memory evicts,
+    /// an item that moves between the two at that moment may count twice, or not.
     pub fn removed(&self) -> u64 {
         match &self.of {
             Of::Memory(removal) => removal.removed(),
