@@ -56,6 +56,7 @@ x86_64-w64-mingw32-gcc -shared -O2 "$folder/random.c" -ladvapi32 \
 run windows/amd64 wine \
     'Save|LoadFile|DamagedData|Scenes|WaitingGoroutines|EndOfContext' \
     $engine . ./typed ./bigcache
+# Ends the processes of this wine prefix; the results are in, whatever it says.
 wine wineboot --kill >/dev/null 2>&1 || true
 
 # WebAssembly has one thread, and no sockets.

@@ -216,6 +216,7 @@ impl FrontDoor for Abi {
 
     fn close(self) {
         let mut left = 1;
+        // SAFETY: the cache is open until `larder_close`, and `left` is a local variable.
         assert_eq!(unsafe { larder_stop(self.0, &raw mut left) }, Status::Ok);
         assert_eq!(left, 0);
     }
