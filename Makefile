@@ -281,8 +281,14 @@ bench-tier-slow: build ## A store on a disk that the kernel slows down, as root,
 	LARDERD=$(LARDERD) LARDER=$(LARDER) LARDER_TIER_DIR=$(TIER_DIR) \
 		crates/bench/limited/slow_disk.py
 
-bench-go: ## The Go package beside other caches in Go; ROUNDS=3 SECS=1 PAUSE_ITEMS=20000000
-	bindings/go/bench/run.sh
+bench-go: ## The Go package beside other caches in Go; FLAGS="-gogc 400", FLAGS=--help, 5 min
+	cd bindings/go/bench && go run ./compare $(FLAGS)
+
+bench-go-limits: ## Memory per item, collections and threads of the Go package, 2 min
+	cd bindings/go/bench && go run ./limits $(FLAGS)
+
+bench-go-servers: build ## Package larder/server beside TQMemory and memcached, 3 min
+	LARDER=$(LARDER) bindings/go/bench/servers.sh
 
 bench-go-traces: build ## Hit ratios of the pure-Go engine on the traces beside the Rust engine's, 1 min
 	cd bindings/go/bench && LARDER=$(LARDER) go run ./traces

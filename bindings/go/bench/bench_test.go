@@ -1,198 +1,183 @@
 package bench
 
 import (
-	"sync"
-	"sync/atomic"
+	"math"
+	"os"
+	"strings"
 	"testing"
+	"time"
 )
 
-const (
-	items = 1_000_000
-	// A power of two, so that the index wraps without a division.
-	draws = 1 << 21
-	many  = 16
-	// The limit of every cache: much more than a million items need.
-	memory = 512 << 20
-)
+const testDraws = 1 << 12
 
-var (
-	keys  = sync.OnceValue(func() []string { return Keys(items) })
-	drawn = sync.OnceValue(func() []string { return Draw(keys(), draws) })
-	// Only one cache is open at a time: others would add to the garbage collector's work.
-	opened struct {
-		name  string
-		cache Cache
+// player fills a cache with a load and returns its player.
+func player(t *testing.T, load Load, cache Cache) *Player {
+	t.Helper()
+	folder := t.TempDir()
+	if err := load.Draw(folder, testDraws); err != nil {
+		t.Fatal(err)
 	}
-)
+	keys, err := load.Drawn(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := load.Fill(cache); err != nil {
+		t.Fatal(err)
+	}
+	return NewPlayer(load, cache, keys)
+}
 
-// each measures one cache after the other; `-bench /^larder$` selects one.
-func each(b *testing.B, measure func(*testing.B, Cache)) {
-	for _, name := range Names {
-		b.Run(name, func(b *testing.B) {
-			cache := open(b, name)
-			b.ReportAllocs()
-			b.ResetTimer()
-			measure(b, cache)
+func open(t *testing.T, name string, load Load) Cache {
+	t.Helper()
+	kind, err := KindOf(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := kind.Open(load.Items, load.Size, load.Limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cache.Close)
+	return cache
+}
+
+// A round fails if an item is missing or has another value.
+func TestEachCacheDoesItsOperations(t *testing.T) {
+	loads := []Load{
+		{"small", 2000, 100, 64 << 20, false, false},
+		{"large", 200, 10 << 10, 64 << 20, true, false},
+	}
+	for _, load := range loads {
+		for _, kind := range Kinds {
+			t.Run(load.Name+"/"+kind.Name, func(t *testing.T) {
+				p := player(t, load, open(t, kind.Name, load))
+				done := 0
+				for _, op := range load.Ops() {
+					if !p.Has(op) {
+						continue
+					}
+					done++
+					result, err := p.Play(op, time.Minute, 20_000)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if result.Ops < 20_000 || op != "Set" && result.Gets != result.Ops || result.Wall <= 0 {
+						t.Errorf("%s: %+v, want 20,000 operations, and as many gets", op, result)
+					}
+				}
+				if done < 2 {
+					t.Errorf("%d operations, want Get and Set at least", done)
+				}
+			})
+		}
+	}
+}
+
+func TestAFullCacheMissesAndHits(t *testing.T) {
+	load := Load{"full", 100_000, 1000, 40 << 20, true, true}
+	for _, kind := range Kinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			p := player(t, load, open(t, kind.Name, load))
+			result, err := p.Play("aside", time.Minute, 100_000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.Hits == 0 || result.Hits == result.Gets {
+				t.Errorf("%d of %d gets hit, want some", result.Hits, result.Gets)
+			}
 		})
 	}
 }
 
-func open(b *testing.B, name string) Cache {
-	drawn()
-	if opened.name != name {
-		if opened.cache != nil {
-			opened.cache.Close()
+func TestLarderHasAllOperations(t *testing.T) {
+	for _, load := range Loads {
+		p := NewPlayer(load, open(t, "larder", load), make(Keys, KeyBytes*testDraws))
+		for _, op := range load.Ops() {
+			if !p.Has(op) {
+				t.Errorf("larder has no %q of the load %q", op, load.Name)
+			}
 		}
-		cache, err := Open(name, items, memory)
+	}
+}
+
+// broken loses or confuses items.
+type broken struct {
+	values   map[string][]byte
+	isLosing bool
+	isMixing bool
+}
+
+func (b *broken) Get(key string) ([]byte, bool) {
+	value, ok := b.values[key]
+	if b.isMixing {
+		value = append([]byte("another!"), value[8:]...)
+	}
+	return value, ok && !b.isLosing
+}
+
+func (b *broken) Set(key string, value []byte) {
+	b.values[strings.Clone(key)] = copyOf(value)
+}
+func (b *broken) Close() {}
+
+func TestABrokenCacheIsFound(t *testing.T) {
+	load := Load{"small", 1000, 100, 0, false, false}
+	cache := &broken{values: map[string][]byte{}}
+	p := player(t, load, cache)
+	cases := map[string]struct{ isLosing, isMixing bool }{
+		"missed":      {true, false},
+		"another key": {false, true},
+	}
+	for want, fault := range cases {
+		cache.isLosing, cache.isMixing = fault.isLosing, fault.isMixing
+		if _, err := p.Play("Get", time.Minute, 1000); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Play = %v, want an error with %q", err, want)
+		}
+		if err := load.Fill(cache); err == nil {
+			t.Errorf("Fill succeeds with a cache that is broken: %s", want)
+		}
+	}
+}
+
+func TestARoundEndsByTime(t *testing.T) {
+	load := Load{"small", 1000, 100, 64 << 20, false, false}
+	p := player(t, load, open(t, "larder", load))
+	result, err := p.Play("View", 20*time.Millisecond, math.MaxInt)
+	if err != nil || result.Wall < 20*time.Millisecond || result.Wall > 10*time.Second {
+		t.Errorf("Play = %v, %v, want 20 ms", result.Wall, err)
+	}
+}
+
+func TestDrawnKeysAreThoseOfTheLoad(t *testing.T) {
+	for _, isZipf := range []bool{false, true} {
+		load, folder := Load{Items: 1000, IsZipf: isZipf}, t.TempDir()
+		if err := load.Draw(folder, testDraws); err != nil {
+			t.Fatal(err)
+		}
+		keys, err := load.Drawn(folder)
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
-		Fill(cache, items, func(at int) string { return keys()[at] })
-		opened.name, opened.cache = name, cache
+		counts, most := map[string]int{}, 0
+		for at := range keys.Len() {
+			counts[keys.At(at)]++
+			most = max(most, counts[keys.At(at)])
+		}
+		if keys.Len() != testDraws || len(counts) > load.Items || isZipf != (most > testDraws/20) {
+			t.Errorf("zipf %v: %d keys, %d different, the most frequent %d times", isZipf, keys.Len(), len(counts), most)
+		}
 	}
-	return opened.cache
 }
 
-func reportHits(b *testing.B, hits, gets int) {
-	b.ReportMetric(100*float64(hits)/float64(gets), "%hits")
-}
-
-// BenchmarkGet measures gets into new memory.
-func BenchmarkGet(b *testing.B) {
-	each(b, func(b *testing.B, cache Cache) {
-		drawn, hits := drawn(), 0
-		for at := range b.N {
-			if _, ok := cache.Get(drawn[at%draws]); ok {
-				hits++
-			}
-		}
-		reportHits(b, hits, b.N)
-	})
-}
-
-func BenchmarkGetParallel(b *testing.B) {
-	each(b, func(b *testing.B, cache Cache) {
-		var all atomic.Int64
-		var goroutines atomic.Int64
-		b.RunParallel(func(loop *testing.PB) {
-			drawn, hits, at := drawn(), 0, int(goroutines.Add(1))*draws/7
-			for ; loop.Next(); at++ {
-				if _, ok := cache.Get(drawn[at%draws]); ok {
-					hits++
-				}
-			}
-			all.Add(int64(hits))
-		})
-		reportHits(b, int(all.Load()), b.N)
-	})
-}
-
-// BenchmarkGetInto measures gets into the caller's memory. Otter and ristretto do not need it,
-// because they return the stored value; bigcache does not support it.
-func BenchmarkGetInto(b *testing.B) {
-	each(b, func(b *testing.B, cache Cache) {
-		getter, ok := cache.(IntoGetter)
-		if !ok {
-			b.Skip("not supported")
-		}
-		drawn, hits, dst := drawn(), 0, make([]byte, 0, 2*ValueBytes)
-		for at := range b.N {
-			if _, ok := getter.GetInto(dst, drawn[at%draws]); ok {
-				hits++
-			}
-		}
-		reportHits(b, hits, b.N)
-	})
-}
-
-// BenchmarkGetMany measures sixteen keys per call, as time per key. Caches without such a call read
-// one key after the other, into the caller's memory if they support that.
-func BenchmarkGetMany(b *testing.B) {
-	each(b, func(b *testing.B, cache Cache) {
-		drawn, hits, dst := drawn(), 0, make([]byte, 0, 2*ValueBytes)
-		into, readsInto := cache.(IntoGetter)
-		several, readsMany := cache.(ManyGetter)
-		for at := range b.N {
-			keys := drawn[at*many%draws:][:many]
-			if readsMany {
-				hits += several.GetMany(keys)
-				continue
-			}
-			for _, key := range keys {
-				ok := false
-				if readsInto {
-					_, ok = into.GetInto(dst, key)
-				} else {
-					_, ok = cache.Get(key)
-				}
-				if ok {
-					hits++
-				}
-			}
-		}
-		reportHits(b, hits, b.N*many)
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*many), "ns/key")
-	})
-}
-
-func BenchmarkSet(b *testing.B) {
-	each(b, func(b *testing.B, cache Cache) {
-		drawn, value := drawn(), make([]byte, ValueBytes)
-		for at := range b.N {
-			cache.Set(drawn[at%draws], value)
-		}
-	})
-}
-
-func BenchmarkSetParallel(b *testing.B) {
-	each(b, func(b *testing.B, cache Cache) {
-		var goroutines atomic.Int64
-		b.RunParallel(func(loop *testing.PB) {
-			drawn, value, at := drawn(), make([]byte, ValueBytes), int(goroutines.Add(1))*draws/7
-			for ; loop.Next(); at++ {
-				cache.Set(drawn[at%draws], value)
-			}
-		})
-	})
-}
-
-// A cache that drops items would look fast.
-func TestCachesReturnStoredItems(t *testing.T) {
-	for _, name := range Names {
-		cache, err := Open(name, 10_000, 64<<20)
-		if err != nil {
-			t.Fatalf("Open(%q): %v", name, err)
-		}
-		const count = 1000
-		Fill(cache, count, Key)
-		hits, batch := 0, []string{}
-		for number := range count {
-			value, ok := cache.Get(Key(number))
-			if ok && len(value) == ValueBytes {
-				hits++
-			}
-			if into, is := cache.(IntoGetter); is {
-				if value, ok := into.GetInto(make([]byte, 0, 200), Key(number)); !ok || len(value) != ValueBytes {
-					t.Errorf("%s: GetInto = %d bytes, %v, want %d, true", name, len(value), ok, ValueBytes)
-				}
-			}
-			batch = append(batch, Key(number))
-		}
-		if several, is := cache.(ManyGetter); is {
-			if found := several.GetMany(batch); found != count {
-				t.Errorf("%s: GetMany = %d, want %d", name, found, count)
-			}
-		}
-		// ristretto may drop some items.
-		if hits < count*99/100 {
-			t.Errorf("%s: %d of %d items found, want at least %d", name, hits, count, count*99/100)
-		}
-		cache.Close()
+func TestHugePagesNeverAppliesToTheProcess(t *testing.T) {
+	if err := HugePages("never"); err != nil {
+		t.Fatal(err)
 	}
-	if got := len(Draw(Keys(100), 1000)); got != 1000 {
-		t.Errorf("Draw returned %d keys, want 1000", got)
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := len(Key(7)); got != KeyBytes {
-		t.Errorf("Key(7) has %d bytes, want %d", got, KeyBytes)
+	if !strings.Contains(string(text), "THP_enabled:\t0") {
+		t.Error("/proc/self/status does not have THP_enabled: 0")
 	}
 }

@@ -1,25 +1,25 @@
-// Package bench compares larder with other caches for Go, with the same keys, values and memory.
+// Package bench compares larder with other caches for Go, with the same keys, values and memory. It
+// runs on Linux. The programs below it print the tables of docs/benchmarks.md.
 package bench
 
 import (
 	"context"
+	"fmt"
 	"time"
 	"unsafe"
 
 	"github.com/VictoriaMetrics/fastcache"
 	"github.com/allegro/bigcache/v3"
 	"github.com/coocood/freecache"
-	"github.com/dgraph-io/ristretto/v2"
-	"github.com/maypok86/otter/v2"
 
 	"larder.example/larder"
 )
 
 // Cache is the common interface of the measured caches.
 type Cache interface {
-	// Get returns a value that does not change: a copy or, for otter and ristretto, the stored
-	// value.
+	// Get returns a copy of a value or, for caches on Go's heap, the stored value.
 	Get(key string) ([]byte, bool)
+	// Set stores a copy of key and value: the caller reuses the memory of both.
 	Set(key string, value []byte)
 	Close()
 }
@@ -30,47 +30,52 @@ type IntoGetter interface {
 	GetInto(dst []byte, key string) ([]byte, bool)
 }
 
+// Viewer is a cache that can show a value in place.
+type Viewer interface {
+	View(key string, read func(value []byte)) bool
+}
+
 // ManyGetter is a cache that can read several values in one call.
 type ManyGetter interface {
-	// GetMany returns the number of keys found.
-	GetMany(keys []string) int
+	GetMany(keys []string, visit func(at int, value []byte))
 }
 
 // Waiter is a cache whose Set is asynchronous.
 type Waiter interface{ Wait() }
 
-// Names are the names of the caches.
-var Names = []string{"larder", "bigcache", "freecache", "fastcache", "otter", "ristretto"}
+// Kind is a cache that can be opened.
+type Kind struct {
+	Name string
+	// OnHeap is true if the values are objects of Go's heap. Get then returns the stored value, and
+	// the limit counts keys and values, not the memory that they need.
+	OnHeap bool
+	// Open opens a cache with a limit in bytes. items is the number of items that it may hold.
+	Open func(items int, size int, limit int64) (Cache, error)
+}
 
-// Open opens a cache for this number of items with values of ValueBytes, limited to memory bytes.
-// It returns nil for an unknown name. The cache "nothing" stores nothing.
-func Open(name string, items int, memory int64) (Cache, error) {
-	switch name {
-	case "larder":
-		cache, err := larder.Open(larder.Options{Memory: memory})
-		return &larderCache{cache: cache}, err
-	case "bigcache":
-		config := bigcache.DefaultConfig(24 * time.Hour)
-		config.CleanWindow, config.Verbose = 0, false
-		config.MaxEntriesInWindow, config.MaxEntrySize = items, ValueBytes+KeyBytes+18
-		config.HardMaxCacheSize = int(memory >> 20)
-		cache, err := bigcache.New(context.Background(), config)
-		return bigcacheCache{cache}, err
-	case "freecache":
-		return freecacheCache{freecache.NewCache(int(memory))}, nil
-	case "fastcache":
-		return fastcacheCache{fastcache.New(int(memory))}, nil
-	case "otter":
-		cache, err := otter.New(&otter.Options[string, []byte]{MaximumSize: items + items/8, InitialCapacity: items})
-		return otterCache{cache}, err
-	case "ristretto":
-		cache, err := ristretto.NewCache(&ristretto.Config[string, []byte]{
-			NumCounters: int64(items) * 10, MaxCost: memory, BufferItems: 64})
-		return ristrettoCache{cache}, err
-	case "nothing":
-		return nothing{}, nil
+// Kinds are all caches: package larder, those that keep bytes, and those on Go's heap.
+var Kinds = []Kind{
+	{"larder", false, openLarder},
+	{"fastcache", false, openFastcache},
+	{"freecache", false, openFreecache},
+	{"BigCache", false, openBigcache},
+	{"otter", true, openOtter},
+	{"ristretto", true, openRistretto},
+	{"theine", true, openTheine},
+	{"TQMemory", true, openTQMemory},
+}
+
+// KindOf returns the cache with a name. The cache "nothing" stores nothing.
+func KindOf(name string) (Kind, error) {
+	if name == "nothing" {
+		return Kind{name, false, func(int, int, int64) (Cache, error) { return nothing{}, nil }}, nil
 	}
-	return nil, nil
+	for _, kind := range Kinds {
+		if kind.Name == name {
+			return kind, nil
+		}
+	}
+	return Kind{}, fmt.Errorf("unknown cache %q", name)
 }
 
 // nothing is the baseline of a program without a cache.
@@ -80,33 +85,41 @@ func (nothing) Get(string) ([]byte, bool) { return nil, false }
 func (nothing) Set(string, []byte)        {}
 func (nothing) Close()                    {}
 
-type larderCache struct{ cache *larder.Cache }
+// larderCache inherits View and GetMany.
+type larderCache struct{ *larder.Cache }
 
-func (c *larderCache) Get(key string) ([]byte, bool) { return c.cache.Get(key) }
-
-func (c *larderCache) GetInto(dst []byte, key string) ([]byte, bool) {
-	return c.cache.GetInto(dst[:0], key)
+func openLarder(_, _ int, limit int64) (Cache, error) {
+	cache, err := larder.Open(larder.Options{Memory: limit})
+	return larderCache{cache}, err
 }
 
-func (c *larderCache) GetMany(keys []string) (hits int) {
-	c.cache.GetMany(keys, func(int, []byte) { hits++ })
-	return hits
+func (c larderCache) GetInto(dst []byte, key string) ([]byte, bool) {
+	return c.Cache.GetInto(dst[:0], key)
 }
 
-func (c *larderCache) Set(key string, value []byte) { _ = c.cache.Set(key, value, 0) }
-func (c *larderCache) Close()                       { _ = c.cache.Close() }
+func (c larderCache) Set(key string, value []byte) { _ = c.Cache.Set(key, value, 0) }
+func (c larderCache) Close()                       { _ = c.Cache.Close() }
 
-type bigcacheCache struct{ cache *bigcache.BigCache }
+type fastcacheCache struct{ *fastcache.Cache }
 
-func (c bigcacheCache) Get(key string) ([]byte, bool) {
-	value, err := c.cache.Get(key)
-	return value, err == nil
+func openFastcache(_, _ int, limit int64) (Cache, error) {
+	return fastcacheCache{fastcache.New(int(limit))}, nil
 }
 
-func (c bigcacheCache) Set(key string, value []byte) { _ = c.cache.Set(key, value) }
-func (c bigcacheCache) Close()                       { _ = c.cache.Close() }
+func (c fastcacheCache) Get(key string) ([]byte, bool) { return c.HasGet(nil, bytesOf(key)) }
+
+func (c fastcacheCache) GetInto(dst []byte, key string) ([]byte, bool) {
+	return c.HasGet(dst[:0], bytesOf(key))
+}
+
+func (c fastcacheCache) Set(key string, value []byte) { c.Cache.Set(bytesOf(key), value) }
+func (c fastcacheCache) Close()                       { c.Reset() }
 
 type freecacheCache struct{ cache *freecache.Cache }
+
+func openFreecache(_, _ int, limit int64) (Cache, error) {
+	return freecacheCache{freecache.NewCache(int(limit))}, nil
+}
 
 func (c freecacheCache) Get(key string) ([]byte, bool) {
 	value, err := c.cache.Get(bytesOf(key))
@@ -121,40 +134,25 @@ func (c freecacheCache) GetInto(dst []byte, key string) ([]byte, bool) {
 func (c freecacheCache) Set(key string, value []byte) { _ = c.cache.Set(bytesOf(key), value, 0) }
 func (c freecacheCache) Close()                       { c.cache.Clear() }
 
-type fastcacheCache struct{ cache *fastcache.Cache }
+type bigcacheCache struct{ cache *bigcache.BigCache }
 
-func (c fastcacheCache) Get(key string) ([]byte, bool) { return c.cache.HasGet(nil, bytesOf(key)) }
-
-func (c fastcacheCache) GetInto(dst []byte, key string) ([]byte, bool) {
-	return c.cache.HasGet(dst[:0], bytesOf(key))
+func openBigcache(items, size int, limit int64) (Cache, error) {
+	config := bigcache.DefaultConfig(24 * time.Hour)
+	config.CleanWindow, config.Verbose = 0, false
+	// The sizes are hints for the first allocation: 18 bytes are the header of an entry.
+	config.MaxEntriesInWindow, config.MaxEntrySize = items, size+KeyBytes+18
+	config.HardMaxCacheSize = int(limit >> 20)
+	cache, err := bigcache.New(context.Background(), config)
+	return bigcacheCache{cache}, err
 }
 
-func (c fastcacheCache) Set(key string, value []byte) { c.cache.Set(bytesOf(key), value) }
-func (c fastcacheCache) Close()                       { c.cache.Reset() }
-
-type otterCache struct {
-	cache *otter.Cache[string, []byte]
+func (c bigcacheCache) Get(key string) ([]byte, bool) {
+	value, err := c.cache.Get(key)
+	return value, err == nil
 }
 
-func (c otterCache) Get(key string) ([]byte, bool) { return c.cache.GetIfPresent(key) }
-
-// Set stores a copy, as the other caches do: the caller may reuse its memory.
-func (c otterCache) Set(key string, value []byte) { c.cache.Set(key, append([]byte(nil), value...)) }
-func (c otterCache) Wait()                        { c.cache.CleanUp() }
-func (c otterCache) Close()                       { c.cache.InvalidateAll() }
-
-type ristrettoCache struct {
-	cache *ristretto.Cache[string, []byte]
-}
-
-func (c ristrettoCache) Get(key string) ([]byte, bool) { return c.cache.Get(key) }
-
-// Set stores a copy, as the other caches do.
-func (c ristrettoCache) Set(key string, value []byte) {
-	c.cache.Set(key, append([]byte(nil), value...), int64(len(key)+len(value)))
-}
-func (c ristrettoCache) Wait()  { c.cache.Wait() }
-func (c ristrettoCache) Close() { c.cache.Close() }
+func (c bigcacheCache) Set(key string, value []byte) { _ = c.cache.Set(key, value) }
+func (c bigcacheCache) Close()                       { _ = c.cache.Close() }
 
 // bytesOf returns a key as bytes without a copy, for caches that do not retain them.
 func bytesOf(key string) []byte { return unsafe.Slice(unsafe.StringData(key), len(key)) }

@@ -1,7 +1,8 @@
-// Program limits measures what the pure-Go engine costs a program: memory per item, collections and
-// pauses with many items, and the throughput of many threads.
+// Command limits measures what a cache costs its program: memory per item, and collections and
+// pauses with many items, each cache in its own process; then the throughput of many threads on
+// package larder. The cache "nothing" stores nothing: its pauses are those of the machine.
 //
-//	go run ./limits -items 20000000
+//	go run ./limits -items 20000000 -caches larder,BigCache,nothing
 package main
 
 import (
@@ -14,82 +15,86 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"larder.example/larder/internal/engine"
+	"larder.example/larder"
+	"larder.example/larder/bench"
 )
 
 var (
 	items  = flag.Int("items", 20_000_000, "number of items with 16 bytes of key and 100 of value")
-	rounds = flag.Int("rounds", 15, "rounds of the threads")
-	one    = flag.String("one", "", "measure this in this process: engine, nothing or threads")
+	caches = flag.String("caches", "larder,BigCache,nothing", "caches to fill")
+	rounds = flag.Int("rounds", 15, "rounds of the threads; 0 leaves them out")
+	one    = flag.String("one", "", "measure only this in this process: a cache, or threads")
 )
 
 func main() {
 	log.SetFlags(0)
 	flag.Parse()
+	var err error
 	switch *one {
-	case "engine", "nothing":
-		collections(*one)
+	case "":
+		err = all()
 	case "threads":
-		threads()
+		err = threads()
 	default:
-		for _, name := range []string{"engine", "nothing", "threads"} {
-			process := exec.Command(os.Args[0], "-one", name,
-				"-items", fmt.Sprint(*items), "-rounds", fmt.Sprint(*rounds))
-			process.Stdout, process.Stderr = os.Stdout, os.Stderr
-			if err := process.Run(); err != nil {
-				log.Fatal(err)
-			}
+		err = collections(*one)
+	}
+	if err != nil {
+		log.Fatal("limits: ", err)
+	}
+}
+
+// all starts a process for each row.
+func all() error {
+	fmt.Printf("| %d items | RSS | used | records | index | collection | least | longest pause |\n", *items)
+	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|")
+	names := strings.Split(*caches, ",")
+	if *rounds > 0 {
+		names = append(names, "threads")
+	}
+	for _, name := range names {
+		process := exec.Command(os.Args[0], "-one", name,
+			"-items", fmt.Sprint(*items), "-rounds", fmt.Sprint(*rounds))
+		process.Stdout, process.Stderr = os.Stdout, os.Stderr
+		if err := process.Run(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	return nil
 }
 
-func open(memory int64) *engine.Engine {
-	cache, err := engine.New(engine.Config{MemoryBytes: memory})
+// collections fills a cache and then runs collections.
+func collections(name string) error {
+	kind, err := bench.KindOf(name)
 	if err != nil {
-		log.Fatal(err)
-	}
-	return cache
-}
-
-// appendKey appends the key with a number, of 16 bytes.
-func appendKey(key []byte, number int) []byte { return fmt.Appendf(key, "key:%012d", number) }
-
-// resident returns the memory of this process.
-func resident() int {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		log.Fatal(err)
-	}
-	var total, pages int
-	if _, err := fmt.Sscan(string(text), &total, &pages); err != nil {
-		log.Fatal(err)
-	}
-	return pages * os.Getpagesize()
-}
-
-// collections fills a cache, or only makes the keys, and then runs collections.
-func collections(name string) {
-	debug.FreeOSMemory()
-	before := resident()
-	var cache *engine.Engine
-	if name == "engine" {
-		cache = open(int64(*items) * 190)
-	}
-	value, key := make([]byte, 100), []byte(nil)
-	for number := range *items {
-		key = appendKey(key[:0], number)
-		if cache != nil {
-			if _, err := cache.Set(string(key), value, 0, 0); err != nil {
-				log.Fatal(err)
-			}
-		}
+		return err
 	}
 	debug.FreeOSMemory()
-	used := resident() - before
+	before, err := bench.Resident()
+	if err != nil {
+		return err
+	}
+	// 190 bytes per item exceed the use of every cache with a limit in bytes.
+	load := bench.Load{Items: *items, Size: 100, Limit: max(int64(*items)*190, 64<<20)}
+	// A cache that stores nothing misses.
+	load.IsFull = name == "nothing"
+	cache, err := kind.Open(load.Items, load.Size, load.Limit)
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
+	if err := load.Fill(cache); err != nil {
+		return err
+	}
+	debug.FreeOSMemory()
+	after, err := bench.Resident()
+	if err != nil {
+		return err
+	}
 	var times []time.Duration
 	for range 50 {
 		started := time.Now()
@@ -97,18 +102,18 @@ func collections(name string) {
 		times = append(times, time.Since(started))
 	}
 	slices.Sort(times)
-	fmt.Printf("%-8s %d items: collection %v (least %v), longest pause %v", name, *items,
-		times[len(times)/2], times[0], longestPause())
-	if cache != nil {
-		stats := cache.Stats()
-		fmt.Printf("; per item: RSS %.1f, used %.1f, live %.1f, index %.1f bytes; evicted %d",
-			per(used), per(stats.UsedBytes), per(stats.LiveBytes), per(stats.IndexBytes), stats.Evictions)
-		runtime.KeepAlive(cache)
+	memory := fmt.Sprintf("%.1f B | | |", per(after-before))
+	if own, ok := cache.(interface{ Stats() larder.Stats }); ok {
+		stats := own.Stats()
+		memory = fmt.Sprintf("%.1f B | %.1f | %.1f | %.1f", per(after-before), per(int64(stats.MemoryUsed)),
+			per(int64(stats.ItemBytes)), per(int64(stats.IndexBytes)))
 	}
-	fmt.Println()
+	fmt.Printf("| %s | %s | %v | %v | %v |\n", name, memory, times[len(times)/2], times[0], longestPause())
+	return nil
 }
 
-func per(bytes int) float64 { return float64(bytes) / float64(*items) }
+// per returns the bytes of an item.
+func per(bytes int64) float64 { return float64(bytes) / float64(*items) }
 
 // longestPause returns the upper end of the last bucket with a pause for a collection.
 func longestPause() (longest time.Duration) {
@@ -125,12 +130,18 @@ func longestPause() (longest time.Duration) {
 
 // threads compares the throughput of 400 threads with that of two for each processor, on caches of
 // 64 MiB. A tenth of the operations are sets. The two take turns.
-func threads() {
+func threads() error {
 	few, many := 2*runtime.GOMAXPROCS(0), 400
-	caches := [2]*engine.Engine{open(64 << 20), open(64 << 20)}
+	var caches [2]*larder.Cache
+	for at := range caches {
+		var err error
+		if caches[at], err = larder.Open(larder.Options{Memory: 64 << 20}); err != nil {
+			return err
+		}
+	}
 	names := make([]string, 10_000)
 	for at := range names {
-		names[at] = string(appendKey(nil, at))
+		names[at] = fmt.Sprintf("key:%012d", at)
 	}
 	var best [2]float64
 	var ratios []float64
@@ -143,8 +154,11 @@ func threads() {
 		ratios = append(ratios, rates[1]/rates[0])
 	}
 	slices.Sort(ratios)
-	fmt.Printf("threads  %d: %.2f M/s, %d: %.2f M/s at best; ratio %.2f, median of rounds %.2f\n",
-		few, best[0]/1e6, many, best[1]/1e6, best[1]/best[0], ratios[len(ratios)/2])
+	fmt.Printf("\n| threads on 64 MiB, a tenth sets | operations per second, at best | ratio |\n|---|--:|--:|\n")
+	fmt.Printf("| %d | %.2f M | |\n", few, best[0]/1e6)
+	fmt.Printf("| %d | %.2f M | %.2f, median of %d rounds %.2f (%.2f–%.2f) |\n", many, best[1]/1e6,
+		best[1]/best[0], len(ratios), ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
+	return nil
 }
 
 // counter is a counter on cache lines of its own.
@@ -155,7 +169,7 @@ type counter struct {
 
 // throughput returns the operations per second of threads that each run one goroutine. The end of
 // the threads is not part of the time.
-func throughput(cache *engine.Engine, names []string, count int) float64 {
+func throughput(cache *larder.Cache, names []string, count int) float64 {
 	const slice, batch = 600 * time.Millisecond, 64
 	var ready, done sync.WaitGroup
 	var isOver atomic.Bool
@@ -174,7 +188,7 @@ func throughput(cache *engine.Engine, names []string, count int) float64 {
 			for at := worker * 7919; !isOver.Load(); at++ {
 				name := names[at%len(names)]
 				if at%10 == 0 {
-					_, _ = cache.Set(name, value, 0, 0)
+					_ = cache.Set(name, value, 0)
 				} else {
 					dst, _ = cache.GetInto(dst[:0], name)
 				}
