@@ -61,7 +61,8 @@ func (w *worker) stepOf(op string) (step func(at int), has bool) {
 	into, readsInto := w.cache.(IntoGetter)
 	viewer, views := w.cache.(Viewer)
 	several, readsMany := w.cache.(ManyGetter)
-	read := w.cache.Get
+	get := w.cache.Get
+	read := get
 	if readsInto {
 		read = func(key string) ([]byte, bool) { return into.GetInto(w.dst, key) }
 	}
@@ -69,7 +70,7 @@ func (w *worker) stepOf(op string) (step func(at int), has bool) {
 	look := func(value []byte) { w.see(key, value) }
 	switch op {
 	case "Get":
-		return func(at int) { w.get(w.keys.At(at), w.cache.Get) }, true
+		return func(at int) { w.get(w.keys.At(at), get) }, true
 	case "GetInto":
 		return func(at int) { w.get(w.keys.At(at), read) }, readsInto
 	case "View":

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"larder.example/larder/bench"
@@ -94,6 +96,10 @@ func run(o options) error {
 		}
 		kinds = append(kinds, kind)
 	}
+	// The limits of others depend on the memory of larder.
+	if at := slices.IndexFunc(kinds, func(k bench.Kind) bool { return k.Name == "larder" }); at > 0 {
+		kinds[0], kinds[at] = kinds[at], kinds[0]
+	}
 	folder, err := os.MkdirTemp("", "larder-bench")
 	if err != nil {
 		return err
@@ -104,6 +110,10 @@ func run(o options) error {
 		return err
 	}
 	defer restore()
+	onSignal(func() {
+		restore()
+		_ = os.RemoveAll(folder)
+	})
 	fmt.Printf("%s, GOMAXPROCS %d, GOGC %d, huge pages %s, %d goroutines, %d rounds of %v; %s in ns\n",
 		runtime.Version(), runtime.GOMAXPROCS(0), o.gogc, describe(o.hugePages), bench.Goroutines,
 		o.rounds, o.length, map[bool]string{false: "time", true: "processor time"}[o.isCPU])
@@ -124,13 +134,25 @@ func run(o options) error {
 	return nil
 }
 
+// onSignal calls a function when the program is interrupted, and ends the program. The processes
+// for the caches end because their input does.
+func onSignal(clean func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		clean()
+		os.Exit(1)
+	}()
+}
+
 // measure measures a load on all caches.
 func measure(load bench.Load, kinds []bench.Kind, o opener) (t table, err error) {
 	t = table{load: load, isCPU: o.isCPU}
 	if err := load.Draw(o.folder, o.draws); err != nil {
 		return t, err
 	}
-	// The memory of larder, which is the first cache, is that of the caches on Go's heap.
+	// The memory of larder, the first cache, is that of the caches on Go's heap.
 	var target int64
 	for _, kind := range kinds {
 		p, err := o.open(kind, load, target)

@@ -8,12 +8,9 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"larder.example/larder/bench"
@@ -247,7 +244,7 @@ func serve(player *bench.Player, load bench.Load, before int64) error {
 }
 
 // setHugePages writes "always" to the file with the kernel's setting, and returns a function that
-// restores it. Ctrl-C restores it, too.
+// restores it.
 func setHugePages(setting, file string) (restore func(), err error) {
 	switch setting {
 	case "default", "never":
@@ -260,15 +257,7 @@ func setHugePages(setting, file string) (restore func(), err error) {
 	if err := os.WriteFile(file, []byte(setting), 0o644); err != nil {
 		return nil, fmt.Errorf("-hugepages always needs root: %w", err)
 	}
-	restore = sync.OnceFunc(func() { _ = os.WriteFile(file, []byte(before), 0o644) })
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		restore()
-		os.Exit(1)
-	}()
-	return restore, nil
+	return func() { _ = os.WriteFile(file, []byte(before), 0o644) }, nil
 }
 
 // chosen returns the word in brackets in the file with the kernel's setting.
