@@ -153,10 +153,10 @@ func compare(ours, theirs remote, rounds int, length time.Duration) error {
 			return err
 		}
 	}
-	fmt.Printf("keys per second of the client's CPU time, %d goroutines, unix socket; median of %d rounds\n", goroutines, rounds)
-	fmt.Printf("%-12s %12s %12s %8s\n", "", "larder", "gomemcache", "ratio")
+	fmt.Printf("keys per second of the client's CPU time, %d goroutines, unix socket; median of %d rounds\n\n", goroutines, rounds)
+	fmt.Println("| | larder | gomemcache | ratio |\n|---|--:|--:|--:|")
 	for _, load := range loads() {
-		var our, their []float64
+		var our, their, ratios []float64
 		for range rounds {
 			for _, one := range []struct {
 				remote remote
@@ -168,11 +168,13 @@ func compare(ours, theirs remote, rounds int, length time.Duration) error {
 				}
 				*one.rates = append(*one.rates, rate)
 			}
+			ratios = append(ratios, our[len(our)-1]/their[len(their)-1])
 		}
 		slices.Sort(our)
 		slices.Sort(their)
-		a, b := our[rounds/2], their[rounds/2]
-		fmt.Printf("%-12s %12.0f %12.0f %8.2f\n", load.name, a, b, a/b)
+		slices.Sort(ratios)
+		fmt.Printf("| %s | %.0f | %.0f | %.2f (%.2f–%.2f) |\n", load.name, our[rounds/2], their[rounds/2],
+			ratios[rounds/2], ratios[0], ratios[rounds-1])
 	}
 	return nil
 }
