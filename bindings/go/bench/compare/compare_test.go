@@ -4,6 +4,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +39,8 @@ func measured(t *testing.T, name string, caches ...string) table {
 		}
 		kinds = append(kinds, kind)
 	}
-	got, err := measure(load, kinds, opener{t.TempDir(), map[string]int64{},
-		options{rounds: 2, length: 5 * time.Millisecond, gogc: 100, hugePages: "default", draws: 1 << 17}})
+	got, err := measure(load, kinds, opener{t.TempDir(), map[string]int64{}, setting{100, "default"},
+		options{rounds: 2, length: 5 * time.Millisecond, draws: 1 << 17}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +59,11 @@ func TestProcessesMeasureALoad(t *testing.T) {
 	if !strings.Contains(text.String(), "\n| larder |") {
 		t.Errorf("the table has no row of larder:\n%s", &text)
 	}
-	text.Reset()
-	ratio{"test", "GetInto", "fastcache", "Get", 0.5}.print(&text, got)
-	if !strings.HasPrefix(text.String(), "| test, GetInto beside Get, fastcache | ") {
-		t.Errorf("the ratio is %s", &text)
+	if cell := (ratio{"test", "GetInto", "fastcache", "Get", 0.5}).cell(got); cell == "" {
+		t.Error("GetInto has no ratio to fastcache's Get")
+	}
+	if cell := (ratio{"test", "Get", "BigCache", "Get", 0.5}).cell(got); cell != "" {
+		t.Errorf("the ratio to a cache that was not measured is %s", cell)
 	}
 }
 
@@ -81,8 +83,8 @@ func TestTheKernelsSettingIsRestored(t *testing.T) {
 	if err := os.WriteFile(file, []byte("always [madvise] never\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	restore, err := setHugePages("always", file)
-	if err != nil {
+	restore := keepHugePages(file)
+	if err := setHugePages("always", file); err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := os.ReadFile(file); string(text) != "always" {
@@ -92,8 +94,35 @@ func TestTheKernelsSettingIsRestored(t *testing.T) {
 	if text, _ := os.ReadFile(file); string(text) != "madvise" {
 		t.Errorf("the setting is %q afterwards, want madvise", text)
 	}
-	if _, err := setHugePages("perhaps", file); err == nil {
-		t.Error("an unknown setting is accepted")
+}
+
+func TestFlagsGiveAllSettings(t *testing.T) {
+	got, err := settings("100,400", "never,always")
+	want := []setting{{100, "never"}, {100, "always"}, {400, "never"}, {400, "always"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("settings = %v, %v, want %v", got, err, want)
+	}
+	for _, wrong := range [][2]string{{"0", "never"}, {"100", "perhaps"}} {
+		if _, err := settings(wrong[0], wrong[1]); err == nil {
+			t.Errorf("-gogc %s -hugepages %s is accepted", wrong[0], wrong[1])
+		}
+	}
+}
+
+func TestRatiosHaveAColumnForEachSetting(t *testing.T) {
+	round := func(ops int) map[string][]bench.Result {
+		return map[string][]bench.Result{"Get": {{Ops: ops, Gets: 1, Hits: 1, Wall: 1000}}}
+	}
+	load := bench.Load{Name: "100 B, uniform"}
+	one := column{setting{100, "never"}, []table{{load: load, rows: []*process{
+		{name: "larder", rounds: round(20)}, {name: "fastcache", rounds: round(10)}}}}}
+	var text strings.Builder
+	printRatios(&text, []column{one, {setting{400, "never"}, nil}})
+	want := "| larder's time, of theirs | asked | GOGC 100, huge pages never | GOGC 400, huge pages never |\n" +
+		"|---|--:|--:|--:|\n" +
+		"| fastcache: 100 B, uniform, Get | ≤ 0.95 | 0.50 (0.50–0.50) |  |\n"
+	if text.String() != want {
+		t.Errorf("the ratios are\n%s, want\n%s", &text, want)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -44,11 +45,33 @@ type options struct {
 	caches, loads string
 	rounds        int
 	length        time.Duration
-	gogc          int
-	hugePages     string
+	settings      []setting
 	isCPU         bool
 	// draws is the number of drawn keys, a power of two.
 	draws int
+}
+
+// setting is how the processes run.
+type setting struct {
+	gogc      int
+	hugePages string
+}
+
+// settings returns each value of GOGC with each setting of huge pages.
+func settings(gogc, hugePages string) (all []setting, err error) {
+	for percent := range strings.SplitSeq(gogc, ",") {
+		number, err := strconv.Atoi(percent)
+		if err != nil || number < 1 {
+			return nil, fmt.Errorf("-gogc %s: want numbers above 0, separated by commas", gogc)
+		}
+		for word := range strings.SplitSeq(hugePages, ",") {
+			if !slices.Contains([]string{"default", "never", "always"}, word) {
+				return nil, fmt.Errorf("-hugepages %s: want default, never or always", hugePages)
+			}
+			all = append(all, setting{number, word})
+		}
+	}
+	return all, nil
 }
 
 func main() {
@@ -64,17 +87,22 @@ func main() {
 	flag.StringVar(&o.loads, "loads", "", "measure the loads whose names contain this, such as 10 KiB or full")
 	flag.IntVar(&o.rounds, "rounds", 7, "rounds of each operation")
 	flag.DurationVar(&o.length, "time", 200*time.Millisecond, "duration of a round")
-	flag.IntVar(&o.gogc, "gogc", 100, "GOGC of the processes")
-	flag.StringVar(&o.hugePages, "hugepages", "default",
+	gogc := flag.String("gogc", "100", "GOGC of the processes; with 100,400 all is measured twice")
+	hugePages := flag.String("hugepages", "default",
 		"default: as the kernel's setting is; never: without, by prctl in the processes;\n"+
-			"always: writes the kernel's setting, which needs root, and restores it at the end")
+			"always: writes the kernel's setting, which needs root, and restores it at the end;\n"+
+			"never,always measures all twice")
 	flag.BoolVar(&o.isCPU, "cpu", false, "print processor time: on a busy machine it varies less")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := run(o); err != nil {
+	var err error
+	if o.settings, err = settings(*gogc, *hugePages); err == nil {
+		err = run(o)
+	}
+	if err != nil {
 		log.Fatal("compare: ", err)
 	}
 }
@@ -105,33 +133,45 @@ func run(o options) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	restore, err := setHugePages(o.hugePages, hugePagesFile)
-	if err != nil {
-		return err
-	}
+	restore := keepHugePages(hugePagesFile)
 	defer restore()
 	onSignal(func() {
 		restore()
 		_ = os.RemoveAll(folder)
 	})
-	fmt.Printf("%s, GOMAXPROCS %d, GOGC %d, huge pages %s, %d goroutines, %d rounds of %v; %s in ns\n",
-		runtime.Version(), runtime.GOMAXPROCS(0), o.gogc, describe(o.hugePages), bench.Goroutines,
+	var all []column
+	for _, s := range o.settings {
+		tables, err := measureAll(kinds, opener{folder, map[string]int64{}, s, o})
+		if err != nil {
+			return err
+		}
+		all = append(all, column{s, tables})
+	}
+	printRatios(os.Stdout, all)
+	return nil
+}
+
+// measureAll measures all loads with one setting.
+func measureAll(kinds []bench.Kind, o opener) (all []table, err error) {
+	if err := setHugePages(o.setting.hugePages, hugePagesFile); err != nil {
+		return nil, err
+	}
+	fmt.Printf("%s, GOMAXPROCS %d, %v, %d goroutines, %d rounds of %v; %s in ns\n\n",
+		runtime.Version(), runtime.GOMAXPROCS(0), o.setting, bench.Goroutines,
 		o.rounds, o.length, map[bool]string{false: "time", true: "processor time"}[o.isCPU])
-	var all []table
-	limits := map[string]int64{}
 	for _, load := range bench.Loads {
 		if !strings.Contains(load.Name, o.loads) {
 			continue
 		}
-		t, err := measure(load, kinds, opener{folder, limits, o})
+		t, err := measure(load, kinds, o)
 		if err != nil {
-			return fmt.Errorf("%s: %w", load.Name, err)
+			return nil, fmt.Errorf("%s: %w", load.Name, err)
 		}
 		t.print(os.Stdout)
+		fmt.Println()
 		all = append(all, t)
 	}
-	printRatios(os.Stdout, all)
-	return nil
+	return all, nil
 }
 
 // onSignal calls a function when the program is interrupted, and ends the program. The processes

@@ -75,6 +75,7 @@ type opener struct {
 	// limits are those that were found for full caches on Go's heap, as a first guess for the next
 	// load.
 	limits map[string]int64
+	setting
 	options
 }
 
@@ -243,21 +244,25 @@ func serve(player *bench.Player, load bench.Load, before int64) error {
 	}
 }
 
-// setHugePages writes "always" to the file with the kernel's setting, and returns a function that
-// restores it.
-func setHugePages(setting, file string) (restore func(), err error) {
-	switch setting {
-	case "default", "never":
-		return func() {}, nil
-	case "always":
-	default:
-		return nil, fmt.Errorf("-hugepages %s: want default, never or always", setting)
+// setHugePages writes "always" to the file with the kernel's setting.
+func setHugePages(setting, file string) error {
+	if setting != "always" || chosen(file) == setting {
+		return nil
 	}
-	before := chosen(file)
 	if err := os.WriteFile(file, []byte(setting), 0o644); err != nil {
-		return nil, fmt.Errorf("-hugepages always needs root: %w", err)
+		return fmt.Errorf("-hugepages always needs root: %w", err)
 	}
-	return func() { _ = os.WriteFile(file, []byte(before), 0o644) }, nil
+	return nil
+}
+
+// keepHugePages returns a function that restores the kernel's setting.
+func keepHugePages(file string) (restore func()) {
+	before := chosen(file)
+	return func() {
+		if chosen(file) != before {
+			_ = os.WriteFile(file, []byte(before), 0o644)
+		}
+	}
 }
 
 // chosen returns the word in brackets in the file with the kernel's setting.
@@ -271,10 +276,11 @@ func chosen(file string) string {
 	return word
 }
 
-// describe returns how huge pages are used. With "madvise" larder asks for them, and no other cache.
-func describe(setting string) string {
-	if setting == "never" {
-		return "never"
+// String returns a column's name. With "madvise" larder asks for huge pages, and no other cache.
+func (s setting) String() string {
+	pages := s.hugePages
+	if pages == "default" {
+		pages = chosen(hugePagesFile)
 	}
-	return chosen(hugePagesFile)
+	return fmt.Sprintf("GOGC %d, huge pages %s", s.gogc, pages)
 }

@@ -63,7 +63,7 @@ func (t table) print(to io.Writer) {
 	if t.load.IsFull {
 		columns = append(slices.Clone(ops), "hit ratio", "RSS, at the end")
 	}
-	fmt.Fprintf(to, "\n| %s | %s |\n|---|%s\n", t.load.Name, strings.Join(columns, " | "),
+	fmt.Fprintf(to, "| %s | %s |\n|---|%s\n", t.load.Name, strings.Join(columns, " | "),
 		strings.Repeat("--:|", len(columns)))
 	var target int64
 	for _, p := range t.rows {
@@ -118,46 +118,81 @@ var ratios = []ratio{
 	{"full, 1 KB, zipf", "aside", "fastcache", "aside", 0.85},
 }
 
-// printRatios prints the ratios within rounds, and the difference of the hit ratios to otter's.
-func printRatios(to io.Writer, all []table) {
-	fmt.Fprint(to, "\n| larder's time, of theirs | ratio | asked | theirs, of larder's |\n|---|--:|--:|--:|\n")
-	for _, t := range all {
-		for _, r := range ratios {
-			if r.load == t.load.Name {
-				r.print(to, t)
-			}
+// column is what was measured with one setting.
+type column struct {
+	setting setting
+	tables  []table
+}
+
+// table returns what was measured of a load.
+func (c column) table(load string) table {
+	for _, t := range c.tables {
+		if t.load.Name == load {
+			return t
 		}
 	}
-	for _, t := range all {
-		hits := map[string]float64{}
-		for _, p := range t.rows {
-			hits[p.name] = p.hitRatio()
+	return table{}
+}
+
+// printRatios prints the ratios within rounds, and those of the hit ratios to otter's.
+func printRatios(to io.Writer, all []column) {
+	names := []string{}
+	for _, c := range all {
+		names = append(names, c.setting.String())
+	}
+	fmt.Fprintf(to, "| larder's time, of theirs | asked | %s |\n|---|--:|%s\n", strings.Join(names, " | "),
+		strings.Repeat("--:|", len(names)))
+	for _, r := range ratios {
+		asked := ""
+		if r.most > 0 {
+			asked = fmt.Sprintf("≤ %.2f", r.most)
 		}
-		if t.load.IsFull && hits["larder"] > 0 && hits["otter"] > 0 {
-			fmt.Fprintf(to, "| hit ratio, %s, of otter's | %.3f | ≥ 1 | |\n", t.load.Name, hits["larder"]/hits["otter"])
-		}
+		printRow(to, r.name(), asked, all, func(c column) string { return r.cell(c.table(r.load)) })
+	}
+	for _, load := range bench.Loads {
+		printRow(to, "hit ratio, of otter's: "+load.Name, "≥ 1", all,
+			func(c column) string { return hitsOfOtter(c.table(load.Name)) })
 	}
 }
 
-func (r ratio) print(to io.Writer, t table) {
-	ours, theirs := t.times("larder", r.op), t.times(r.cache, r.theirs)
-	var ratios, inverse []float64
-	for round := range min(len(ours), len(theirs)) {
-		ratios = append(ratios, ours[round]/theirs[round])
-		inverse = append(inverse, theirs[round]/ours[round])
+// printRow prints a row, unless all cells are empty.
+func printRow(to io.Writer, name, asked string, all []column, cell func(column) string) {
+	var cells []string
+	isEmpty := true
+	for _, c := range all {
+		cells = append(cells, cell(c))
+		isEmpty = isEmpty && cells[len(cells)-1] == ""
 	}
-	if len(ratios) == 0 {
-		return
+	if !isEmpty {
+		fmt.Fprintf(to, "| %s | %s | %s |\n", name, asked, strings.Join(cells, " | "))
 	}
-	asked := ""
-	if r.most > 0 {
-		asked = fmt.Sprintf("≤ %.2f", r.most)
+}
+
+func hitsOfOtter(t table) string {
+	hits := map[string]float64{}
+	for _, p := range t.rows {
+		hits[p.name] = p.hitRatio()
 	}
+	if !t.load.IsFull || hits["larder"] == 0 || hits["otter"] == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", hits["larder"]/hits["otter"])
+}
+
+func (r ratio) name() string {
 	name := r.op
 	if r.op != r.theirs {
-		name += " beside " + r.theirs
+		name += ", of its " + r.theirs
 	}
-	slices.Sort(inverse)
-	fmt.Fprintf(to, "| %s, %s, %s | %s | %s | %.2f |\n", r.load, name, r.cache, spread(ratios, "%.2f"),
-		asked, inverse[len(inverse)/2])
+	return fmt.Sprintf("%s: %s, %s", r.cache, r.load, name)
+}
+
+// cell returns the ratio, and its spread.
+func (r ratio) cell(t table) string {
+	ours, theirs := t.times("larder", r.op), t.times(r.cache, r.theirs)
+	var ratios []float64
+	for round := range min(len(ours), len(theirs)) {
+		ratios = append(ratios, ours[round]/theirs[round])
+	}
+	return spread(ratios, "%.2f")
 }
