@@ -4,15 +4,15 @@
 #
 #     LARDER=../../../target/release/larder ./servers.sh [--help] [flag of larder bench compare ...]
 #
-# The variable MEMORY is the memory of each cache in MiB (1024), ROUNDS the number of rounds (3),
-# SECS the duration of a measurement in seconds (2).
+# The variable MEMORY is the memory of each cache in MiB (1024), WORKLOADS what larder bench compare
+# names so, ROUNDS the number of rounds (3), SECS the duration of a measurement in seconds (2).
 set -euo pipefail
 cd "$(dirname "$0")"
 [[ ${1:-} != --help ]] || { sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0"; exit; }
 
 larder=${LARDER:-../../../target/release/larder}
 memory=${MEMORY:-1024}
-workloads=get:100:1,set:100:1,get:10240:1,set:10240:1,get:100:16,set:100:16
+workloads=${WORKLOADS:-get:100:1,set:100:1,get:10240:1,set:10240:1,get:100:16,set:100:16}
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 # go.mod has the version of TQMemory.

@@ -33,6 +33,12 @@ var (
 
 func main() {
 	log.SetFlags(0)
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(),
+			"Prints a table of memory per item, collections and pauses with many items, one process per cache,\n"+
+			"and one of the throughput of many threads on package larder.")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	var err error
 	switch *one {
@@ -108,7 +114,8 @@ func collections(name string) error {
 		memory = fmt.Sprintf("%.1f B | %.1f | %.1f | %.1f", per(after-before), per(int64(stats.MemoryUsed)),
 			per(int64(stats.ItemBytes)), per(int64(stats.IndexBytes)))
 	}
-	fmt.Printf("| %s | %s | %v | %v | %v |\n", name, memory, times[len(times)/2], times[0], longestPause())
+	fmt.Printf("| %s | %s | %v | %v | %v |\n", name, memory,
+		times[len(times)/2].Round(time.Microsecond), times[0].Round(time.Microsecond), longestPause().Round(time.Microsecond))
 	return nil
 }
 

@@ -50,6 +50,11 @@ func main() {
 	rounds := flag.Int("rounds", 5, "measurements per load, of which the median is printed")
 	length := flag.Duration("time", time.Second, "duration of a measurement")
 	server := flag.String("server", os.Getenv("LARDERD"), "path of larderd")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(),
+			"Prints a table of keys per second of the client's processor time: larder/client and gomemcache.")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	if *server == "" {
 		log.Fatal("no larderd: set -server or LARDERD, such as ../../../target/release/larderd")

@@ -55,6 +55,11 @@ var (
 )
 
 func main() {
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(),
+			"Prints a table of hit ratios of the Go engine on traces, and of the Rust engine if LARDER names it.")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	if *folder == "" {
 		*folder = "../../../../shared/traces"
