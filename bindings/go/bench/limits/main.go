@@ -36,7 +36,7 @@ func main() {
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(),
 			"Prints a table of memory per item, collections and pauses with many items, one process per cache,\n"+
-			"and one of the throughput of many threads on package larder.")
+				"and one of the throughput of many threads on package larder.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
