@@ -80,7 +80,7 @@ func (c *Cache) failure(err error, key string, valueBytes int) error {
 		return keyError(key)
 	case engine.ErrTooLarge:
 		return fmt.Errorf("%w: key and value have %d bytes, at most %d fit: raise Options.ItemMax or Options.Memory",
-			ErrTooLarge, len(key)+valueBytes, c.engine.ItemMax())
+			ErrTooLarge, len(key)+valueBytes, c.core().ItemMax())
 	case engine.ErrNoSpace:
 		return fmt.Errorf("%w: callbacks of View hold too much of %d bytes: end them sooner or raise Options.Memory",
 			ErrNoMemory, c.options.Memory)

@@ -16,7 +16,7 @@ import (
 // each part. Other goroutines may use the cache meanwhile: of the items that they change, Save
 // writes the state at some time during the call. Tokens are not saved.
 func (c *Cache) Save(to io.Writer) error {
-	err := c.engine.Save(to)
+	err := c.core().Save(to)
 	runtime.KeepAlive(c)
 	if errors.Is(err, engine.ErrClosed) {
 		return ErrClosed
@@ -31,8 +31,8 @@ func (c *Cache) Save(to io.Writer) error {
 // have something after it, such as another saved cache. It needs no buffered reader: most of its
 // reads are of 64 KiB.
 func (c *Cache) Load(from io.Reader) (items int, err error) {
-	c.loads.ForgetPrefix("")
-	items, err = c.engine.Load(from)
+	c.flights().ForgetPrefix("")
+	items, err = c.core().Load(from)
 	runtime.KeepAlive(c)
 	switch {
 	case errors.Is(err, engine.ErrClosed):
