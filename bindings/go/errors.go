@@ -24,8 +24,8 @@ var (
 	ErrNotANumber = errors.New("larder: the value is not a decimal number of 64 bits")
 	// ErrNoTokens means that the cache was opened without [Options.CAS].
 	ErrNoTokens = errors.New("larder: the cache has no tokens: set Options.CAS")
-	// ErrDamaged means that [Cache.Load] was given data that [Cache.Save] has not written, or that
-	// has changed since.
+	// ErrDamaged means that [Cache.Load] or [Cache.LoadFile] was given data that [Cache.Save] has
+	// not written, or that has changed since.
 	ErrDamaged = errors.New("larder: the saved cache is damaged")
 	// ErrNotOpened means that the cache could not be opened.
 	ErrNotOpened = errors.New("larder: the cache could not be opened")

@@ -81,8 +81,8 @@ func syncFolder(path string) {
 	}
 }
 
-// LoadFile is [Cache.Load] from a file. If there is no file, the error matches [fs.ErrNotExist]. A
-// file that continues after the end of the saved cache is damaged: LoadFile stores the items and
+// LoadFile is [Cache.Load] from a file. If there is no file, the error matches [io/fs.ErrNotExist].
+// A file that continues after the end of the saved cache is damaged: LoadFile stores the items and
 // returns [ErrDamaged].
 func (c *Cache) LoadFile(path string) (items int, err error) {
 	file, err := os.Open(path)

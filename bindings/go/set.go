@@ -118,8 +118,8 @@ func (c *Cache) present(err error, key string) (bool, error) {
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
-// The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
-// [ErrNotFound]; [Cache.Add] creates a counter.
+// The counter wraps at 2^64 and keeps its time to live. The error is [ErrNotANumber] for another
+// value, and [ErrNotFound] if there is no item; [Cache.Add] creates a counter.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 	c.flights().Forget(key)
 	number, _, err := c.core().Incr(key, delta)

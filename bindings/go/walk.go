@@ -7,7 +7,8 @@ import (
 
 // Keys returns an iterator over all keys that begin with prefix, in no particular order. It returns
 // each key that exists throughout exactly once, and a key that is stored or removed meanwhile
-// perhaps. The loop may use the cache, take any time, and stop early; no lock is held meanwhile.
+// perhaps. The loop may use the cache, take any time, and stop early; no lock is held meanwhile. A
+// loop to the end visits all items of the cache, whatever the prefix.
 func (c *Cache) Keys(prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		c.core().Keys(prefix)(yield)
