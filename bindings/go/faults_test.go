@@ -293,7 +293,7 @@ func TestTenThousandGoroutines(t *testing.T) {
 	const goroutines = 10_000
 	each := 20
 	if raceEnabled {
-		// The detector makes each switch of so many goroutines slow.
+		// The detector makes each switch between ten thousand goroutines slow.
 		each = 4
 	}
 	begin := make(chan struct{})

@@ -28,8 +28,8 @@
 //
 // The system provides each page on its first use. The memory does not count against GOMEMLIMIT,
 // because Go's runtime does not see it: set the limit of the Go heap, if any, to what remains.
-// Builds with the tag larder_heap, and those for WebAssembly, take the memory from Go's heap, all of
-// it in [Open]; if the system does not have it, Go's runtime ends the program.
+// Builds with the tag larder_heap, and those for WebAssembly, take the memory from Go's heap, all
+// of it in [Open]; if the system does not have it, Go's runtime ends the program.
 //
 // # Debugging
 //
