@@ -24,8 +24,8 @@ var (
 	ErrNotANumber = errors.New("larder: the value is not a decimal number of 64 bits")
 	// ErrNoTokens means that the cache was opened without [Options.CAS].
 	ErrNoTokens = errors.New("larder: the cache has no tokens: set Options.CAS")
-	// ErrDamaged means that [Cache.Load] was given data that [Cache.Save] has not written, or that
-	// has changed since.
+	// ErrDamaged means that [Cache.Load] or [Cache.LoadFile] was given data that [Cache.Save] has
+	// not written, or that has changed since.
 	ErrDamaged = errors.New("larder: the saved cache is damaged")
 	// ErrNotOpened means that the cache could not be opened.
 	ErrNotOpened = errors.New("larder: the cache could not be opened")
@@ -80,7 +80,7 @@ func (c *Cache) failure(err error, key string, valueBytes int) error {
 		return keyError(key)
 	case engine.ErrTooLarge:
 		return fmt.Errorf("%w: key and value have %d bytes, at most %d fit: raise Options.ItemMax or Options.Memory",
-			ErrTooLarge, len(key)+valueBytes, c.engine.ItemMax())
+			ErrTooLarge, len(key)+valueBytes, c.core().ItemMax())
 	case engine.ErrNoSpace:
 		return fmt.Errorf("%w: callbacks of View hold too much of %d bytes: end them sooner or raise Options.Memory",
 			ErrNoMemory, c.options.Memory)

@@ -10,7 +10,7 @@ import (
 // Get returns a copy of the value of a key, and reports whether there is one. The copy of an empty
 // value is not nil.
 func (c *Cache) Get(key string) ([]byte, bool) {
-	value, ok := c.engine.Get(key)
+	value, ok := c.core().Get(key)
 	if ok && value == nil {
 		value = []byte{}
 	}
@@ -20,7 +20,7 @@ func (c *Cache) Get(key string) ([]byte, bool) {
 // GetInto appends the value of a key to dst and returns the extended slice. If there is no item, it
 // returns dst unchanged and false. It does not allocate if the capacity of dst suffices.
 func (c *Cache) GetInto(dst []byte, key string) (value []byte, ok bool) {
-	return c.engine.GetInto(dst, key)
+	return c.core().GetInto(dst, key)
 }
 
 // View calls read with the value of a key, in place, and reports whether there is one. The slice is
@@ -28,12 +28,12 @@ func (c *Cache) GetInto(dst []byte, key string) (value []byte, ok bool) {
 // use the cache, and may block, but the memory around the value is not reused meanwhile. While many
 // calls are in progress, and for a value of more than half a segment, read gets a copy.
 func (c *Cache) View(key string, read func(value []byte)) bool {
-	return c.engine.View(key, read)
+	return c.core().View(key, read)
 }
 
 // GetItem is [Cache.Get] with the metadata of the item.
 func (c *Cache) GetItem(key string) (value []byte, item Item, ok bool) {
-	value, found, ok := c.engine.GetItem(nil, key)
+	value, found, ok := c.core().GetItem(nil, key)
 	if !ok {
 		return nil, Item{}, false
 	}
@@ -46,7 +46,7 @@ func (c *Cache) GetItem(key string) (value []byte, item Item, ok bool) {
 // Peek returns the metadata of an item and the length of its value in bytes, without counting as a
 // read.
 func (c *Cache) Peek(key string) (item Item, valueBytes int, ok bool) {
-	found, ok := c.engine.Look(key)
+	found, ok := c.core().Look(key)
 	if !ok {
 		return Item{}, 0, false
 	}
@@ -55,7 +55,7 @@ func (c *Cache) Peek(key string) (item Item, valueBytes int, ok bool) {
 
 // Contains reports whether there is an item for key. It does not count as a read.
 func (c *Cache) Contains(key string) bool {
-	_, ok := c.engine.Look(key)
+	_, ok := c.core().Look(key)
 	return ok
 }
 
@@ -63,14 +63,14 @@ func (c *Cache) Contains(key string) bool {
 // does: the slice is valid during the call of visit and must not be written. at is the position of
 // the key.
 func (c *Cache) GetMany(keys []string, visit func(at int, value []byte)) {
-	c.engine.GetMany(keys, func(at int, value []byte, _ engine.Item) { visit(at, value) })
+	c.core().GetMany(keys, func(at int, value []byte, _ engine.Item) { visit(at, value) })
 	runtime.KeepAlive(c)
 }
 
 // GetAndTouch returns the value as [Cache.Get] does and sets the item's time to live to ttl from
 // now.
 func (c *Cache) GetAndTouch(key string, ttl time.Duration) ([]byte, bool) {
-	value, _, ok := c.engine.GetAndTouch(nil, key, c.millis(ttl))
+	value, _, ok := c.core().GetAndTouch(nil, key, c.millis(ttl))
 	if ok && value == nil {
 		value = []byte{}
 	}

@@ -28,7 +28,8 @@
 //
 // The system provides each page on its first use. The memory does not count against GOMEMLIMIT,
 // because Go's runtime does not see it: set the limit of the Go heap, if any, to what remains.
-// Builds with the tag larder_heap, and those for WebAssembly, take the memory from Go's heap.
+// Builds with the tag larder_heap, and those for WebAssembly, take the memory from Go's heap, all
+// of it in [Open]; if the system does not have it, Go's runtime ends the program.
 //
 // # Debugging
 //
@@ -39,6 +40,7 @@ package larder
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -90,7 +92,7 @@ const (
 )
 
 // Cache is a cache in the memory of the process. Close it after use; the garbage collector closes
-// an unreachable cache, unless [Options.OnRemove] refers to it.
+// an unreachable cache, unless [Options.OnRemove] refers to it. The zero Cache is a closed one.
 type Cache struct {
 	engine  *engine.Engine
 	loads   *flight.Group
@@ -102,12 +104,12 @@ type Cache struct {
 func init() {
 	own.EngineOf = func(cache any) *engine.Engine {
 		if c, ok := cache.(*Cache); ok && c != nil {
-			return c.engine
+			return c.core()
 		}
 		return nil
 	}
 	own.ChangesOf = func(cache any) func(key string) {
-		loads := cache.(*Cache).loads
+		loads := cache.(*Cache).flights()
 		return func(key string) {
 			if key == "" {
 				loads.ForgetPrefix("")
@@ -196,10 +198,41 @@ func clocks(clock func() time.Time) (now, wall func() int64) {
 func (c *Cache) Close() error {
 	c.cleanup.Stop()
 	// In this order, a caller that gets ErrClosed from a load finds the cache closed.
-	err := c.engine.Close()
-	c.loads.Close()
+	err := c.core().Close()
+	c.flights().Close()
 	return err
 }
+
+// core returns the engine: a closed one for the zero Cache.
+func (c *Cache) core() *engine.Engine {
+	if c.engine != nil {
+		return c.engine
+	}
+	return closedEngine()
+}
+
+// flights returns the loads: those of a closed cache for the zero Cache.
+func (c *Cache) flights() *flight.Group {
+	if c.loads != nil {
+		return c.loads
+	}
+	return closedLoads()
+}
+
+var closedEngine = sync.OnceValue(func() *engine.Engine {
+	e, err := engine.New(engine.Config{MemoryBytes: engine.MemoryMin, CAS: true})
+	if err != nil {
+		panic(err)
+	}
+	_ = e.Close()
+	return e
+})
+
+var closedLoads = sync.OnceValue(func() *flight.Group {
+	loads := flight.NewGroup(nil, flightConfig(loadTimeoutDefault))
+	loads.Close()
+	return loads
+})
 
 // KeyOf returns a key with the bytes of a slice, without a copy. The slice must not change while a
 // call with the key is in progress; the cache itself keeps a copy.

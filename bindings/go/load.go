@@ -32,14 +32,14 @@ func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byt
 	}
 	if value, isFresh, ok := c.getFresh(key); ok {
 		if !isFresh {
-			c.loads.Refresh(ctx, key, flight.Loader(loader))
+			c.flights().Refresh(ctx, key, flight.Loader(loader))
 		}
 		return value, nil
 	}
 	if err := c.openError(); err != nil {
 		return nil, err
 	}
-	return c.loads.Load(ctx, key, flight.Loader(loader))
+	return c.flights().Load(ctx, key, flight.Loader(loader))
 }
 
 // getFresh is Get, and reports whether the value needs no refresh yet.
@@ -48,7 +48,7 @@ func (c *Cache) getFresh(key string) (value []byte, isFresh, ok bool) {
 		value, ok = c.Get(key)
 		return value, true, ok
 	}
-	value, item, ok := c.engine.GetItem([]byte{}, key)
+	value, item, ok := c.core().GetItem([]byte{}, key)
 	return value, c.isFresh(&item), ok
 }
 

@@ -21,7 +21,8 @@ import (
 // in the server's memory, without a system call, if the server is a larderd on the same machine
 // with --local-readers; all else goes through the socket. Times to live are rounded up to whole
 // seconds. A key with spaces or control characters has at most 186 bytes, because the protocol
-// encodes it. All methods are safe for concurrent use. Close it after use.
+// encodes it. All methods are safe for concurrent use. Close it after use. The zero Remote is a
+// closed one.
 //
 // The end of a context ends a call at once; the server may have applied its change nevertheless. A
 // goroutine that waits for a response occupies no OS thread.
@@ -98,13 +99,23 @@ func ConnectWithOptions(ctx context.Context, address string, options RemoteOptio
 // Close closes the connections. It does not wait: a call in progress ends with its response, its
 // context or its timeout. Later calls and the callers of loads in progress get [ErrClosed].
 func (r *Remote) Close() error {
-	r.closed.Store(true)
+	if r.closed.Store(true); r.client == nil {
+		return nil
+	}
 	r.loads.Close()
 	return r.client.Close()
 }
 
+// isClosed returns true after Close, and for the zero Remote.
+func (r *Remote) isClosed() bool { return r.closed.Load() || r.client == nil }
+
 // LocalReads returns the number of values that were read in the server's memory.
-func (r *Remote) LocalReads() uint64 { return r.client.LocalReads() }
+func (r *Remote) LocalReads() uint64 {
+	if r.client == nil {
+		return 0
+	}
+	return r.client.LocalReads()
+}
 
 // Get returns the value of a key, or [ErrNotFound].
 func (r *Remote) Get(ctx context.Context, key string) ([]byte, error) {
@@ -114,7 +125,7 @@ func (r *Remote) Get(ctx context.Context, key string) ([]byte, error) {
 
 // GetItem is [Remote.Get] with the metadata of the item.
 func (r *Remote) GetItem(ctx context.Context, key string) ([]byte, Item, error) {
-	if r.closed.Load() {
+	if r.isClosed() {
 		return nil, Item{}, ErrClosed
 	}
 	if !isRemoteKey(key) {
@@ -134,7 +145,7 @@ func (r *Remote) GetItem(ctx context.Context, key string) ([]byte, Item, error) 
 // GetMany calls visit for each key that has an item, in the order of the keys; at is the position
 // of the key. It sends one request for those keys that it does not find in the server's memory.
 func (r *Remote) GetMany(ctx context.Context, keys []string, visit func(at int, value []byte)) error {
-	if r.closed.Load() {
+	if r.isClosed() {
 		return ErrClosed
 	}
 	found, err := r.client.GetMultiContext(ctx, slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
@@ -215,7 +226,7 @@ func (r *Remote) swap(ctx context.Context, key string, value []byte, item Item) 
 	if item.TTL < 0 {
 		return 0, fmt.Errorf("%w: a compare-and-swap with a negative ttl: use Delete", ErrInvalid)
 	}
-	if r.closed.Load() {
+	if r.isClosed() {
 		return 0, ErrClosed
 	}
 	r.loads.Forget(key)
@@ -232,7 +243,7 @@ func (r *Remote) swapLoaded(ctx context.Context, key string, value []byte, item 
 
 // Delete removes an item, and reports whether there was one; an invalid key has none.
 func (r *Remote) Delete(ctx context.Context, key string) (bool, error) {
-	if r.closed.Load() {
+	if r.isClosed() {
 		return false, ErrClosed
 	}
 	if !isRemoteKey(key) {
@@ -248,7 +259,7 @@ func (r *Remote) Touch(ctx context.Context, key string, ttl time.Duration) (bool
 	if ttl < 0 {
 		return r.Delete(ctx, key)
 	}
-	if r.closed.Load() {
+	if r.isClosed() {
 		return false, ErrClosed
 	}
 	if !isRemoteKey(key) {
@@ -272,7 +283,7 @@ func (r *Remote) Decr(ctx context.Context, key string, delta uint64) (uint64, er
 func (r *Remote) count(
 	ctx context.Context, op func(context.Context, string, uint64) (uint64, error), key string, delta uint64,
 ) (uint64, error) {
-	if r.closed.Load() {
+	if r.isClosed() {
 		return 0, ErrClosed
 	}
 	r.loads.Forget(key)
@@ -282,7 +293,7 @@ func (r *Remote) count(
 
 // Clear removes all items of the server.
 func (r *Remote) Clear(ctx context.Context) error {
-	if r.closed.Load() {
+	if r.isClosed() {
 		return ErrClosed
 	}
 	r.loads.ForgetPrefix("")
@@ -297,7 +308,7 @@ func isRemoteKey(key string) bool {
 // usable returns the error of a write that changes nothing.
 func (r *Remote) usable(key string) error {
 	switch {
-	case r.closed.Load():
+	case r.isClosed():
 		return ErrClosed
 	case !isRemoteKey(key):
 		return fmt.Errorf("%w: %w", ErrKey, client.ErrMalformedKey)
@@ -309,7 +320,7 @@ func (r *Remote) usable(key string) error {
 func (r *Remote) store(
 	ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte, item Item,
 ) (bool, error) {
-	if r.closed.Load() {
+	if r.isClosed() {
 		return false, ErrClosed
 	}
 	r.loads.Forget(key)
@@ -335,7 +346,7 @@ func (r *Remote) condition(ctx context.Context, err error) (bool, error) {
 
 // done ends a call: it converts an error of package client to that of this package.
 func (r *Remote) done(ctx context.Context, err error) error {
-	if r.closed.Load() {
+	if r.isClosed() {
 		// The call may have opened a connection after Close.
 		_ = r.client.Close()
 	}

@@ -16,7 +16,7 @@ import (
 // each part. Other goroutines may use the cache meanwhile: of the items that they change, Save
 // writes the state at some time during the call. Tokens are not saved.
 func (c *Cache) Save(to io.Writer) error {
-	err := c.engine.Save(to)
+	err := c.core().Save(to)
 	runtime.KeepAlive(c)
 	if errors.Is(err, engine.ErrClosed) {
 		return ErrClosed
@@ -27,10 +27,12 @@ func (c *Cache) Save(to io.Writer) error {
 // Load stores the items that [Cache.Save] has written, in addition to those in the cache, and
 // returns their number. It omits items that have expired since and those that are too large for
 // this cache. If the data is damaged, it stores the items before the damage and returns
-// [ErrDamaged].
+// [ErrDamaged]. Load reads up to the end of the saved cache and not further, so that a stream may
+// have something after it, such as another saved cache. It needs no buffered reader: most of its
+// reads are of 64 KiB.
 func (c *Cache) Load(from io.Reader) (items int, err error) {
-	c.loads.ForgetPrefix("")
-	items, err = c.engine.Load(from)
+	c.flights().ForgetPrefix("")
+	items, err = c.core().Load(from)
 	runtime.KeepAlive(c)
 	switch {
 	case errors.Is(err, engine.ErrClosed):
@@ -79,7 +81,9 @@ func syncFolder(path string) {
 	}
 }
 
-// LoadFile is [Cache.Load] from a file. If there is no file, the error matches [fs.ErrNotExist].
+// LoadFile is [Cache.Load] from a file. If there is no file, the error matches [io/fs.ErrNotExist].
+// A file that continues after the end of the saved cache is damaged: LoadFile stores the items and
+// returns [ErrDamaged].
 func (c *Cache) LoadFile(path string) (items int, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -89,5 +93,20 @@ func (c *Cache) LoadFile(path string) (items int, err error) {
 	if items, err = c.Load(file); err != nil {
 		return items, fmt.Errorf("larder: cannot load %s: %w", path, err)
 	}
+	if err = atEnd(file); err != nil {
+		return items, fmt.Errorf("larder: cannot load %s: %w", path, err)
+	}
 	return items, nil
+}
+
+// atEnd returns an error if there is something to read.
+func atEnd(from io.Reader) error {
+	switch _, err := io.ReadFull(from, make([]byte, 1)); err {
+	case nil:
+		return fmt.Errorf("%w: bytes follow the end of the saved cache", ErrDamaged)
+	case io.EOF:
+		return nil
+	default:
+		return err
+	}
 }

@@ -87,3 +87,38 @@ func TestLoadOfDamagedData(t *testing.T) {
 		t.Errorf("LoadFile without a file: error %v, want %v", err, fs.ErrNotExist)
 	}
 }
+
+func TestLoadFileRejectsWhatFollowsTheEnd(t *testing.T) {
+	cache := openCache(t, Options{})
+	set(t, cache, "k", "v")
+	path := filepath.Join(t.TempDir(), "cache")
+	check.NoError(t, cache.SaveFile(path))
+	file := must[*os.File](t)(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))
+	must[int](t)(file.Write([]byte{0}))
+	check.NoError(t, file.Close())
+
+	loaded := openCache(t, Options{})
+	items, err := loaded.LoadFile(path)
+	check.ErrorIs(t, "LoadFile", err, ErrDamaged)
+	check.Equal(t, "LoadFile", items, 1)
+	wantValue(t, loaded, "k", "v")
+	if err == nil || !strings.HasSuffix(err.Error(), "bytes follow the end of the saved cache") {
+		t.Errorf("LoadFile: error %q, want the reason", err)
+	}
+}
+
+func TestLoadReadsUpToTheEndOfTheSavedCache(t *testing.T) {
+	var stream bytes.Buffer
+	for n := range 3 {
+		cache := openCache(t, Options{})
+		for item := range n * 1000 {
+			set(t, cache, fmt.Sprint(n, " ", item), strings.Repeat("v", 100))
+		}
+		check.NoError(t, cache.Save(&stream))
+	}
+	stream.WriteString("rest")
+	for n := range 3 {
+		check.Equal(t, "Load", must[int](t)(openCache(t, Options{}).Load(&stream)), n*1000)
+	}
+	check.Equal(t, "rest of the stream", stream.String(), "rest")
+}

@@ -12,8 +12,8 @@ import (
 // [Options.TTL], and a negative ttl deletes it. If Set fails, other than with [ErrKey] and
 // [ErrClosed], the previous item is gone: no reader gets the value that was to be replaced.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
-	c.loads.Forget(key)
-	_, err := c.engine.Set(key, value, 0, c.millis(ttl))
+	c.flights().Forget(key)
+	_, err := c.core().Set(key, value, 0, c.millis(ttl))
 	if err != nil {
 		return c.failure(err, key, len(value))
 	}
@@ -27,8 +27,8 @@ func (c *Cache) SetItem(key string, value []byte, item Item) (token uint64, err 
 	if item.CAS != 0 {
 		return c.swap(key, value, item)
 	}
-	c.loads.Forget(key)
-	token, err = c.engine.Set(key, value, item.Flags, c.millis(item.TTL))
+	c.flights().Forget(key)
+	token, err = c.core().Set(key, value, item.Flags, c.millis(item.TTL))
 	if !c.options.CAS {
 		token = 0
 	}
@@ -42,8 +42,8 @@ func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
 	if millis < 0 {
 		return false, c.usable(key)
 	}
-	c.loads.Forget(key)
-	_, err := c.engine.Add(key, value, 0, millis)
+	c.flights().Forget(key)
+	_, err := c.core().Add(key, value, 0, millis)
 	return c.condition(err, key, len(value))
 }
 
@@ -54,24 +54,24 @@ func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, erro
 	if millis < 0 {
 		return c.Delete(key)
 	}
-	c.loads.Forget(key)
-	_, err := c.engine.Replace(key, value, 0, millis)
+	c.flights().Forget(key)
+	_, err := c.core().Replace(key, value, 0, millis)
 	return c.condition(err, key, len(value))
 }
 
 // Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
 // an item.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
-	c.loads.Forget(key)
-	_, err := c.engine.Append(key, part, 0)
+	c.flights().Forget(key)
+	_, err := c.core().Append(key, part, 0)
 	return c.condition(err, key, len(part))
 }
 
 // Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
 // is an item.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
-	c.loads.Forget(key)
-	_, err := c.engine.Prepend(key, part, 0)
+	c.flights().Forget(key)
+	_, err := c.core().Prepend(key, part, 0)
 	return c.condition(err, key, len(part))
 }
 
@@ -84,19 +84,19 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 }
 
 func (c *Cache) swap(key string, value []byte, item Item) (uint64, error) {
-	c.loads.Forget(key)
+	c.flights().Forget(key)
 	millis := c.millis(item.TTL)
 	if millis >= 0 || !c.options.CAS || item.CAS == 0 {
-		token, err := c.engine.CompareAndSwap(key, value, item.Flags, millis, item.CAS)
+		token, err := c.core().CompareAndSwap(key, value, item.Flags, millis, item.CAS)
 		return token, c.failure(err, key, len(value))
 	}
-	return 0, c.failure(c.engine.Delete(key, item.CAS), key, 0)
+	return 0, c.failure(c.core().Delete(key, item.CAS), key, 0)
 }
 
 // Delete removes an item, and reports whether there was one; an invalid key has none.
 func (c *Cache) Delete(key string) (bool, error) {
-	c.loads.Forget(key)
-	return c.present(c.engine.Delete(key, 0), key)
+	c.flights().Forget(key)
+	return c.present(c.core().Delete(key, 0), key)
 }
 
 // Touch sets the time to live of an item, counted from now, and reports whether there is one. A
@@ -106,7 +106,7 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	if millis < 0 {
 		return c.Delete(key)
 	}
-	return c.present(c.engine.Touch(key, millis), key)
+	return c.present(c.core().Touch(key, millis), key)
 }
 
 // present is condition for a change that stores no value: an invalid key has no item.
@@ -118,18 +118,18 @@ func (c *Cache) present(err error, key string) (bool, error) {
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
-// The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
-// [ErrNotFound]; [Cache.Add] creates a counter.
+// The counter wraps at 2^64 and keeps its time to live. The error is [ErrNotANumber] for another
+// value, and [ErrNotFound] if there is no item; [Cache.Add] creates a counter.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
-	c.loads.Forget(key)
-	number, _, err := c.engine.Incr(key, delta)
+	c.flights().Forget(key)
+	number, _, err := c.core().Incr(key, delta)
 	return number, c.failure(err, key, 0)
 }
 
 // Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
-	c.loads.Forget(key)
-	number, _, err := c.engine.Decr(key, delta)
+	c.flights().Forget(key)
+	number, _, err := c.core().Decr(key, delta)
 	return number, c.failure(err, key, 0)
 }
 
@@ -157,9 +157,9 @@ const (
 func (c *Cache) Update(
 	key string, decide func(value []byte, item *Item, isFound bool) ([]byte, Decision),
 ) error {
-	c.loads.Forget(key)
+	c.flights().Forget(key)
 	valueBytes, unknown := 0, false
-	_, err := c.engine.Update(key, func(found engine.Item, value []byte, isFound bool) engine.Change {
+	_, err := c.core().Update(key, func(found engine.Item, value []byte, isFound bool) engine.Change {
 		item := Item{}
 		if isFound {
 			item = c.itemOf(&found)
@@ -176,7 +176,7 @@ func (c *Cache) Update(
 		case decision == StoreItem && millis >= 0:
 			deadline := found.Deadline
 			if !isFound || item.TTL != ttl {
-				deadline = c.engine.Deadline(millis)
+				deadline = c.core().Deadline(millis)
 			}
 			return engine.Change{Action: engine.Write, Value: next, Flags: item.Flags, Deadline: deadline}
 		case decision == StoreItem && !isFound:
@@ -195,17 +195,17 @@ func (c *Cache) Update(
 
 // Clear removes all items. The times of other calls do not depend on their number.
 func (c *Cache) Clear() error {
-	c.loads.ForgetPrefix("")
-	return c.failure(c.engine.Clear(), "", 0)
+	c.flights().ForgetPrefix("")
+	return c.failure(c.core().Clear(), "", 0)
 }
 
 // RemovePrefix removes every item whose key begins with prefix and returns their number. It visits
 // all keys. To invalidate a group of items often, put a generation number into their keys and
 // change it.
 func (c *Cache) RemovePrefix(prefix string) (removed int, err error) {
-	c.loads.ForgetPrefix(prefix)
-	for key := range c.engine.Keys(prefix) {
-		switch err := c.engine.Delete(key, 0); {
+	c.flights().ForgetPrefix(prefix)
+	for key := range c.core().Keys(prefix) {
+		switch err := c.core().Delete(key, 0); {
 		case err == nil:
 			removed++
 		case !errors.Is(err, engine.ErrNotFound):
@@ -217,7 +217,7 @@ func (c *Cache) RemovePrefix(prefix string) (removed int, err error) {
 
 // openError returns ErrClosed if the cache is closed.
 func (c *Cache) openError() error {
-	if c.loads.Context().Err() != nil {
+	if c.flights().Context().Err() != nil {
 		return ErrClosed
 	}
 	return nil
@@ -233,6 +233,6 @@ func (c *Cache) usable(key string) error {
 
 // Maintain removes all expired items, as the cache does by itself with [Options.Sweep].
 func (c *Cache) Maintain() error {
-	c.engine.SweepNow()
+	c.core().SweepNow()
 	return c.openError()
 }

@@ -30,7 +30,7 @@ func (c *Cache) Stats() Stats {
 	if c.openError() != nil {
 		return Stats{}
 	}
-	s := c.engine.Stats()
+	s := c.core().Stats()
 	return Stats{
 		Hits: s.Hits, Misses: s.Misses, Items: uint64(s.Items), Stored: s.Sets,
 		Evictions: s.Evictions, Expired: s.Expired, MemoryLimit: uint64(s.MemoryBytes),
@@ -44,7 +44,7 @@ func (c *Cache) Len() int {
 	if c.openError() != nil {
 		return 0
 	}
-	return c.engine.Len()
+	return c.core().Len()
 }
 
 // String returns the statistics as JSON. By it a cache is a variable of package expvar, which this

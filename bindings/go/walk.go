@@ -7,10 +7,11 @@ import (
 
 // Keys returns an iterator over all keys that begin with prefix, in no particular order. It returns
 // each key that exists throughout exactly once, and a key that is stored or removed meanwhile
-// perhaps. The loop may use the cache, take any time, and stop early; no lock is held meanwhile.
+// perhaps. The loop may use the cache, take any time, and stop early; no lock is held meanwhile. A
+// loop to the end visits all items of the cache, whatever the prefix.
 func (c *Cache) Keys(prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		c.engine.Keys(prefix)(yield)
+		c.core().Keys(prefix)(yield)
 		runtime.KeepAlive(c)
 	}
 }
@@ -20,7 +21,7 @@ func (c *Cache) Keys(prefix string) iter.Seq[string] {
 func (c *Cache) All(prefix string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for key := range c.Keys(prefix) {
-			if value, _, ok := c.engine.Peek([]byte{}, key); ok && !yield(key, value) {
+			if value, _, ok := c.core().Peek([]byte{}, key); ok && !yield(key, value) {
 				return
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"larder.example/larder"
 )
@@ -32,8 +33,8 @@ type BigCache struct {
 	counters counters
 	requests *requests
 	closed   atomic.Bool
-	// Detaches the cache from the end of the context.
-	stopWatching func() bool
+	// Ends the goroutine that cleans up.
+	stopCleaning context.CancelFunc
 }
 
 // NewBigCache is New with a context that does not end.
@@ -43,8 +44,10 @@ func NewBigCache(config Config) (*BigCache, error) {
 	return New(context.Background(), config)
 }
 
-// New opens a cache that is closed when the context ends. An error names the invalid field, or is
-// [larder.ErrNotOpened].
+// New opens a cache. As in BigCache, its cleaning up ends with the context, and the cache itself
+// serves until Close: an expired entry is never returned, but from then on it is reported when a
+// call finds it, or when its memory is needed. The garbage collector closes an unreachable cache,
+// unless a callback refers to it. An error names the invalid field, or is [larder.ErrNotOpened].
 func New(ctx context.Context, config Config) (*BigCache, error) {
 	return open(ctx, config, time.Now)
 }
@@ -57,32 +60,48 @@ func open(ctx context.Context, config Config, now func() time.Time) (*BigCache, 
 	if config.Hasher == nil {
 		config.Hasher = newDefaultHasher()
 	}
-	c := &BigCache{config: config, now: now}
-	options := larder.Options{
-		Memory: config.memory(), TTL: config.LifeWindow, Sweep: max(config.CleanWindow, 0), Clock: now,
-	}
+	options := larder.Options{Memory: config.memory(), TTL: config.LifeWindow, Clock: now}
+	c := &BigCache{config: config, now: now, stopCleaning: func() {}}
 	if config.StatsEnabled {
-		c.requests = newRequests(c.Len)
+		c.requests = newRequests()
 	}
 	if config.hasCallback() {
-		options.OnRemove = c.onRemove
+		// The engine keeps this reachable, but not the cache.
+		options.OnRemove = (&reporter{config, c.requests}).onRemove
 	}
 	cache, err := larder.Open(options)
 	if err != nil {
 		return nil, err
 	}
 	c.cache = cache
-	c.stopWatching = context.AfterFunc(ctx, func() { _ = c.end() })
+	c.requests.countEntriesOf(cache)
+	if config.CleanWindow > 0 {
+		ctx, c.stopCleaning = context.WithCancel(ctx)
+		go clean(ctx, c.stopCleaning, weak.Make(cache), config.CleanWindow)
+	}
 	return c, nil
+}
+
+// clean removes expired entries every window until the context ends, and calls done. It does not
+// keep the cache reachable.
+func clean(ctx context.Context, done func(), cache weak.Pointer[larder.Cache], window time.Duration) {
+	defer done()
+	ticker := time.NewTicker(window)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+			if open := cache.Value(); open == nil || open.Maintain() != nil {
+				return
+			}
+		}
+	}
 }
 
 // Close releases the memory. Closing a closed cache has no effect.
 func (c *BigCache) Close() error {
-	c.stopWatching()
-	return c.end()
-}
-
-func (c *BigCache) end() error {
+	c.stopCleaning()
 	c.closed.Store(true)
 	return c.cache.Close()
 }

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"larder.example/larder"
 	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/own"
 )
 
 func TestGetReturnsStoredEntry(t *testing.T) {
@@ -285,7 +286,7 @@ func TestKeyMetadataCountsRequests(t *testing.T) {
 }
 
 func TestRequestCountsAreBounded(t *testing.T) {
-	requests := newRequests(func() int { return 0 })
+	requests := newRequests()
 	for at := range 100 * keysMin {
 		requests.count(fmt.Sprint(at))
 	}
@@ -336,22 +337,52 @@ func TestClose(t *testing.T) {
 	check.Eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-func TestEndOfContextClosesCache(t *testing.T) {
+func TestEndOfContextEndsOnlyTheCleaning(t *testing.T) {
 	before := runtime.NumGoroutine()
-	ctx, cancel := context.WithCancel(context.Background())
-	cache, err := New(ctx, DefaultConfig(time.Minute))
+	for _, isEndedBeforeNew := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(context.Background())
+		if isEndedBeforeNew {
+			cancel()
+		}
+		var calls callbackCalls
+		config := expiringConfig()
+		config.CleanWindow = time.Millisecond
+		config.OnRemove = func(key string, _ []byte) { calls.add(key) }
+		clock := &clock{now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
+		cache, err := open(ctx, config, clock.Now)
+		check.NoError(t, err)
+		set(t, cache, "key", "entry")
+		cancel()
+		check.Eventually(t, "end of the cleaning", func() bool { return runtime.NumGoroutine() <= before })
+		wantEntry(t, cache, "key", "entry")
+		set(t, cache, "other", "entry")
+		clock.advance(2 * time.Second)
+		// Long enough for several cleanups.
+		time.Sleep(20 * time.Millisecond)
+		calls.want(t)
+		check.Equal(t, "Len", cache.Len(), 2)
+		wantNoEntry(t, cache, "key")
+		check.Equal(t, "Close", cache.Close(), nil)
+		wantClosed(t, cache)
+	}
+}
+
+func TestGarbageCollectorClosesADroppedCache(t *testing.T) {
+	before := runtime.NumGoroutine()
+	config := expiringConfig()
+	config.CleanWindow, config.StatsEnabled = time.Millisecond, true
+	config.OnRemove = func(string, []byte) {}
+	cache, err := New(context.Background(), config)
 	check.NoError(t, err)
 	set(t, cache, "key", "entry")
-	cancel()
-	closed := func() bool { _, err := cache.Get("key"); return errors.Is(err, larder.ErrClosed) }
-	check.Eventually(t, "close of the cache", closed)
-	// The context may have ended before New.
-	if cache, err = New(ctx, DefaultConfig(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	check.Eventually(t, "close of the second cache", closed)
-	check.Equal(t, "Close", cache.Close(), nil)
-	check.Eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
+	dropped := own.EngineOf(cache.cache)
+	cache = nil
+	check.Eventually(t, "close by the garbage collector", func() bool {
+		runtime.GC()
+		_, err := dropped.Set("key", nil, 0, 0)
+		return errors.Is(err, engine.ErrClosed)
+	})
+	check.Eventually(t, "end of the cleaning", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // BigCache panics when it is closed twice.

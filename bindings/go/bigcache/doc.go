@@ -35,9 +35,9 @@
 //   - An entry that is too large removes the previous entry of its key, so that no reader gets the
 //     entry that was to be replaced. An Append that would make an entry too large does not change
 //     it.
-//   - After Close, or after the end of the context of [New], the memory is released, and all
-//     methods with an error result return [larder.ErrClosed]. BigCache continues without cleaning
-//     up.
+//   - After Close the memory is released, and all methods with an error result return
+//     [larder.ErrClosed]. BigCache continues without cleaning up, as both do after the end of the
+//     context of [New].
 //   - [Stats] has no collisions, and the Logger is not used, because there are neither collisions
 //     nor allocations to log.
 //   - The request count of a key restarts after the callback for its removal.

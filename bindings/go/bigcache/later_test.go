@@ -39,6 +39,7 @@ func TestCleanWindowKeepsEntriesOfAShortLifeWindow(t *testing.T) {
 }
 
 func TestEndOfContextPrintsNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(context.Background())
 	config := expiringConfig()
 	config.CleanWindow = time.Millisecond
@@ -46,7 +47,8 @@ func TestEndOfContextPrintsNothing(t *testing.T) {
 		cache, err := New(ctx, config)
 		check.NoError(t, err)
 		cancel()
-		check.Eventually(t, "close of the cache", cache.closed.Load)
+		defer cache.Close()
+		check.Eventually(t, "end of the cleaning", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	check.Equal(t, "standard output", output, "")
 }

@@ -34,20 +34,26 @@ func (c *Config) hasCallback() bool {
 	return c.StatsEnabled || c.OnRemove != nil || c.OnRemoveWithMetadata != nil || c.OnRemoveWithReason != nil
 }
 
+// reporter calls the callbacks of a cache.
+type reporter struct {
+	config   Config
+	requests *requests
+}
+
 // onRemove is called for each entry that leaves the cache.
-func (c *BigCache) onRemove(name string, entry []byte, cause larder.Reason) {
+func (r *reporter) onRemove(name string, entry []byte, cause larder.Reason) {
 	reason, is := reasonOf(cause)
 	if !is {
 		return
 	}
-	requests, key := c.requests.takeAndReset(name), name
+	requests, key := r.requests.takeAndReset(name), name
 	if isFramed(name) {
 		var whole bool
 		if key, entry, whole = parseFrame(entry); !whole {
 			return
 		}
 	}
-	switch config := &c.config; {
+	switch config := &r.config; {
 	case config.OnRemoveWithMetadata != nil:
 		config.OnRemoveWithMetadata(key, entry, Metadata{RequestCount: requests})
 	case config.OnRemove != nil:

@@ -3,14 +3,17 @@ package bigcache
 import (
 	"hash/maphash"
 	"sync"
+	"weak"
+
+	"larder.example/larder"
 )
 
 // requests counts the requests of each key. A nil value, without StatsEnabled, counts nothing.
 type requests struct {
 	seed   maphash.Seed
 	shards [64]requestShard
-	// Returns the number of entries in the cache.
-	entries func() int
+	// The cache whose requests these are.
+	cache weak.Pointer[larder.Cache]
 }
 
 type requestShard struct {
@@ -22,12 +25,19 @@ type requestShard struct {
 
 const keysMin = 1024
 
-func newRequests(entries func() int) *requests {
-	r := &requests{seed: maphash.MakeSeed(), entries: entries}
+func newRequests() *requests {
+	r := &requests{seed: maphash.MakeSeed()}
 	for at := range r.shards {
 		r.shards[at].counts, r.shards[at].keysMax = make(map[uint64]uint32), keysMin
 	}
 	return r
+}
+
+// countEntriesOf names the cache, before its first request.
+func (r *requests) countEntriesOf(cache *larder.Cache) {
+	if r != nil {
+		r.cache = weak.Make(cache)
+	}
 }
 
 // withShard calls do with the shard and the hash of a key, under the shard's lock.
@@ -53,7 +63,11 @@ func (r *requests) count(name string) {
 // prune bounds the counts that reads have left behind after the removal of their entries: it resets
 // a shard with many more keys than entries.
 func (r *requests) prune(shard *requestShard) {
-	shard.keysMax = max(keysMin, 4*r.entries()/len(r.shards))
+	entries := 0
+	if cache := r.cache.Value(); cache != nil {
+		entries = cache.Len()
+	}
+	shard.keysMax = max(keysMin, 4*entries/len(r.shards))
 	if len(shard.counts) > shard.keysMax {
 		clear(shard.counts)
 	}

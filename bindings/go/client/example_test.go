@@ -5,10 +5,45 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net"
 	"time"
 
+	"larder.example/larder"
 	"larder.example/larder/client"
+	"larder.example/larder/server"
 )
+
+// The server is one of package larder/server here; any memcached and larderd will do.
+func Example() {
+	cache, err := larder.Open(larder.Options{Memory: 16 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cache.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := server.New(cache, server.Options{})
+	defer s.Close()
+	go s.Serve(listener)
+
+	c := client.New(listener.Addr().String())
+	defer c.Close()
+	if err := c.Set(&client.Item{Key: "greeting", Value: []byte("hello"), Expiration: 60}); err != nil {
+		log.Fatal(err)
+	}
+	item, err := c.Get("greeting")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", item.Value)
+	_, err = c.Get("farewell")
+	fmt.Println(err == client.ErrCacheMiss)
+	// Output:
+	// hello
+	// true
+}
 
 func ExampleNew() {
 	c := client.New("127.0.0.1:11211", "[::1]:11211", "/run/larder.sock")

@@ -84,39 +84,59 @@ func TestTierLoadsOnlyWhatTheDiskLacks(t *testing.T) {
 	check.Eventually(t, "the store of the load", func() bool { return cache.Contains("other") })
 }
 
-// damage overwrites a value in the log of a directory.
+// damage overwrites a value wherever the files of a directory have it.
 func damage(t *testing.T, directory string, value []byte) {
 	t.Helper()
+	found := 0
 	for _, entry := range must[[]os.DirEntry](t)(os.ReadDir(directory)) {
 		path := filepath.Join(directory, entry.Name())
-		if at := bytes.Index(must[[]byte](t)(os.ReadFile(path)), value); at >= 0 {
-			file := must[*os.File](t)(os.OpenFile(path, os.O_WRONLY, 0))
-			must[int](t)(file.WriteAt([]byte("damaged"), int64(at)))
-			check.NoError(t, file.Sync())
-			check.NoError(t, file.Close())
-			return
+		file := must[*os.File](t)(os.OpenFile(path, os.O_WRONLY, 0))
+		rest, at := must[[]byte](t)(os.ReadFile(path)), 0
+		for next := bytes.Index(rest, value); next >= 0; next = bytes.Index(rest, value) {
+			must[int](t)(file.WriteAt([]byte("damaged"), int64(at+next)))
+			rest, at, found = rest[next+len(value):], at+next+len(value), found+1
 		}
+		check.NoError(t, file.Sync())
+		check.NoError(t, file.Close())
 	}
-	t.Fatal("no file of the directory has the value")
+	if found == 0 {
+		t.Fatal("no file of the directory has the value")
+	}
 }
 
+// unreadableKey returns a key of which memory has no copy and whose value on the disk is damaged.
+func unreadableKey(t *testing.T, cache *Cache, keys []string) string {
+	t.Helper()
+	for _, key := range keys {
+		switch _, _, err := cache.GetInto(nil, key); {
+		case errors.Is(err, ErrDiskUnreadable):
+			return key
+		case err != nil:
+			t.Errorf("GetInto: %v", err)
+		}
+	}
+	t.Fatal("memory has all items")
+	return ""
+}
+
+// Threads append to segments of their own, and a segment that is not full is not evicted: memory
+// may keep any item, however old. So all are damaged on the disk.
 func TestTierReportsADamagedItem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tier")
 	cache := openTiered(t, Tier{Path: path})
 	value := bytes.Repeat([]byte("to be damaged "), 300)
-	check.NoError(t, cache.Set("k", value, 0))
-	for number := range 1000 {
-		set(t, cache, fmt.Sprint("filler ", number), strings.Repeat("f", 4000))
+	keys := make([]string, 1000)
+	for number := range keys {
+		keys[number] = fmt.Sprint("k", number)
+		check.NoError(t, cache.Set(keys[number], value, 0))
 	}
 	check.NoError(t, cache.Sync())
 	damage(t, path, value)
-	if _, _, err := cache.GetInto(nil, "k"); !errors.Is(err, ErrDiskUnreadable) {
-		t.Errorf("GetInto: %v", err)
-	}
-	if _, err := cache.GetMany("filler 1", "k"); !errors.Is(err, ErrDiskUnreadable) {
+	key := unreadableKey(t, cache, keys)
+	if _, err := cache.GetMany("none", key); !errors.Is(err, ErrDiskUnreadable) {
 		t.Errorf("GetMany: %v", err)
 	}
-	if _, _, err := cache.Peek("k"); !errors.Is(err, ErrDiskUnreadable) || cache.Contains("k") {
+	if _, _, err := cache.Peek(key); !errors.Is(err, ErrDiskUnreadable) || cache.Contains(key) {
 		t.Errorf("Peek: %v", err)
 	}
 	if why := cache.TierTrouble(); !strings.Contains(why, "damaged") {

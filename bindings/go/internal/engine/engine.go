@@ -13,7 +13,6 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -95,7 +94,6 @@ type Engine struct {
 	config Config
 	bytes  int
 	arena  *memory.Arena
-	sweep  sync.Once
 	stop   chan struct{}
 }
 

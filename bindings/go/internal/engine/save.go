@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -112,18 +111,18 @@ func checksum(header, payload []byte) uint32 {
 
 // Load stores the items that Save has written, in addition to those in the cache, and returns their
 // number. Items that have expired since are left out, and so are those that are too large for this
-// cache. If the data is damaged, it stores the items before the damage and returns ErrDamaged.
+// cache. If the data is damaged, it stores the items before the damage and returns ErrDamaged. It
+// reads not a byte past the end of the saved cache: a block and its header are one read each.
 func (e *Engine) Load(from io.Reader) (items int, err error) {
-	reader := bufio.NewReaderSize(from, blockBytes)
 	var magic [len(saveMagic)]byte
-	if _, err := io.ReadFull(reader, magic[:]); err != nil || string(magic[:]) != saveMagic {
+	if _, err := io.ReadFull(from, magic[:]); err != nil || string(magic[:]) != saveMagic {
 		return 0, damage(err, "it does not begin as a saved cache does")
 	}
 	var block []byte
 	seen := uint64(0)
 	for number := uint32(0); ; number++ {
 		var isLast bool
-		if block, isLast, err = readBlock(reader, block, number); err != nil {
+		if block, isLast, err = readBlock(from, block, number); err != nil {
 			return items, err
 		}
 		if isLast {

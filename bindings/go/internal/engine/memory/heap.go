@@ -2,11 +2,21 @@
 
 package memory
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 type held = []uint64
 
-func allocate(bytes int) (*Arena, error) {
+// allocate returns an error for a size beyond the addresses of Go's heap. For one that the system
+// does not provide, Go's runtime ends the program.
+func allocate(bytes int) (arena *Arena, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("cannot take %d bytes of Go's heap: %v", bytes, reason)
+		}
+	}()
 	// One word more: an empty value at the end still has an address inside of the allocation, as the
 	// rules of package unsafe demand.
 	words := make([]uint64, (bytes+7)/8+1)
