@@ -64,7 +64,7 @@ if [ "$(cargo deny --version 2>/dev/null)" != "cargo-deny $deny_version" ]; then
     cargo install --debug cargo-deny --version "$deny_version" --locked
 fi
 
-# The tests of the Go packages run with an older release, too. Without it they are skipped.
+# The tests of the Go packages run with both supported releases. Without the other they are skipped.
 "$(dirname "$0")/../bindings/go/conformance/release.sh" install
 
 # Miri is not there for every nightly toolchain, and where it is not `make miri` is skipped.

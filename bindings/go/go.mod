@@ -1,3 +1,3 @@
 module larder.example/larder
 
-go 1.25.0
+go 1.26.0

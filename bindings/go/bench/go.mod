@@ -1,6 +1,6 @@
 module larder.example/larder/bench
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/VictoriaMetrics/fastcache v1.13.2

@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Vets and tests the core module with another Go release than the installed one, by default
-# with the older of the supported releases, which go.mod names: release.sh [RELEASE]. The go command
-# fetches the release, as `release.sh install` does, and the test is skipped if it cannot.
+# Vets and tests the core module with the supported Go release that is not installed, or with the
+# one that is named: release.sh [RELEASE]. The go command fetches it, as `release.sh install` does;
+# the test is skipped if it cannot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-older=go1.25.14
+# The two releases that Go's authors support. go.mod names the older one.
+supported=(go1.26.8 go1.27.4)
 minor=$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
-[[ $older == go$minor.* ]] || { echo "release.sh: go.mod names Go $minor, not $older" >&2; exit 1; }
+[[ ${supported[0]} == go$minor.* ]] ||
+    { echo "release.sh: go.mod names Go $minor, not ${supported[0]}" >&2; exit 1; }
 
 wanted=${1:-}
-[ "$wanted" != install ] || wanted=
-export GOTOOLCHAIN=${wanted:-$older}
+if [ -z "$wanted" ] || [ "$wanted" = install ]; then
+    wanted=${supported[1]}
+    [[ $(GOTOOLCHAIN=local go env GOVERSION) != "${wanted%.*}".* ]] || wanted=${supported[0]}
+fi
+export GOTOOLCHAIN=$wanted
 if ! go version >/dev/null; then
     echo "release.sh: skipped, because $GOTOOLCHAIN cannot be fetched: see \`go env GOPROXY\`"
     exit

@@ -1,5 +1,5 @@
 module larder.example/larder/dist
 
-go 1.25.0
+go 1.26.0
 
 require golang.org/x/mod v0.38.0

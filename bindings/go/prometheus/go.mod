@@ -1,6 +1,6 @@
 module larder.example/larder/prometheus
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/prometheus/client_golang v1.23.2

@@ -1,6 +1,6 @@
 module larder.example/larder/shared
 
-go 1.25.0
+go 1.26.0
 
 require larder.example/larder v0.0.0
 
