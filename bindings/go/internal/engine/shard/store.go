@@ -139,6 +139,10 @@ func (s *Shard) poolOf(found *place) pool {
 // put stores a record in place of what was found. Whenever records may have moved, and whenever it
 // had released the lock, it looks the key up anew and judges anew.
 func (s *Shard) put(r *Request, found *place) (uint64, error) {
+	if len(r.Value) > s.segmentBytes/2 {
+		// A header has no place for the length of any value.
+		return s.putLarge(r, found)
+	}
 	h := s.header(r, len(r.Value), record.Unpublished)
 	if h.Bytes() > s.segmentBytes/2 {
 		return s.putLarge(r, found)
