@@ -281,7 +281,7 @@ func (c *conn) visitMeta(value []byte, item engine.Item) {
 			}
 			return appendFlag(out, 'f', uint64(item.Flags))
 		case 'h':
-			return appendFlag(out, 'h', uint64(one(item.IsFetched)))
+			return appendFlag(out, 'h', uint64(one(item.IsFetched())))
 		case 'l':
 			return appendFlag(out, 'l', c.sinceAccess(item))
 		case 's':
@@ -505,7 +505,7 @@ func (c *conn) showDebug(m *metaLine, item engine.Item) {
 	}
 	out = strconv.AppendUint(append(out, " la="...), c.sinceAccess(item), 10)
 	out = strconv.AppendUint(append(out, " cas="...), item.Token, 10)
-	if out = append(out, " fetch="...); item.IsFetched {
+	if out = append(out, " fetch="...); item.IsFetched() {
 		out = append(out, "yes"...)
 	} else {
 		out = append(out, "no"...)
