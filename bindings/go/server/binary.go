@@ -72,6 +72,9 @@ func (c *conn) stepBinary(b []byte) int {
 		if extras == 8 {
 			flags = binary.BigEndian.Uint32(r.Extras)
 		}
+		if c.isReserved(flags) {
+			return c.skipBinary(&r, front, value, wire.StatusInvalid)
+		}
 		if value > valueMax || c.isTooLarge(keyBytes, int(value), flags) {
 			c.rejectLarge(textOf(r.Key), form.verb == wire.TextSet)
 			return c.skipBinary(&r, front, value, wire.StatusTooLarge)

@@ -227,8 +227,8 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 		return c.say(head, badFormat)
 	}
 	key := w.first[0]
-	flags, flagsOK := parseUint(w.first[1])
-	exptime, exptimeOK := parseInt(w.first[2])
+	flags, flagsOK := parseUint(withoutPlus(w.first[1]))
+	exptime, exptimeOK := parseInt(withoutPlus(w.first[2]))
 	var token uint64
 	tokenOK := true
 	if verb == wire.TextCAS {
@@ -243,6 +243,9 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 	}
 	if w.count < least || !isKey(key) || !flagsOK || !exptimeOK || !tokenOK {
 		return refuse(badFormat)
+	}
+	if c.isReserved(uint32(flags)) {
+		return refuse(reservedFlags)
 	}
 	if c.isTooLarge(len(key), length, uint32(flags)) {
 		c.rejectLarge(textOf(key), verb == wire.TextSet)
