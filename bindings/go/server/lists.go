@@ -105,7 +105,7 @@ func (c *conn) readList() {
 	for l.next = 0; l.next < len(l.keys) && !c.isBroken; {
 		from := l.next
 		keys := l.keys[from:min(len(l.keys), from+manyKeys)]
-		if len(keys) == 1 {
+		if isCounted := c.server.prefixes.isOn.Load(); isCounted || len(keys) == 1 {
 			c.find(keys[0])
 			c.endsUntil(from + 1)
 			continue

@@ -75,6 +75,9 @@ func (c *conn) find(key string) (found bool) {
 		}
 		l.copyMax = max(l.wanted, outMax)
 	}
+	if l.form != noForm && l.form != metaForm {
+		c.server.prefixes.noteGet(key, found)
+	}
 	switch {
 	case l.mode == touching:
 		c.counters.add1(touchHits, one(found))

@@ -82,6 +82,14 @@ func (c *conn) stepText(b []byte) int {
 		return head
 	case "cache_memlimit":
 		return c.answer(head, &w, textMemoryLimit(&w))
+	case "lru_crawler":
+		return c.answer(head, &w, c.textCrawler(&w))
+	case "slabs":
+		return c.answer(head, &w, textSlabs(&w))
+	case "watch":
+		return c.answer(head, &w, "CLIENT_ERROR watch commands not allowed\r\n")
+	case "shutdown":
+		return c.answer(head, &w, textShutdown(&w))
 	}
 	if bytes.HasPrefix(w.last, []byte("HTTP/")) {
 		// A browser was made to send its request here.
@@ -120,6 +128,7 @@ func (c *conn) textDelete(w *words) string {
 	if others == 1 && isDelay(w.first[1]) {
 		return badUsage
 	}
+	c.server.prefixes.note(textOf(w.first[0]), prefixCounts{deletes: 1})
 	switch c.remove(textOf(w.first[0]), 0) {
 	case stored:
 		return "DELETED\r\n"
@@ -214,6 +223,26 @@ func textMemoryLimit(w *words) string {
 	return "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"
 }
 
+// textSlabs refuses to move memory between size classes, which the cache does not have.
+func textSlabs(w *words) string {
+	word := string(w.first[0])
+	switch {
+	case word == "":
+		return unknown
+	case isAnyPrefix(word, "reassign") && w.count == 3, isAnyPrefix(word, "automove") && w.count > 1:
+		return "CLIENT_ERROR slab reassignment disabled\r\n"
+	}
+	return unknown
+}
+
+// textShutdown refuses to end the server, which is the program's part.
+func textShutdown(w *words) string {
+	if word := string(w.first[0]); w.count > 0 && word != "noreply" && !isAnyPrefix(word, "graceful") {
+		return "CLIENT_ERROR invalid shutdown mode\r\n"
+	}
+	return "SERVER_ERROR: shutdown not enabled\r\n"
+}
+
 // storeLine executes a storage command once its value has arrived.
 func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 	w := cutWords(rest)
@@ -248,6 +277,7 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 		return refuse(reservedFlags)
 	}
 	if c.isTooLarge(len(key), length, uint32(flags)) {
+		c.server.prefixes.note(textOf(key), prefixCounts{sets: 1})
 		c.rejectLarge(textOf(key), verb == wire.TextSet)
 		return refuse(tooLarge)
 	}
@@ -259,6 +289,7 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 	if b[all-2] != '\r' || b[all-1] != '\n' {
 		return c.answerIf(!isQuiet, all, badChunk)
 	}
+	c.server.prefixes.note(textOf(key), prefixCounts{sets: 1})
 	result, _ := c.store(&storing{
 		verb: verb, key: textOf(key), value: b[head : all-2], flags: uint32(flags),
 		exptime: int64(int32(exptime)), token: token,

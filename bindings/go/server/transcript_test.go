@@ -31,13 +31,13 @@ var unfit = map[string]string{
 	"debugtime": "command", "delete_prefix": "command", "delete_prefix_disabled": "command",
 	"delete_prefix_memcached": "command", "dump_disabled": "command", "last_used": "command debugtime",
 	"lease": "command", "local_readers_off": "commands of larderd", "lru": "command", "lru_crawler": "command",
-	"lru_without_maintainer": "command", "metadump": "command",
-	"no_evictions": "option -M", "protocol_ascii": "option -B", "protocol_binary": "option -B",
-	"shutdown": "command", "shutdown_enabled": "command", "slabs": "command", "slabs_disabled": "command",
+	"lru_without_maintainer": "command",
+	"no_evictions":           "option -M", "protocol_ascii": "option -B", "protocol_binary": "option -B",
+	"shutdown_enabled": "command", "slabs": "command",
 	"stats": "not all statistics", "stats_cachedump_disabled": "command",
-	"stats_conns": "command", "stats_counters": "get_expired", "stats_detail": "command",
+	"stats_counters":    "get_expired",
 	"stats_items_slabs": "size classes", "stats_prefix": "command", "stats_settings": "not all settings",
-	"stats_words": "stats larder", "watch": "command", "watch_disabled": "command",
+	"stats_words": "stats larder", "watch": "command",
 	"item_size": "covered by TestItemMax",
 }
 
