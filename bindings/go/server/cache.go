@@ -182,6 +182,9 @@ func (c *conn) decide(r *storing, flags uint32, ttl int64) (result outcome, toke
 	if err != nil {
 		result = outcomeOf(err)
 	}
+	if result != stored {
+		token = 0
+	}
 	c.noteStore(result)
 	if r.verb == wire.TextCAS {
 		c.noteSwap(result)
@@ -274,6 +277,9 @@ func (c *conn) extend(r *storing) (result outcome, token uint64) {
 	if err != nil {
 		result = outcomeOf(err)
 	}
+	if result != stored {
+		token = 0
+	}
 	return result, token
 }
 
@@ -350,6 +356,10 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 		}
 		if r.touches {
 			change = c.touched(item, r.touch)
+		}
+		if len(digits) > len(value) && !c.isSoft(item) {
+			// To memcached, a longer number is another item.
+			change.Marks = 0
 		}
 		change.Value = digits
 		r.deadline = c.deadline(engine.Item{Flags: change.Flags, Deadline: change.Deadline})

@@ -17,7 +17,7 @@ var recaching = []string{
 	"mg a N30 T60 t\r\nmg b T60 N30 t\r\nmg c t N0 s f h\r\nmg c q\r\nmg d N30 q k O1\r\nmg e R30 q\r\nmg e R30 k O2\r\nmg e N-1 t\r\nmg e\r\n",
 	"set a 5 100 1\r\nx\r\nmd a I\r\nget a\r\nmg a f v t\r\nmg a\r\ntouch a 50\r\nmg a\r\ngat 50 a\r\nmg a T60 t\r\nset a 0 0 1\r\ny\r\nmg a\r\n",
 	"set a 5 0 1\r\nx\r\nmd a I T30 q\r\nmg a t f\r\nmd a I C99999999999\r\nmd a I k O1\r\nmg a\r\nmd none I\r\nmd none I q\r\nmd a I T-1\r\nmg a\r\n",
-	"ms a 1 T100\r\nx\r\nms a 1 I C1 F9 T5\r\nz\r\nmg a v t f\r\nmg a\r\nms a 2 I C1\r\nzz\r\nmg a v\r\nms a 1 I C99999999999\r\ny\r\nms a 1 I\r\nw\r\nmg a v t\r\n",
+	"ms a 1 T100\r\nx\r\nms a 1 I C1 F9 T5\r\nz\r\nmg a v t f\r\nmg a\r\nms a 2 I C1\r\nzz\r\nmg a v\r\nms a 1 I C" + farToken + "\r\ny\r\nms a 1 I\r\nw\r\nmg a v t\r\n",
 	"ms a 1 T100\r\nx\r\nms a 1 I C1 MA\r\ny\r\nms a 1 I C1 ME\r\ny\r\nms a 1 I C1 MR F9\r\nz\r\nmg a v t f\r\nms b 1 I C1\r\nx\r\nms b 1 I C1 MR\r\nx\r\nms b 1 I MP\r\nx\r\n",
 	"set a 0 0 1\r\nx\r\nmg a R2592000\r\nms a 1 T100\r\nx\r\nmg a T0 R200\r\nmg a R200 T100\r\nmg a T100 R50\r\nmg a R0\r\nmg a R-1\r\nmg a R200 q k\r\nmg a R200 u v\r\n",
 	"set a 0 0 1\r\nx\r\nmd a I\r\nadd a 0 0 1\r\ny\r\nmg a u\r\nmg a u h\r\nappend a 0 0 1\r\ny\r\nmg a v\r\nmd a I\r\nreplace a 0 0 1 noreply\r\nz\r\nmg a v\r\n",
@@ -29,8 +29,12 @@ var recaching = []string{
 	"set a +5 +0 1\r\nx\r\nset b +1 +100 1 noreply\r\ny\r\nget a b\r\n",
 }
 
-// bigToken is more than any token that a server chooses in a test.
-const bigToken = "1000000000000000"
+// bigToken is more than any token that this server chooses in a test; after a client has chosen it,
+// larderd chooses larger ones. farToken is the largest one.
+const (
+	bigToken = "1000000000000000"
+	farToken = "18446744073709551615"
+)
 
 var ofLarderd = []string{
 	// Lines of memcached 1.6.18 may be short, and it parses a value as a line after some errors.
@@ -65,13 +69,13 @@ func recacheConversation(random *rand.Rand, isLarderd bool) string {
 		exptime, noreply := pick("0", "100", "-1"), pick("", "", " noreply")
 		gets := []string{"", "v", "s v f k", "N30 v", "N0 s", "N30 q", "R30", "R200 v t", "R2000 q k", "N30 R200 v O1",
 			"T100 t", "T100 N30 s t", "N30 T0 v t", "u", "u v", "R200 u", "N30 u s", "q v", "Nx", "R200 T0", "T0 R200", "C1 v N30"}
-		sets := []string{"", "I", "I C1 F3", "I C" + bigToken, "C1", "MA I C1", "ME I", "MR I C1", "T100", "T100 q", "I q", "MP I q", "I C1 q O1 k"}
+		sets := []string{"", "I", "I C1 F3", "I C" + farToken, "C1", "MA I C1", "ME I", "MR I C1", "T100", "T100 q", "I q", "MP I q", "I C1 q O1 k"}
 		deletes := []string{"", "I", "I T30", "I q", "I C1", "I k O1", "q", "I T-1", "T30", "I Tx"}
 		kinds := 8
 		if isLarderd {
-			gets = append(gets, "N30 E5"+bigToken+" c", "E5 s", "C5"+bigToken+" v")
-			sets = append(sets, "E5"+bigToken+" c", "E9"+bigToken+" c", "C5"+bigToken, "C5"+bigToken+" I", "MA N30 s", "MP N0 s",
-				"MA C5"+bigToken+" E9"+bigToken, "ME E9"+bigToken+" q", "MR E5"+bigToken+" c", "C5"+bigToken+" E9"+bigToken+" I")
+			gets = append(gets, "N30 E5"+bigToken, "E5 s", "C5"+bigToken+" v")
+			sets = append(sets, "E5"+bigToken+" c", "E9"+bigToken+" c", "C5"+bigToken, "MA N30 s", "MP N0 s",
+				"MA C5"+bigToken+" E9"+bigToken, "ME E9"+bigToken+" q", "MR E5"+bigToken+" c", "C5"+bigToken+" E9"+bigToken+" c")
 			deletes = append(deletes, "x", "x I", "x T100", "I E5"+bigToken, "C5"+bigToken, "x I C5"+bigToken, "I E9"+bigToken+" q")
 			kinds = 11
 		}
@@ -89,7 +93,7 @@ func recacheConversation(random *rand.Rand, isLarderd bool) string {
 		case 8:
 			fmt.Fprintf(&text, "%s %s 1%s\r\n", pick("incr", "decr"), key, noreply)
 		default:
-			fmt.Fprintf(&text, "ma %s %s\r\n", key, pick("", "v", "N0 J5 v", "MD D0 v", "T100 t v", "q", "N30 E5"+bigToken+" c", "C5"+bigToken+" E9"+bigToken+" c"))
+			fmt.Fprintf(&text, "ma %s %s\r\n", key, pick("", "v", "N0 J5 v", "MD D0 v", "T100 t v", "q", "N30 E5"+bigToken+" c"))
 		}
 	}
 	return text.String()

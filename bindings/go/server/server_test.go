@@ -90,36 +90,6 @@ func TestClosedCache(t *testing.T) {
 	ask(t, conn, "touch k 0\r\nmg k\r\nflush_all\r\nmn\r\n", "NOT_FOUND\r\nEN\r\nOK\r\nMN\r\n")
 }
 
-// saslPlain returns a request to log in.
-func saslPlain(user, password string) string {
-	r := wire.BinaryRequest{Opcode: wire.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("\x00" + user + "\x00" + password)}
-	return string(r.AppendTo(nil))
-}
-
-func TestLoginInBinary(t *testing.T) {
-	c := withTokens()
-	c.options.Auth = func(user, password string) bool { return user == "ann" && password == "secret" }
-	_, socket := start(t, c)
-	request := func(r wire.BinaryRequest) string { return string(r.AppendTo(nil)) }
-	response := func(r wire.BinaryResponse) string { return string(r.AppendTo(nil)) }
-	denied := func(opcode wire.Opcode) string {
-		return response(wire.BinaryResponse{Opcode: opcode, Status: wire.StatusAuthError, Value: []byte("Auth failure.")})
-	}
-	get := request(wire.BinaryRequest{Opcode: wire.OpGet, Key: []byte("k")})
-	check.Equal(t, "the responses before the login", converse(t, socket, get, 0), denied(wire.OpGet))
-	conn := dial(t, socket)
-	ask(t, conn, request(wire.BinaryRequest{Opcode: wire.OpSASLListMechs}),
-		response(wire.BinaryResponse{Opcode: wire.OpSASLListMechs, Value: []byte("PLAIN")}))
-	ask(t, conn, request(wire.BinaryRequest{Opcode: wire.OpVersion}),
-		response(wire.BinaryResponse{Opcode: wire.OpVersion, Value: []byte(Version)}))
-	ask(t, conn, saslPlain("ann", "guess"), denied(wire.OpSASLAuth))
-	ask(t, conn, saslPlain("ann", "secret"),
-		response(wire.BinaryResponse{Opcode: wire.OpSASLAuth, Value: []byte("Authenticated")}))
-	ask(t, conn, get, response(wire.BinaryResponse{Opcode: wire.OpGet, Status: wire.StatusNotFound, Value: []byte("Not found")}))
-	// A failed login ends an earlier one.
-	ask(t, conn, saslPlain("ann", "guess")+get, denied(wire.OpSASLAuth)+denied(wire.OpGet))
-}
-
 // softServer starts a server that keeps items for twice their exptime, and returns a function that
 // moves its clock.
 func softServer(t *testing.T) (socket string, pass func(seconds int64)) {
