@@ -301,10 +301,10 @@ type counting struct {
 	creates bool
 	initial uint64
 	exptime int64
-	// touches gives the item the exptime touch, a new one, too.
+	// touches gives the item the exptime touch.
 	touches bool
 	touch   int64
-	// isCreated becomes true if there was no item, and deadline becomes the item's.
+	// isCreated becomes true if there was no item, and deadline becomes the one that the item had.
 	isCreated bool
 	deadline  int64
 }
@@ -326,12 +326,9 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 			}
 			number, r.isCreated = r.initial, true
 			digits = strconv.AppendUint(digits[:0], number, 10)
-			exptime := r.exptime
-			if r.touches {
-				exptime = r.touch
-			}
-			r.deadline = c.engine.Deadline(c.ttl(exptime))
-			return r.newToken.apply(engine.Change{Action: engine.Write, Value: digits, Deadline: r.deadline})
+			r.deadline = 0
+			deadline := c.engine.Deadline(c.ttl(r.exptime))
+			return r.newToken.apply(engine.Change{Action: engine.Write, Value: digits, Deadline: deadline})
 		}
 		old, ok := parseCounter(value)
 		switch {
@@ -361,8 +358,7 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 			// To memcached, a longer number is another item.
 			change.Marks = 0
 		}
-		change.Value = digits
-		r.deadline = c.deadline(engine.Item{Flags: change.Flags, Deadline: change.Deadline})
+		change.Value, r.deadline = digits, c.deadline(item)
 		return r.newToken.apply(change)
 	})
 	if err != nil {

@@ -105,7 +105,8 @@ func (c *conn) textCrawler(w *words) string {
 	switch {
 	case word == "":
 		return unknown
-	case isAnyPrefix(word, "enable", "disable", "sleep", "tocrawl", "crawl"):
+	case w.count == 1 && isAnyPrefix(word, "enable", "disable"),
+		w.count == 2 && isAnyPrefix(word, "sleep", "tocrawl", "crawl"):
 		return "CLIENT_ERROR lru crawler disabled\r\n"
 	case !isAnyPrefix(word, "metadump", "mgdump") || w.count != 2:
 		return unknown

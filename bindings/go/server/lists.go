@@ -152,7 +152,7 @@ func (c *conn) touchKeys(rest []byte, head int, verb wire.TextVerb) int {
 	l := &c.list
 	l.keys, l.ends = l.keys[:0], l.ends[:0]
 	reply := l.take(rest)
-	if reply != "" && len(l.keys) == 0 {
+	if first, _ := cutWord(rest); len(first) == 0 {
 		return c.say(head, reply)
 	}
 	exptime, ok := parseExptime(word)

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"encoding/base64"
+	"math"
 )
 
 // The errors of meta commands.
@@ -181,6 +182,7 @@ func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 	case 'F':
 		var flags uint64
 		flags, isGood = parseUint(token)
+		isGood = isGood && flags <= math.MaxUint32
 		reply, m.clientFlags = badFormat, uint32(flags)
 	case 'T':
 		number, isGood = parseExptime(token)
@@ -206,6 +208,14 @@ func isFlag(letter byte) bool {
 		return true
 	}
 	return false
+}
+
+// exptimeOfNew returns the exptime of an item that N creates. Of N and T, the last one counts.
+func (m *metaLine) exptimeOfNew() int64 {
+	if m.isTTLLast {
+		return m.ttl
+	}
+	return m.vivify
 }
 
 // show appends the flags that a response repeats, details of an item if there is one, and the end of

@@ -23,13 +23,8 @@ func (c *conn) metaGet(m *metaLine) {
 
 // vivified returns the empty item that mg creates with N, whose creator is to store the value.
 func (c *conn) vivified(m *metaLine) engine.Change {
-	exptime := m.vivify
-	if m.hasTTL && m.isTTLLast {
-		exptime = m.ttl
-	}
-	return m.newToken.apply(engine.Change{
-		Action: engine.Write, Deadline: c.engine.Deadline(c.ttl(exptime)), Marks: engine.Claimed,
-	})
+	deadline := c.engine.Deadline(c.ttl(m.exptimeOfNew()))
+	return m.newToken.apply(engine.Change{Action: engine.Write, Deadline: deadline, Marks: engine.Claimed})
 }
 
 // showVivified responds to the mg that has created an item.
@@ -97,6 +92,10 @@ func (c *conn) visitMeta(value []byte, item engine.Item) {
 func (c *conn) showItem(out []byte, item engine.Item, isClaimed bool) []byte {
 	l, m := &c.lookup, c.lookup.meta
 	deadline := c.deadline(item)
+	if l.isCreated {
+		// The flags that follow give it one.
+		deadline = 0
+	}
 	return m.showFlags(out, func(out []byte, letter byte) []byte {
 		switch letter {
 		case 'T':

@@ -145,7 +145,7 @@ func (c *conn) keepItem(m *metaLine) (result outcome) {
 
 func (c *conn) metaCount(m *metaLine) {
 	r := counting{
-		delta: m.delta, token: m.compare, creates: m.hasVivify, initial: m.initial, exptime: m.vivify,
+		delta: m.delta, token: m.compare, creates: m.hasVivify, initial: m.initial, exptime: m.exptimeOfNew(),
 		touches: m.hasTTL, touch: m.ttl, newToken: m.newToken,
 	}
 	switch m.mode {
@@ -182,6 +182,12 @@ func (c *conn) metaCount(m *metaLine) {
 		switch letter {
 		case 'c':
 			return appendFlag(out, 'c', token)
+		case 'T':
+			r.deadline = c.engine.Deadline(c.ttl(m.ttl))
+		case 'N':
+			if r.isCreated {
+				r.deadline = c.engine.Deadline(c.ttl(m.vivify))
+			}
 		case 't':
 			return c.appendTTL(out, r.deadline)
 		}

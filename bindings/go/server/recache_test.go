@@ -14,7 +14,7 @@ import (
 // Those that need more than memcached 1.6.18 are ofLarderd.
 var recaching = []string{
 	"mg n N30 v t\r\nmg n N30 v t\r\nget n\r\nms n 1 T100\r\nx\r\nmg n N30 v\r\nmg n R30\r\nmg n R200\r\nmg n R200\r\n",
-	"mg a N30 T60 t\r\nmg b T60 N30 t\r\nmg c t N0 s f h\r\nmg c q\r\nmg d N30 q k O1\r\nmg e R30 q\r\nmg e R30 k O2\r\nmg e N-1 t\r\nmg e\r\n",
+	"mg a N30 T60 t\r\nmg b T60 N30 t\r\nmg c t N30 s f h\r\nmg c q\r\nmg d N30 q k O1\r\nmg e R30 q\r\nmg e R30 k O2\r\nmg e N-1 t\r\nmg e\r\n",
 	"set a 5 100 1\r\nx\r\nmd a I\r\nget a\r\nmg a f v t\r\nmg a\r\ntouch a 50\r\nmg a\r\ngat 50 a\r\nmg a T60 t\r\nset a 0 0 1\r\ny\r\nmg a\r\n",
 	"set a 5 0 1\r\nx\r\nmd a I T30 q\r\nmg a t f\r\nmd a I C99999999999\r\nmd a I k O1\r\nmg a\r\nmd none I\r\nmd none I q\r\nmd a I T-1\r\nmg a\r\n",
 	"ms a 1 T100\r\nx\r\nms a 1 I C1 F9 T5\r\nz\r\nmg a v t f\r\nmg a\r\nms a 2 I C1\r\nzz\r\nmg a v\r\nms a 1 I C" + farToken + "\r\ny\r\nms a 1 I\r\nw\r\nmg a v t\r\n",
@@ -27,6 +27,12 @@ var recaching = []string{
 		strings.Repeat("x", 20001) + "\r\nmg a s\r\nmd a I\r\nmg a v s\r\nmg a v s\r\ngat 0 a\r\nmg a N30 s\r\n",
 	"set \xff\x80 0 0 1\r\nx\r\nmd \xff\x80 I\r\nmg \xff\x80 k v\r\nmg \xff k N30 v O\xfe\r\nmg //8= b N30\r\nms \xff 1 I\r\n\xff\r\nmg \xff v\r\n",
 	"set a +5 +0 1\r\nx\r\nset b +1 +100 1 noreply\r\ny\r\nget a b\r\n",
+}
+
+// ofMemcached shows a time to live between N and T, where larderd shows that of the last one.
+var ofMemcached = []string{
+	"ma a t N30\r\nma a t T60\r\nma a t\r\nma a T30 t\r\nma b N30 T0 t\r\nmg b t\r\nma c T0 N30 t\r\nmg c t\r\nma d N30 t T0\r\nmg d t\r\nma e t T60 N0\r\nmg e t\r\n",
+	"mg a t N30 T0\r\nmg a t\r\nmg b t T0 N30\r\nmg b t\r\nmg c T30 t N0\r\nmg c t\r\nmg d T0 t N30\r\nmg d t\r\n",
 }
 
 // bigToken is more than any token that this server chooses in a test; after a client has chosen it,
@@ -109,7 +115,7 @@ func TestRecachesLikeMemcached(t *testing.T) {
 	seed := time.Now().UnixNano()
 	random := rand.New(rand.NewSource(seed))
 	t.Logf("seed %d", seed)
-	for _, requests := range recaching {
+	for _, requests := range append(recaching, ofMemcached...) {
 		compare(t, memcached, larder, requests, 1+random.Intn(100))
 	}
 	for range 150 {

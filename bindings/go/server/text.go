@@ -28,7 +28,8 @@ func (c *conn) stepText(b []byte) int {
 		return c.getKeys(b, line[4:], head, wire.TextGet)
 	}
 	if line[0] == ' ' {
-		return c.say(head, unknown)
+		w := cutWords(line)
+		return c.refuseUnknown(head, &w)
 	}
 	word, rest := cutWord(line)
 	if len(word) == 2 && word[0] == 'm' {
@@ -60,6 +61,17 @@ func (c *conn) stepText(b []byte) int {
 	}
 	w := cutWords(rest)
 	switch string(word) {
+	case "incr", "decr", "touch":
+		if w.count < 2 {
+			// The only word is the key, also if it is noreply.
+			return c.say(head, badFormat)
+		}
+	case "lru_crawler":
+		return c.say(head, c.textCrawler(&w))
+	case "slabs":
+		return c.say(head, textSlabs(&w))
+	}
+	switch string(word) {
 	case "delete":
 		return c.answer(head, &w, c.textDelete(&w))
 	case "incr":
@@ -82,21 +94,25 @@ func (c *conn) stepText(b []byte) int {
 		return head
 	case "cache_memlimit":
 		return c.answer(head, &w, textMemoryLimit(&w))
-	case "lru_crawler":
-		return c.answer(head, &w, c.textCrawler(&w))
-	case "slabs":
-		return c.answer(head, &w, textSlabs(&w))
 	case "watch":
 		return c.answer(head, &w, "CLIENT_ERROR watch commands not allowed\r\n")
 	case "shutdown":
 		return c.answer(head, &w, textShutdown(&w))
 	}
+	if w.count == 0 {
+		w.last = word
+	}
+	return c.refuseUnknown(head, &w)
+}
+
+// refuseUnknown responds to a line without a command.
+func (c *conn) refuseUnknown(head int, w *words) int {
 	if bytes.HasPrefix(w.last, []byte("HTTP/")) {
 		// A browser was made to send its request here.
 		c.isClosing = true
 		return head
 	}
-	return c.answer(head, &w, unknown)
+	return c.answer(head, w, unknown)
 }
 
 // say responds to a line of head bytes.
@@ -145,7 +161,7 @@ func isDelay(word []byte) bool {
 }
 
 func (c *conn) textCount(w *words, subtract bool) string {
-	if !isKey(w.first[0]) || w.count < 2 {
+	if !isKey(w.first[0]) {
 		return badFormat
 	}
 	delta, ok := parseUint(w.first[1])
@@ -173,7 +189,7 @@ func (c *conn) textCount(w *words, subtract bool) string {
 }
 
 func (c *conn) textTouch(w *words) string {
-	if !isKey(w.first[0]) || w.count < 2 {
+	if !isKey(w.first[0]) {
 		return badFormat
 	}
 	exptime, ok := parseExptime(w.first[1])
@@ -223,12 +239,15 @@ func textMemoryLimit(w *words) string {
 	return "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"
 }
 
-// textSlabs refuses to move memory between size classes, which the cache does not have.
+// textSlabs refuses to move memory between size classes, which the cache does not have. Of its
+// forms only automove may end in noreply.
 func textSlabs(w *words) string {
 	word := string(w.first[0])
 	switch {
 	case word == "":
 		return unknown
+	case isAnyPrefix(word, "automove") && w.count > 1 && w.isQuiet():
+		return ""
 	case isAnyPrefix(word, "reassign") && w.count == 3, isAnyPrefix(word, "automove") && w.count > 1:
 		return "CLIENT_ERROR slab reassignment disabled\r\n"
 	}
@@ -263,7 +282,7 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 	if verb == wire.TextCAS {
 		token, tokenOK = parseUint(w.first[4])
 	}
-	isQuiet := w.count > least && w.isQuiet()
+	isQuiet := w.isQuiet()
 	refuse := func(reply string) int {
 		if isQuiet {
 			reply = ""
