@@ -78,8 +78,8 @@ func (c *conn) logIn(user, password []byte) bool {
 	return c.isLoggedIn
 }
 
-// logInPlain logs in by the value of PLAIN: an identity, which has to be empty or the user, the user
-// and the password.
+// logInPlain logs in by the value of PLAIN: an identity, which has to be empty or the user, the
+// user and the password.
 func (c *conn) logInPlain(value []byte) bool {
 	parts := bytes.Split(value, []byte{0})
 	if len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]) {

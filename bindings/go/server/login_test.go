@@ -111,8 +111,8 @@ func inTurn(t *testing.T, socket string, requests []string, size int) (responses
 	return responses
 }
 
-// untilEnd sends requests and returns the responses until the server closes the connection, or until
-// isLast returns true for them.
+// untilEnd sends requests and returns the responses until the server closes the connection, or
+// until isLast returns true for them.
 func untilEnd(t *testing.T, socket, requests string, size int, isLast func(responses string) bool) string {
 	t.Helper()
 	conn := dial(t, socket)
@@ -134,7 +134,8 @@ func sasl(opcode wire.Opcode, mechanism, value string) string {
 	return string((&wire.BinaryRequest{Opcode: opcode, Key: []byte(mechanism), Value: []byte(value)}).AppendTo(nil))
 }
 
-// saslLogins are requests of the binary protocol. The other servers answer some of them differently.
+// saslLogins are requests of the binary protocol. The other servers answer some of them
+// differently.
 func saslLogins() (all, ofMemcached, ofLarderd map[string]string) {
 	const right, wrong = "\x00ann\x00secretword", "\x00ann\x00secret"
 	plain := func(value string) string { return sasl(wire.OpSASLAuth, "PLAIN", value) }

@@ -218,8 +218,8 @@ func (m *metaLine) exptimeOfNew() int64 {
 	return m.vivify
 }
 
-// show appends the flags that a response repeats, details of an item if there is one, and the end of
-// the line.
+// show appends the flags that a response repeats, details of an item if there is one, and the end
+// of the line.
 func (m *metaLine) show(out []byte, detail func(out []byte, letter byte) []byte) []byte {
 	return append(m.showFlags(out, detail), "\r\n"...)
 }

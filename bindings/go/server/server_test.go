@@ -228,8 +228,8 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// The rule of flags 0, 1 and 3 and the recache token of the meta protocol are one: of all readers of
-// a stale item, in whatever protocol, one is to replace it.
+// The rule of flags 0, 1 and 3 and the recache token of the meta protocol are one: of all readers
+// of a stale item, in whatever protocol, one is to replace it.
 func TestSoftExpiryGivesOneRecacheToken(t *testing.T) {
 	socket, pass := softServer(t)
 	conn := dial(t, socket)
