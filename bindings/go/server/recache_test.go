@@ -137,3 +137,35 @@ func TestRecachesLikeLarderd(t *testing.T) {
 		compare(t, larderd, larder, recacheConversation(random, true), 1+random.Intn(200))
 	}
 }
+
+// Of many clients that read an item at once, one gets the recache token.
+func TestOneClientWins(t *testing.T) {
+	_, socket := start(t, withTokens())
+	setup := dial(t, socket)
+	conns := connect(t, socket, 30)
+	for _, asks := range []struct{ before, request string }{
+		{"ms a 1 T100\r\nx\r\nmd a I\r\n", "mg a s\r\n"}, {"ms a 1 T100\r\nx\r\nmn\r\n", "mg a R200 s\r\n"},
+		{"md a\r\nmn\r\n", "mg a N30 s\r\n"}, {"ms a 1 T100\r\nx\r\nmd a I\r\n", "mg a u T90\r\n"},
+		{"ms a 20000 T100\r\n" + repeated(20000) + "\r\nmd a I\r\n", "mg a v\r\n"},
+	} {
+		for range 20 {
+			lines(t, setup, strings.TrimSuffix(asks.before, "\r\n"))
+			answers := make(chan string, len(conns))
+			for _, conn := range conns {
+				go func() { answers <- lines(t, conn, strings.TrimSuffix(asks.request, "\r\n")) }()
+			}
+			won, held := 0, 0
+			for range conns {
+				line, _, _ := strings.Cut(<-answers, "\r\n")
+				if strings.HasSuffix(line, " W") {
+					won++
+				} else if strings.Contains(line, " Z") {
+					held++
+				}
+			}
+			if won != 1 || held != len(conns)-1 {
+				t.Fatalf("%q: %d clients get the token, %d see that it is taken", asks.request, won, held)
+			}
+		}
+	}
+}
