@@ -14,7 +14,8 @@ import (
 
 // Save writes all items, with their flags and the time at which they expire, and a checksum for
 // each part. Other goroutines may use the cache meanwhile: of the items that they change, Save
-// writes the state at some time during the call. Tokens are not saved.
+// writes the state at some time during the call. Tokens are not saved, nor are items that a client
+// of package server has marked stale.
 func (c *Cache) Save(to io.Writer) error {
 	err := c.core().Save(to)
 	runtime.KeepAlive(c)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/binary"
-	"strings"
 
 	"larder.example/larder/internal/engine"
 	"larder.example/larder/wire"
@@ -71,6 +70,9 @@ func (c *conn) stepBinary(b []byte) int {
 		flags := uint32(0)
 		if extras == 8 {
 			flags = binary.BigEndian.Uint32(r.Extras)
+		}
+		if c.isReserved(flags) {
+			return c.skipBinary(&r, front, value, wire.StatusInvalid)
 		}
 		if value > valueMax || c.isTooLarge(keyBytes, int(value), flags) {
 			c.rejectLarge(textOf(r.Key), form.verb == wire.TextSet)
@@ -143,6 +145,7 @@ func (c *conn) executeBinary(r *wire.BinaryRequest, loud wire.Opcode, verb wire.
 		c.binaryStore(r, verb, isQuiet)
 		return
 	case wire.TextDelete:
+		c.server.prefixes.note(textOf(r.Key), prefixCounts{deletes: 1})
 		c.conclude(r, isQuiet, binaryStatuses[c.remove(textOf(r.Key), r.CAS)], 0, "")
 		return
 	case wire.TextIncr, wire.TextDecr:
@@ -229,6 +232,7 @@ func (c *conn) binaryStore(r *wire.BinaryRequest, verb wire.TextVerb, isQuiet bo
 			store.verb = wire.TextCAS
 		}
 	}
+	c.server.prefixes.note(store.key, prefixCounts{sets: 1})
 	result, token := c.store(&store)
 	status := binaryStatuses[result]
 	switch {
@@ -257,8 +261,11 @@ func (c *conn) binaryStats(r *wire.BinaryRequest) {
 	if group == "reset" {
 		c.server.resetStats()
 	} else {
-		rows, isKnown := c.server.stats(group)
-		if !isKnown || strings.Contains(group, " ") {
+		rows, isKnown := c.binaryDetail(group)
+		if !isKnown {
+			rows, isKnown = c.server.stats(group)
+		}
+		if !isKnown {
 			c.fail(r, wire.StatusNotFound)
 			return
 		}

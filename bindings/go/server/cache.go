@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"strconv"
@@ -23,6 +22,8 @@ const (
 	notNumber
 	noMemory
 	overLimit
+	// older means that the item has a newer token.
+	older
 	// failed means that the cache is closed.
 	failed
 )
@@ -43,139 +44,6 @@ func outcomeOf(err error) outcome {
 		return failed
 	}
 	return noMemory
-}
-
-// form is the way in which a value is shown.
-type form uint8
-
-const (
-	noForm form = iota
-	textForm
-	textTokenForm
-	metaForm
-	binaryForm
-)
-
-// mode is what a lookup does to the item.
-type mode uint8
-
-const (
-	looking mode = iota
-	peeking
-	touching
-)
-
-// lookup is a search for a key, and what it has found.
-type lookup struct {
-	// visit is conn.visitHit, once per connection.
-	visit   func(value []byte, item engine.Item)
-	key     string
-	form    form
-	mode    mode
-	exptime int64
-	meta    *metaLine
-	binary  *wire.BinaryRequest
-	// wanted is the number of bytes for which the output had no room, or 0. A value of more than
-	// copyMax bytes is not copied to find that out.
-	wanted, copyMax int
-	item            engine.Item
-}
-
-// find shows the item of a key and returns true if there is one.
-func (c *conn) find(key string) (found bool) {
-	l := &c.lookup
-	l.key, l.copyMax = key, outMax
-	for copied := 0; ; {
-		l.wanted = 0
-		if l.mode == looking {
-			found = c.engine.ViewUpTo(key, l.copyMax, l.visit)
-		} else {
-			found = c.findLocked(key)
-		}
-		c.giveBack(copied)
-		if l.wanted == 0 {
-			break
-		}
-		if !c.makeRoom(l.wanted) {
-			return found
-		}
-		// The cache may have to copy a long value, too.
-		if copied = charged(l.wanted); copied > 0 && !c.server.hold(c, copied) {
-			c.isBroken = true
-			return found
-		}
-		l.copyMax = max(l.wanted, outMax)
-	}
-	switch {
-	case l.mode == touching:
-		c.counters.add1(touchHits, one(found))
-		c.counters.add1(touchMisses, one(!found))
-	case found:
-		c.counters.add1(getHits, 1)
-	default:
-		c.counters.add1(getMisses, 1)
-	}
-	return found
-}
-
-func one(isCounted bool) int {
-	if isCounted {
-		return 1
-	}
-	return 0
-}
-
-// findLocked finds an item and touches it, or finds it without the marks of a read.
-func (c *conn) findLocked(key string) (found bool) {
-	l, length := &c.lookup, len(c.out)
-	if l.mode == touching {
-		c.server.change(key)
-	}
-	_, _ = c.engine.Update(key, func(item engine.Item, value []byte, isFound bool) engine.Change {
-		c.out = c.out[:length]
-		if found = isFound; !isFound {
-			return engine.Change{}
-		}
-		if l.visit(value, item); l.wanted > 0 || l.mode == peeking {
-			return engine.Change{}
-		}
-		flags, deadline := c.touched(item, l.exptime)
-		if flags != item.Flags {
-			return engine.Change{
-				Action: engine.Write, Value: bytes.Clone(value), Flags: flags, Deadline: deadline,
-			}
-		}
-		return engine.Change{Action: engine.TouchItem, Deadline: deadline}
-	})
-	return found
-}
-
-// visitHit appends an item to the output. The cache calls it with the value in place, so it neither
-// sends nor waits: without room it asks for some.
-func (c *conn) visitHit(value []byte, item engine.Item) {
-	l := &c.lookup
-	switch l.form {
-	case noForm:
-		l.item = item
-	case metaForm:
-		c.visitMeta(value, item)
-	case binaryForm:
-		c.visitBinary(value, item)
-	default:
-		more := len(l.key) + item.Bytes + len("VALUE  4294967295 2147483647 18446744073709551615\r\n\r\n")
-		if !c.hasRoom(more) || len(value) < item.Bytes {
-			l.wanted = more
-			return
-		}
-		item = c.soften(l.key, item)
-		out := append(append(c.out, "VALUE "...), l.key...)
-		out = appendUint(appendUint(out, uint64(item.Flags)), uint64(len(value)))
-		if l.form == textTokenForm {
-			out = appendUint(out, item.Token)
-		}
-		out = append(append(out, "\r\n"...), value...)
-		c.out = append(out, "\r\n"...)
-	}
 }
 
 const monthSeconds = 30 * 24 * 60 * 60
@@ -206,8 +74,24 @@ type storing struct {
 	token   uint64
 	// creates stores the value of append and prepend if there is no item.
 	creates bool
+	// invalidates stores a value with an older token, too, and marks it stale.
+	invalidates bool
+	// newToken is that of the stored item, if the client has chosen one.
+	newToken chosenToken
 	// bytes becomes the length of the value.
 	bytes int
+}
+
+// chosenToken is a token that a client gives an item.
+type chosenToken struct {
+	token  uint64
+	exists bool
+}
+
+// apply makes a change store the token.
+func (t chosenToken) apply(change engine.Change) engine.Change {
+	change.Token, change.HasToken = t.token, t.exists
+	return change
 }
 
 // itemBytes is the size of an item as memcached counts it.
@@ -240,15 +124,15 @@ func (c *conn) store(r *storing) (result outcome, token uint64) {
 	c.server.change(r.key)
 	r.bytes = len(r.value)
 	flags, ttl := c.softStore(r)
+	if !r.isExtension() && (r.newToken.exists || r.invalidates) {
+		return c.decide(r, flags, ttl)
+	}
 	switch r.verb {
 	case wire.TextSet:
 		if ttl < 0 {
 			// The item is stored and has expired. Engine.Set would remove the old one instead, and give
 			// no token.
-			token, err = c.engine.Update(r.key, func(engine.Item, []byte, bool) engine.Change {
-				return engine.Change{Action: engine.Write, Value: r.value, Flags: flags, Deadline: 1}
-			})
-			break
+			return c.decide(r, flags, ttl)
 		}
 		token, err = c.engine.Set(r.key, r.value, flags, ttl)
 	case wire.TextAdd:
@@ -266,14 +150,66 @@ func (c *conn) store(r *storing) (result outcome, token uint64) {
 			c.noteStore(result)
 			return result, token
 		}
-		if token, err = c.engine.Add(r.key, r.value, flags, ttl); errors.Is(err, engine.ErrNotStored) {
+		if result, token = c.decide(r, flags, ttl); result == notStored {
 			// Another client has created it.
 			return c.store(r)
 		}
+		return result, token
 	}
 	result = outcomeOf(err)
 	c.noteStore(result)
 	return result, token
+}
+
+// decide is store by a decision about the present item: Engine.Set and its like neither choose
+// tokens nor mark items. Append and prepend are an add here.
+func (c *conn) decide(r *storing, flags uint32, ttl int64) (result outcome, token uint64) {
+	deadline := c.engine.Deadline(ttl)
+	token, err := c.engine.Update(r.key, func(item engine.Item, _ []byte, isFound bool) engine.Change {
+		change := engine.Change{Action: engine.Write, Value: r.value, Flags: flags, Deadline: deadline}
+		if result = r.judge(item, isFound); result == older {
+			result, change.Deadline = stored, item.Deadline
+			change.Marks = engine.Stale | item.Marks()
+			if change.Flags = r.flags; c.isSoft(item) && r.flags == 0 {
+				change.Flags = item.Flags
+			}
+		}
+		if result != stored {
+			return engine.Change{}
+		}
+		return r.newToken.apply(change)
+	})
+	if err != nil {
+		result = outcomeOf(err)
+	}
+	if result != stored {
+		token = 0
+	}
+	c.noteStore(result)
+	if r.verb == wire.TextCAS {
+		c.noteSwap(result)
+	}
+	return result, token
+}
+
+// judge says whether a command stores, given the present item. The result is older if it stores a
+// stale value.
+func (r *storing) judge(item engine.Item, isFound bool) outcome {
+	switch {
+	case r.verb == wire.TextSet, r.verb == wire.TextReplace && isFound:
+		return stored
+	case r.verb == wire.TextReplace:
+		return notStored
+	case r.verb == wire.TextCAS && !isFound:
+		return notFound
+	case r.verb != wire.TextCAS && isFound:
+		return notStored
+	case r.verb != wire.TextCAS, r.token != 0 && r.token == item.Token:
+		return stored
+	case r.invalidates && r.token != 0 && r.token < item.Token:
+		return older
+	}
+	return exists
 }
 
 func (c *conn) noteStore(result outcome) {
@@ -297,10 +233,14 @@ func (c *conn) swap(r *storing, flags uint32, ttl int64) (outcome, uint64) {
 		}
 	}
 	c.noteStore(result)
+	c.noteSwap(result)
+	return result, token
+}
+
+func (c *conn) noteSwap(result outcome) {
 	c.counters.add1(casHits, one(result == stored))
 	c.counters.add1(casBadval, one(result == exists))
 	c.counters.add1(casMisses, one(result == notFound))
-	return result, token
 }
 
 // extend executes append and prepend. The result is notFound if there is no item, and notStored if
@@ -325,10 +265,20 @@ func (c *conn) extend(r *storing) (result outcome, token uint64) {
 		} else {
 			joined = append(append(joined[:0], r.value...), value...)
 		}
-		return engine.Change{Action: engine.Write, Value: joined, Flags: item.Flags, Deadline: item.Deadline}
+		change := engine.Change{
+			Action: engine.Write, Value: joined, Flags: item.Flags, Deadline: item.Deadline,
+		}
+		if c.isSoft(item) {
+			// The item does not become fresh.
+			change.Marks = item.Marks()
+		}
+		return r.newToken.apply(change)
 	})
 	if err != nil {
 		result = outcomeOf(err)
+	}
+	if result != stored {
+		token = 0
 	}
 	return result, token
 }
@@ -345,15 +295,16 @@ func (c *conn) remove(key string, token uint64) outcome {
 // counting is incr or decr.
 type counting struct {
 	delta, token uint64
+	newToken     chosenToken
 	subtract     bool
 	// creates stores initial with exptime if there is no item.
 	creates bool
 	initial uint64
 	exptime int64
-	// touches gives the item the exptime touch, a new one, too.
+	// touches gives the item the exptime touch.
 	touches bool
 	touch   int64
-	// isCreated becomes true if there was no item, and deadline becomes the item's.
+	// isCreated becomes true if there was no item, and deadline becomes the one that the item had.
 	isCreated bool
 	deadline  int64
 }
@@ -375,12 +326,9 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 			}
 			number, r.isCreated = r.initial, true
 			digits = strconv.AppendUint(digits[:0], number, 10)
-			exptime := r.exptime
-			if r.touches {
-				exptime = r.touch
-			}
-			r.deadline = c.engine.Deadline(c.ttl(exptime))
-			return engine.Change{Action: engine.Write, Value: digits, Deadline: r.deadline}
+			r.deadline = 0
+			deadline := c.engine.Deadline(c.ttl(r.exptime))
+			return r.newToken.apply(engine.Change{Action: engine.Write, Value: digits, Deadline: deadline})
 		}
 		old, ok := parseCounter(value)
 		switch {
@@ -400,11 +348,18 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 		for len(digits) < len(value) {
 			digits = append(digits, ' ')
 		}
-		flags := item.Flags
-		if r.deadline = item.Deadline; r.touches {
-			flags, r.deadline = c.touched(item, r.touch)
+		change := engine.Change{
+			Action: engine.Write, Flags: item.Flags, Deadline: item.Deadline, Marks: item.Marks(),
 		}
-		return engine.Change{Action: engine.Write, Value: digits, Flags: flags, Deadline: r.deadline}
+		if r.touches {
+			change = c.touched(item, r.touch)
+		}
+		if len(digits) > len(value) && !c.isSoft(item) {
+			// To memcached, a longer number is another item.
+			change.Marks = 0
+		}
+		change.Value, r.deadline = digits, c.deadline(item)
+		return r.newToken.apply(change)
 	})
 	if err != nil {
 		result = outcomeOf(err)

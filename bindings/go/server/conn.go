@@ -37,6 +37,8 @@ type conn struct {
 	held      atomic.Int64
 	isAborted atomic.Bool
 	counters  counters
+	// number names the connection in "stats conns".
+	number uint64
 
 	// in[start:end] has arrived and is not executed.
 	in         []byte
@@ -156,7 +158,7 @@ func (c *conn) fill() bool {
 			c.began.Store(now)
 			fallthrough
 		default:
-			c.activity.Store(now, reading)
+			c.activity.Store(now, c.missing())
 		}
 		c.isClear = isClear
 		if isClear && s.isDraining.Load() {
@@ -184,6 +186,17 @@ func (c *conn) fill() bool {
 		}
 		return false
 	}
+}
+
+// missing returns the phase of a connection whose request has arrived in part.
+func (c *conn) missing() phase {
+	switch {
+	case c.skip > 0:
+		return skipping
+	case c.need > 0:
+		return filling
+	}
+	return reading
 }
 
 // makeSpace makes the input buffer large enough for the next read. For a long value it grows with

@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func (s *scripted) Close() error                    { return nil }
 func (s *scripted) SetReadDeadline(time.Time) error { return nil }
 
 func FuzzSession(f *testing.F) {
-	for _, requests := range curated {
+	for _, requests := range slices.Concat(curated, recaching, ofLarderd, ofMemcached) {
 		// The fuzzer shortens what it finds, which takes long for long inputs.
 		if len(requests) < 2000 {
 			f.Add([]byte(requests), uint8(0), false)

@@ -105,7 +105,7 @@ func (c *conn) readList() {
 	for l.next = 0; l.next < len(l.keys) && !c.isBroken; {
 		from := l.next
 		keys := l.keys[from:min(len(l.keys), from+manyKeys)]
-		if len(keys) == 1 {
+		if isCounted := c.server.prefixes.isOn.Load(); isCounted || len(keys) == 1 {
 			c.find(keys[0])
 			c.endsUntil(from + 1)
 			continue
@@ -152,7 +152,7 @@ func (c *conn) touchKeys(rest []byte, head int, verb wire.TextVerb) int {
 	l := &c.list
 	l.keys, l.ends = l.keys[:0], l.ends[:0]
 	reply := l.take(rest)
-	if reply != "" && len(l.keys) == 0 {
+	if first, _ := cutWord(rest); len(first) == 0 {
 		return c.say(head, reply)
 	}
 	exptime, ok := parseExptime(word)

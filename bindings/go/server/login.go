@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"strings"
 
 	"larder.example/larder/wire"
 )
@@ -57,8 +58,10 @@ func (c *conn) stepLogin(b []byte) int {
 	if b[all-2] != '\r' || b[all-1] != '\n' {
 		return c.say(all, badLoginEnd)
 	}
-	user, password, hasSpace := bytes.Cut(value, []byte(" "))
-	if !hasSpace {
+	// To memcached, the password is the second word: it has spaces in no file of users.
+	user, password, _ := bytes.Cut(bytes.Trim(value, " "), []byte(" "))
+	password = bytes.TrimLeft(password, " ")
+	if len(user) == 0 || len(password) == 0 {
 		return c.say(all, badLoginValue)
 	}
 	if !c.logIn(user, password) {
@@ -75,6 +78,16 @@ func (c *conn) logIn(user, password []byte) bool {
 	return c.isLoggedIn
 }
 
+// logInPlain logs in by the value of PLAIN: an identity, which has to be empty or the user, the
+// user and the password.
+func (c *conn) logInPlain(value []byte) bool {
+	parts := bytes.Split(value, []byte{0})
+	if len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]) {
+		return false
+	}
+	return c.logIn(parts[1], parts[2])
+}
+
 func isLogin(loud wire.Opcode) bool {
 	return loud == wire.OpSASLListMechs || loud == wire.OpSASLAuth || loud == wire.OpSASLStep
 }
@@ -83,9 +96,11 @@ func isLogin(loud wire.Opcode) bool {
 func (c *conn) binaryLogin(b []byte, r *wire.BinaryRequest, keyBytes, extras int, value int64) int {
 	const head = wire.BinaryHeaderBytes
 	isList := r.Opcode == wire.OpSASLListMechs
-	if extras != 0 || keyBytes > mechanismMax || value > credentialsMax || isList != (keyBytes == 0) ||
-		isList && value != 0 {
+	if extras != 0 || isList != (keyBytes == 0) || isList && value != 0 {
 		return c.refuseBinary(r, wire.StatusInvalid)
+	}
+	if keyBytes > mechanismMax || value > credentialsMax {
+		return c.skipBinary(r, head, int64(keyBytes)+value, wire.StatusInvalid)
 	}
 	if isList {
 		c.respond(r, wire.StatusOK, 0, nil, nil, "PLAIN")
@@ -96,11 +111,9 @@ func (c *conn) binaryLogin(b []byte, r *wire.BinaryRequest, keyBytes, extras int
 		c.need = all
 		return 0
 	}
-	// The value is an identity, which is ignored, the user and the password.
-	parts := bytes.Split(b[head+keyBytes:all], []byte{0})
-	isPlain := string(b[head:head+keyBytes]) == "PLAIN"
+	isPlain := strings.EqualFold(textOf(b[head:head+keyBytes]), "PLAIN")
 	c.isLoggedIn = false
-	if r.Opcode == wire.OpSASLAuth && isPlain && len(parts) == 3 && c.logIn(parts[1], parts[2]) {
+	if r.Opcode == wire.OpSASLAuth && isPlain && c.logInPlain(b[head+keyBytes:all]) {
 		c.respond(r, wire.StatusOK, 0, nil, nil, "Authenticated")
 	} else {
 		c.fail(r, wire.StatusAuthError)

@@ -3,10 +3,7 @@ package server
 import (
 	"cmp"
 	"encoding/base64"
-	"strconv"
-
-	"larder.example/larder/internal/engine"
-	"larder.example/larder/wire"
+	"math"
 )
 
 // The errors of meta commands.
@@ -39,12 +36,15 @@ type metaLine struct {
 
 	isBase64, isQuiet, wantsValue, isPeek bool
 	hasCompare, hasTTL, hasVivify         bool
-	removesValue                          bool
-	compare, delta, initial               uint64
-	ttl, vivify                           int64
-	clientFlags                           uint32
-	mode                                  byte
-	decoded                               [keyMax]byte
+	hasRecache, removesValue, invalidates bool
+	// isTTLLast is true if T follows N.
+	isTTLLast               bool
+	compare, delta, initial uint64
+	ttl, vivify, recache    int64
+	newToken                chosenToken
+	clientFlags             uint32
+	mode                    byte
+	decoded                 [keyMax]byte
 }
 
 // metaLine executes a line that begins with an m and another letter, if that is a meta command.
@@ -132,7 +132,7 @@ func (m *metaLine) parseFlags(rest []byte) (wrongLetter, wrongToken string) {
 			return badFormat, wrongToken
 		case seen[letter>>6]&(1<<(letter&63)) != 0:
 			return twoFlags, wrongToken
-		case !isFlag(m.verb, letter):
+		case !isFlag(letter):
 			return badFlag, wrongToken
 		}
 		seen[letter>>6] |= 1 << (letter & 63)
@@ -158,6 +158,8 @@ func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 		m.isPeek = true
 	case 'x':
 		m.removesValue = true
+	case 'I':
+		m.invalidates = true
 	case 'O':
 		isGood, reply = len(token) <= opaqueMax, longOpaque
 	case 'M':
@@ -168,6 +170,9 @@ func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 	case 'C':
 		m.hasCompare = true
 		m.compare, isGood = parseUint(token)
+	case 'E':
+		m.newToken.exists = true
+		m.newToken.token, isGood = parseUint(token)
 	case 'D':
 		reply = badDeltaFlag
 		m.delta, isGood = parseUint(token)
@@ -177,13 +182,17 @@ func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 	case 'F':
 		var flags uint64
 		flags, isGood = parseUint(token)
+		isGood = isGood && flags <= math.MaxUint32
 		reply, m.clientFlags = badFormat, uint32(flags)
 	case 'T':
 		number, isGood = parseExptime(token)
-		m.hasTTL, m.ttl = true, int64(number)
+		m.hasTTL, m.ttl, m.isTTLLast = true, int64(number), m.hasVivify
 	case 'N':
 		number, isGood = parseExptime(token)
 		m.hasVivify, m.vivify = true, int64(number)
+	case 'R':
+		number, isGood = parseExptime(token)
+		m.hasRecache, m.recache = true, int64(number)
 	}
 	if isGood {
 		return ""
@@ -191,30 +200,36 @@ func (m *metaLine) parseFlag(letter byte, token []byte) (reply string) {
 	return reply
 }
 
-// isFlag returns true for the letters of flags. Flags that change what a command does and that this
-// server lacks are refused like those that do not exist: the cache has no place for a token by the
-// client (E), the mark of a stale item (I), and that of an item that a client fetches anew (N, R).
-func isFlag(verb, letter byte) bool {
+// isFlag returns true for the letters of flags. Each command ignores those of the others.
+func isFlag(letter byte) bool {
 	switch letter {
 	case 'b', 'c', 'f', 'h', 'k', 'l', 'q', 's', 't', 'u', 'v', 'x',
-		'C', 'D', 'F', 'J', 'L', 'M', 'O', 'P', 'T':
+		'C', 'D', 'E', 'F', 'I', 'J', 'L', 'M', 'N', 'O', 'P', 'R', 'T':
 		return true
-	case 'E':
-		return verb != 's' && verb != 'd' && verb != 'a'
-	case 'I':
-		return verb != 's' && verb != 'd'
-	case 'N', 'R':
-		return verb != 'g'
 	}
 	return false
 }
 
-// show appends the flags that a response repeats, and details of an item if there is one.
+// exptimeOfNew returns the exptime of an item that N creates. Of N and T, the last one counts.
+func (m *metaLine) exptimeOfNew() int64 {
+	if m.isTTLLast {
+		return m.ttl
+	}
+	return m.vivify
+}
+
+// show appends the flags that a response repeats, details of an item if there is one, and the end
+// of the line.
 func (m *metaLine) show(out []byte, detail func(out []byte, letter byte) []byte) []byte {
+	return append(m.showFlags(out, detail), "\r\n"...)
+}
+
+// showFlags is show without the end of the line.
+func (m *metaLine) showFlags(out []byte, detail func(out []byte, letter byte) []byte) []byte {
 	for rest := m.flags; ; {
 		var word []byte
 		if word, rest = cutWord(rest); len(word) == 0 {
-			return append(out, "\r\n"...)
+			return out
 		}
 		switch word[0] {
 		case 'O':
@@ -230,296 +245,4 @@ func (m *metaLine) show(out []byte, detail func(out []byte, letter byte) []byte)
 			}
 		}
 	}
-}
-
-func (c *conn) metaGet(m *metaLine) {
-	c.lookup = lookup{visit: c.lookup.visit, form: metaForm, meta: m}
-	switch {
-	case m.hasTTL:
-		c.lookup.mode, c.lookup.exptime = touching, m.ttl
-	case m.isPeek:
-		c.lookup.mode = peeking
-	}
-	if c.find(textOf(m.plain)) || m.isQuiet {
-		return
-	}
-	c.out = m.show(append(c.out, "EN"...), nil)
-}
-
-// visitMeta appends the response to mg or me.
-func (c *conn) visitMeta(value []byte, item engine.Item) {
-	m := c.lookup.meta
-	length := item.Bytes
-	if m.verb == 'e' || !m.wantsValue {
-		value, length = nil, 0
-	}
-	if more := length + len(m.flags) + 8*keyMax; !c.hasRoom(more) || len(value) < length {
-		c.lookup.wanted = length + len(m.flags) + 8*keyMax
-		return
-	}
-	if m.verb == 'e' {
-		c.showDebug(m, item)
-		return
-	}
-	hasValue := m.wantsValue && !(m.hasCompare && m.compare == item.Token)
-	out := append(c.out, "HD"...)
-	if hasValue {
-		out = appendUint(append(c.out, "VA"...), uint64(item.Bytes))
-	}
-	deadline := item.Deadline
-	out = m.show(out, func(out []byte, letter byte) []byte {
-		switch letter {
-		case 'T':
-			_, deadline = c.touched(item, m.ttl)
-		case 't':
-			return c.appendTTL(out, deadline)
-		case 'c':
-			return appendFlag(out, 'c', item.Token)
-		case 'f':
-			if c.isSoft(item) {
-				item.Flags = 0
-			}
-			return appendFlag(out, 'f', uint64(item.Flags))
-		case 'h':
-			return appendFlag(out, 'h', uint64(one(item.IsFetched)))
-		case 'l':
-			return appendFlag(out, 'l', c.sinceAccess(item))
-		case 's':
-			return appendFlag(out, 's', uint64(item.Bytes))
-		}
-		return out
-	})
-	if hasValue {
-		out = append(append(out, value...), "\r\n"...)
-	}
-	c.out = out
-}
-
-func appendFlag(out []byte, letter byte, number uint64) []byte {
-	return strconv.AppendUint(append(out, ' ', letter), number, 10)
-}
-
-func (c *conn) appendTTL(out []byte, deadline int64) []byte {
-	if deadline == 0 {
-		return append(out, " t-1"...)
-	}
-	return appendFlag(out, 't', uint64(max(deadline-c.engine.Now()+999, 0)/1000))
-}
-
-// sinceAccess returns the seconds since the last access, 0 if the cache does not record accesses.
-func (c *conn) sinceAccess(item engine.Item) uint64 {
-	if item.Access == 0 {
-		return 0
-	}
-	return uint64(max(c.engine.Now()/1000-item.Access, 0))
-}
-
-// metaSet executes ms once its value has arrived.
-func (c *conn) metaSet(b []byte, m *metaLine, rest []byte, head int) int {
-	word, rest := cutWord(rest)
-	length, ok := parseLength(word)
-	if !ok {
-		return c.say(head, badFormat)
-	}
-	all := head + length + len("\r\n")
-	reply := m.parse(rest)
-	verb, isMode := setVerbs[m.mode]
-	if reply == "" && !isMode {
-		reply = badModeSet
-	}
-	if reply != "" {
-		return c.skipAfter(head, all-head, reply)
-	}
-	if c.isTooLarge(len(m.plain), length, m.clientFlags) {
-		c.rejectLarge(textOf(m.plain), true)
-		return c.skipAfter(head, all-head, tooLarge)
-	}
-	if len(b) < all {
-		c.need = all
-		return 0
-	}
-	if b[all-2] != '\r' || b[all-1] != '\n' {
-		return c.say(all, badChunk)
-	}
-	r := storing{
-		verb: verb, key: textOf(m.plain), value: b[head : all-2], flags: m.clientFlags, exptime: m.ttl,
-		creates: m.hasVivify, token: m.compare,
-	}
-	if r.isExtension() {
-		r.exptime = m.vivify
-	} else if m.hasCompare && verb != wire.TextAdd {
-		r.verb = wire.TextCAS
-	}
-	result, token := c.store(&r)
-	status := ""
-	switch result {
-	case stored:
-		if status = "HD"; m.isQuiet {
-			return all
-		}
-	case notStored:
-		status = "NS"
-	case exists:
-		status = "EX"
-	case notFound:
-		status = "NF"
-	default:
-		return c.say(all, storeReplies[result])
-	}
-	c.out = m.show(append(c.out, status...), func(out []byte, letter byte) []byte {
-		switch letter {
-		case 'c':
-			return appendFlag(out, 'c', token)
-		case 's':
-			return appendFlag(out, 's', uint64(r.bytes))
-		}
-		return out
-	})
-	return all
-}
-
-var setVerbs = map[byte]wire.TextVerb{
-	0: wire.TextSet, 'S': wire.TextSet, 's': wire.TextSet, 'E': wire.TextAdd, 'e': wire.TextAdd,
-	'A': wire.TextAppend, 'a': wire.TextAppend, 'P': wire.TextPrepend, 'p': wire.TextPrepend,
-	'R': wire.TextReplace, 'r': wire.TextReplace,
-}
-
-func (c *conn) metaDelete(m *metaLine) {
-	result := notFound
-	switch {
-	case m.removesValue:
-		result = c.removeValue(m)
-	case m.hasCompare && m.compare == 0:
-		// No item has this token, which for remove means any.
-		if _, isFound := c.engine.Look(textOf(m.plain)); isFound {
-			result = exists
-		}
-	default:
-		result = c.remove(textOf(m.plain), m.compare)
-	}
-	status := "NF"
-	switch result {
-	case stored:
-		if status = "HD"; m.isQuiet {
-			return
-		}
-	case exists:
-		status = "EX"
-	case failed, noMemory:
-		c.out = append(c.out, storeReplies[result]...)
-		return
-	}
-	c.out = m.show(append(c.out, status...), nil)
-}
-
-// removeValue keeps an item and empties it.
-func (c *conn) removeValue(m *metaLine) (result outcome) {
-	c.server.change(textOf(m.plain))
-	deadline := c.engine.Deadline(c.ttl(m.ttl))
-	_, err := c.engine.Update(textOf(m.plain), func(item engine.Item, _ []byte, isFound bool) engine.Change {
-		switch result = stored; {
-		case !isFound:
-			result = notFound
-		case m.hasCompare && m.compare != item.Token:
-			result = exists
-		}
-		if result != stored {
-			return engine.Change{}
-		}
-		return engine.Change{Action: engine.Write, Deadline: deadline}
-	})
-	if err != nil {
-		result = outcomeOf(err)
-	}
-	return result
-}
-
-func (c *conn) metaCount(m *metaLine) {
-	r := counting{
-		delta: m.delta, token: m.compare, creates: m.hasVivify, initial: m.initial, exptime: m.vivify,
-		touches: m.hasTTL, touch: m.ttl,
-	}
-	switch m.mode {
-	case 0, 'I', 'i', '+':
-	case 'D', 'd', '-':
-		r.subtract = true
-	default:
-		c.out = append(c.out, badModeCount...)
-		return
-	}
-	number, token, result := c.countInto(textOf(m.plain), &r)
-	switch result {
-	case stored:
-	case notFound:
-		c.out = m.show(append(c.out, "NF"...), nil)
-		return
-	case exists:
-		c.out = m.show(append(c.out, "EX"...), nil)
-		return
-	default:
-		c.out = append(c.out, storeReplies[result]...)
-		return
-	}
-	if m.isQuiet && !r.isCreated {
-		return
-	}
-	var digits [20]byte
-	value := strconv.AppendUint(digits[:0], number, 10)
-	out := append(c.out, "HD"...)
-	if m.wantsValue {
-		out = appendUint(append(c.out, "VA"...), uint64(len(value)))
-	}
-	out = m.show(out, func(out []byte, letter byte) []byte {
-		switch letter {
-		case 'c':
-			return appendFlag(out, 'c', token)
-		case 't':
-			return c.appendTTL(out, r.deadline)
-		}
-		return out
-	})
-	if m.wantsValue {
-		out = append(append(out, value...), "\r\n"...)
-	}
-	c.out = out
-}
-
-func (c *conn) metaDebug(m *metaLine) {
-	c.counters.add1(cmdMeta, 1)
-	c.lookup = lookup{visit: c.lookup.visit, form: metaForm, mode: peeking, meta: m, key: textOf(m.plain)}
-	if !c.findLocked(c.lookup.key) {
-		c.out = append(c.out, "EN\r\n"...)
-	} else if c.lookup.wanted > 0 && c.makeRoom(c.lookup.wanted) {
-		c.findLocked(c.lookup.key)
-	}
-}
-
-// showDebug appends the response to me.
-func (c *conn) showDebug(m *metaLine, item engine.Item) {
-	size := itemBytes(len(m.plain), item.Bytes, item.Flags)
-	out := append(append(c.out, "ME "...), m.key...)
-	if out = append(out, " exp="...); item.Deadline == 0 {
-		out = append(out, "-1"...)
-	} else {
-		out = strconv.AppendInt(out, max(item.Deadline-c.engine.Now()+999, 0)/1000, 10)
-	}
-	out = strconv.AppendUint(append(out, " la="...), c.sinceAccess(item), 10)
-	out = strconv.AppendUint(append(out, " cas="...), item.Token, 10)
-	if out = append(out, " fetch="...); item.IsFetched {
-		out = append(out, "yes"...)
-	} else {
-		out = append(out, "no"...)
-	}
-	out = strconv.AppendInt(append(out, " cls="...), int64(classOf(size)), 10)
-	c.out = append(strconv.AppendInt(append(out, " size="...), int64(size), 10), "\r\n"...)
-}
-
-// classOf returns the number of memcached's size class of an item.
-func classOf(bytes int) int {
-	const first, largest, factor = 96, 512 << 10, 1.25
-	class := 1
-	for size := first; size < bytes && float64(size) <= largest/factor; class++ {
-		size = (int(float64(size)*factor) + 7) &^ 7
-	}
-	return class
 }

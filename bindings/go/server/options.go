@@ -36,8 +36,9 @@ type Options struct {
 	// have neither sent nor taken a byte for a second.
 	MaxMemory int64
 	// Auth returns true if a client may log in. If it is set, clients log in by SASL PLAIN in the
-	// binary protocol, and otherwise by a first "set" of any key with the value "user password". It
-	// is called concurrently. Use crypto/subtle to compare passwords.
+	// binary protocol, and otherwise by a first "set" of any key with the value "user password". See
+	// Login in the documentation of the package. It is called concurrently. Use crypto/subtle to
+	// compare passwords.
 	Auth func(user, password string) bool
 	// SoftExpiry keeps items with flags 0 beyond their exptime, for this multiple of it: with 2, an
 	// item of 60 seconds is readable for 120. The default is off, and so is a value up to 1. See

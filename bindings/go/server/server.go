@@ -39,11 +39,14 @@ type Server struct {
 	// accepted, rejected and closed count connections.
 	accepted, rejected atomic.Uint64
 	clearing           delayedClear
+	prefixes           prefixes
 
 	mu sync.Mutex
 	// The fields below are guarded by mu.
-	listeners map[net.Listener]struct{}
-	conns     map[*conn]struct{}
+	listeners map[net.Listener]uint64
+	// numbers is the largest number of a listener or a connection.
+	numbers uint64
+	conns   map[*conn]struct{}
 	// counters are those of connections that have ended.
 	counters counters
 	baseline baseline
@@ -65,7 +68,7 @@ func newServer(e *engine.Engine, options Options) *Server {
 	return &Server{
 		engine: e, options: options.withDefaults(), started: time.Now(),
 		change:    func(string) {},
-		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
+		listeners: map[net.Listener]uint64{}, conns: map[*conn]struct{}{},
 	}
 }
 
@@ -116,7 +119,8 @@ func (s *Server) addListener(listener net.Listener) bool {
 	if s.isDraining.Load() {
 		return false
 	}
-	s.listeners[listener] = struct{}{}
+	s.numbers++
+	s.listeners[listener] = s.numbers
 	return true
 }
 
@@ -142,6 +146,8 @@ func (s *Server) admit(socket net.Conn) *conn {
 	defer s.mu.Unlock()
 	s.accepted.Add(1)
 	c := newConn(s, socket)
+	s.numbers++
+	c.number = s.numbers
 	s.conns[c] = struct{}{}
 	s.serving.Add(1)
 	if s.ticking == nil {

@@ -3,8 +3,9 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"net"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,52 +90,20 @@ func TestClosedCache(t *testing.T) {
 	ask(t, conn, "touch k 0\r\nmg k\r\nflush_all\r\nmn\r\n", "NOT_FOUND\r\nEN\r\nOK\r\nMN\r\n")
 }
 
-// saslPlain returns a request to log in.
-func saslPlain(user, password string) string {
-	r := wire.BinaryRequest{Opcode: wire.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("\x00" + user + "\x00" + password)}
-	return string(r.AppendTo(nil))
-}
-
-func TestLoginInBinary(t *testing.T) {
+// softServer starts a server that keeps items for twice their exptime, and returns a function that
+// moves its clock.
+func softServer(t *testing.T) (socket string, pass func(seconds int64)) {
+	var now atomic.Int64
+	now.Store(1000)
 	c := withTokens()
-	c.options.Auth = func(user, password string) bool { return user == "ann" && password == "secret" }
-	_, socket := start(t, c)
-	request := func(r wire.BinaryRequest) string { return string(r.AppendTo(nil)) }
-	response := func(r wire.BinaryResponse) string { return string(r.AppendTo(nil)) }
-	denied := func(opcode wire.Opcode) string {
-		return response(wire.BinaryResponse{Opcode: opcode, Status: wire.StatusAuthError, Value: []byte("Auth failure.")})
-	}
-	get := request(wire.BinaryRequest{Opcode: wire.OpGet, Key: []byte("k")})
-	check.Equal(t, "the responses before the login", converse(t, socket, get, 0), denied(wire.OpGet))
-	conn := dial(t, socket)
-	ask(t, conn, request(wire.BinaryRequest{Opcode: wire.OpSASLListMechs}),
-		response(wire.BinaryResponse{Opcode: wire.OpSASLListMechs, Value: []byte("PLAIN")}))
-	ask(t, conn, request(wire.BinaryRequest{Opcode: wire.OpVersion}),
-		response(wire.BinaryResponse{Opcode: wire.OpVersion, Value: []byte(Version)}))
-	ask(t, conn, saslPlain("ann", "guess"), denied(wire.OpSASLAuth))
-	ask(t, conn, saslPlain("ann", "secret"),
-		response(wire.BinaryResponse{Opcode: wire.OpSASLAuth, Value: []byte("Authenticated")}))
-	ask(t, conn, get, response(wire.BinaryResponse{Opcode: wire.OpGet, Status: wire.StatusNotFound, Value: []byte("Not found")}))
-	// A failed login ends an earlier one.
-	ask(t, conn, saslPlain("ann", "guess")+get, denied(wire.OpSASLAuth)+denied(wire.OpGet))
+	c.options.SoftExpiry = 2
+	c.engine.Now = now.Load
+	_, socket = start(t, c)
+	return socket, func(seconds int64) { now.Add(seconds * 1000) }
 }
 
 func TestSoftExpiry(t *testing.T) {
-	var mu sync.Mutex
-	now := int64(1000)
-	c := withTokens()
-	c.options.SoftExpiry = 2
-	c.engine.Now = func() int64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return now
-	}
-	pass := func(seconds int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		now += seconds * 1000
-	}
-	_, socket := start(t, c)
+	socket, pass := softServer(t)
 	conn := dial(t, socket)
 	show := func(key, flags string) {
 		t.Helper()
@@ -154,7 +123,7 @@ func TestSoftExpiry(t *testing.T) {
 	show("k", "1")
 	show("own", "")
 	show("ever", "0")
-	ask(t, conn, "mg k f v\r\n", "VA 1 f0\r\nx\r\n")
+	ask(t, conn, "mg k f v\r\n", "VA 1 f0 Z X\r\nx\r\n")
 	// A store makes it fresh, and so does a touch.
 	ask(t, conn, "set k 0 60 1\r\nx\r\n", "STORED\r\n")
 	show("k", "0")
@@ -257,4 +226,69 @@ func TestReadsDoNotAllocate(t *testing.T) {
 			t.Errorf("%q: %v allocations", request, allocations)
 		}
 	}
+}
+
+// The rule of flags 0, 1 and 3 and the recache token of the meta protocol are one: of all readers
+// of a stale item, in whatever protocol, one is to replace it.
+func TestSoftExpiryGivesOneRecacheToken(t *testing.T) {
+	socket, pass := softServer(t)
+	conn := dial(t, socket)
+	ask(t, conn, "set k 0 60 1\r\nx\r\nset l 0 60 1\r\nx\r\nset m 0 60 1\r\nx\r\n", strings.Repeat("STORED\r\n", 3))
+	// Clients see the exptime that they have given.
+	ask(t, conn, "mg k t f\r\nmg k R60 t\r\nme k\r\n", "HD t60 f0\r\nHD t60\r\nME k exp=60 la=0 cas=")
+	drain(t, conn)
+	pass(61)
+	ask(t, conn, "mg k t f v\r\nget k\r\nmg k\r\n", "VA 1 t0 f0 X W\r\nx\r\nVALUE k 1 1\r\nx\r\nEND\r\nHD Z X\r\n")
+	ask(t, conn, "get l\r\nmg l\r\nget l\r\n", "VALUE l 3 1\r\nx\r\nEND\r\nHD Z X\r\nVALUE l 1 1\r\nx\r\nEND\r\n")
+	// An append neither makes an item fresh nor gives the token again.
+	ask(t, conn, "append l 0 0 1\r\ny\r\nmg l v\r\n", "STORED\r\nVA 2 Z X\r\nxy\r\n")
+	// A touch and a store make it fresh.
+	ask(t, conn, "mg k T60 t\r\nget k\r\nmg k t\r\n", "HD t60\r\nVALUE k 0 1\r\nx\r\nEND\r\nHD t60\r\n")
+	ask(t, conn, "gat 60 l\r\nget l\r\n", "VALUE l 1 2\r\nxy\r\nEND\r\nVALUE l 0 2\r\nxy\r\nEND\r\n")
+	ask(t, conn, "ms m 1 T60\r\ny\r\nget m\r\n", "HD\r\nVALUE m 0 1\r\ny\r\nEND\r\n")
+	pass(61)
+	ask(t, conn, "mg k u\r\nmg l R10\r\nget k l\r\n", "HD X W\r\nHD X W\r\nVALUE k 1 1\r\nx\r\nVALUE l 1 2\r\nxy\r\nEND\r\n")
+	// An item that a client marks stale is stale for get, too. It expires as late as before.
+	ask(t, conn, "set k 0 60 1\r\nx\r\nmd k I\r\nget k\r\nget k\r\nmg k t\r\n",
+		"STORED\r\nHD\r\nVALUE k 3 1\r\nx\r\nEND\r\nVALUE k 1 1\r\nx\r\nEND\r\nHD t60 Z X\r\n")
+	ask(t, conn, "ms k 1 I C1\r\ny\r\nget k\r\nmg k t v\r\n", "HD\r\nVALUE k 1 1\r\ny\r\nEND\r\nVA 1 t60 Z X\r\ny\r\n")
+	// An empty item that mg creates ends with its exptime, so that another client may create it.
+	ask(t, conn, "mg n N10\r\nget n\r\n", "HD W\r\nVALUE n 0 0\r\n\r\nEND\r\n")
+	pass(11)
+	ask(t, conn, "mg n N10\r\n", "HD W\r\n")
+	// md with x makes it an item without exptime.
+	ask(t, conn, "md k x\r\nget k\r\nmg k t\r\n", "HD\r\nVALUE k 0 0\r\n\r\nEND\r\nHD t-1\r\n")
+}
+
+// drain reads the rest of a line.
+func drain(t *testing.T, conn net.Conn) {
+	for b := make([]byte, 1); b[0] != '\n'; {
+		_, err := conn.Read(b)
+		check.NoError(t, err)
+	}
+}
+
+func TestReservedFlagsAreRefused(t *testing.T) {
+	socket, _ := softServer(t)
+	conn := dial(t, socket)
+	ask(t, conn, "set k 7 0 1\r\nx\r\n", "STORED\r\n")
+	for _, flags := range []string{"3758096384", "4026531839", "3758096444"} {
+		for _, line := range []string{"set k " + flags + " 60 1\r\ny\r\n", "cas k " + flags + " 0 1 1\r\ny\r\n", "ms k 1 F" + flags + "\r\ny\r\n"} {
+			ask(t, conn, line+"get k\r\n", reservedFlags+"VALUE k 7 1\r\nx\r\nEND\r\n")
+		}
+		ask(t, conn, "set k "+flags+" 60 1 noreply\r\ny\r\nget k\r\n", "VALUE k 7 1\r\nx\r\nEND\r\n")
+	}
+	ask(t, conn, "set l 3758096383 60 1\r\ny\r\nset m 4026531840 60 1\r\nz\r\nget l m\r\n",
+		"STORED\r\nSTORED\r\nVALUE l 3758096383 1\r\ny\r\nVALUE m 4026531840 1\r\nz\r\nEND\r\n")
+	store := wire.BinaryRequest{
+		Opcode: wire.OpSet, Key: []byte("k"), Value: []byte("y"), Extras: wire.AppendStoreExtras(nil, softMark, 60),
+	}
+	get := (&wire.BinaryRequest{Opcode: wire.OpQuit}).AppendTo(store.AppendTo(nil))
+	var r wire.BinaryResponse
+	_, err := r.Parse([]byte(converse(t, socket, string(get), 0)))
+	check.NoError(t, err)
+	check.Equal(t, "the status of reserved flags", r.Status, wire.StatusInvalid)
+	// Without soft expiry, all flags are the client's.
+	_, socket = start(t, withTokens())
+	ask(t, dial(t, socket), "set k 3758096444 60 1\r\ny\r\nget k\r\n", "STORED\r\nVALUE k 3758096444 1\r\ny\r\nEND\r\n")
 }

@@ -1,19 +1,20 @@
 package server
 
 import (
-	"bytes"
-
 	"larder.example/larder/internal/engine"
 	"larder.example/larder/wire"
 )
 
-// An item that SoftExpiry keeps has flags of this form in the cache: softMark, softGiven once a
-// client refreshes it, and the seconds from its soft to its hard expiry. Clients never see them.
+// An item is stale once a client has marked it (engine.Stale), or once it has passed the exptime
+// beyond which SoftExpiry keeps it. The first client that reads a stale item is to replace it: its
+// response says so, and the item is marked (engine.Claimed).
+
+// An item that SoftExpiry keeps has flags of this form in the cache: softMark, and the seconds from
+// its soft to its hard expiry. Clients never see them.
 const (
 	softMask    = 0xf0000000
 	softMark    = 0xe0000000
-	softGiven   = 1 << 27
-	softSeconds = softGiven - 1
+	softSeconds = 1<<28 - 1
 )
 
 // The flags that clients see instead.
@@ -23,14 +24,21 @@ const (
 	softRefresh = 3
 )
 
+func (s *Server) isSoftOn() bool { return s.options.SoftExpiry > 1 }
+
 func (c *conn) isSoft(item engine.Item) bool {
-	return c.server.options.SoftExpiry > 1 && item.Flags&softMask == softMark && item.Deadline != 0
+	return c.server.isSoftOn() && item.Flags&softMask == softMark && item.Deadline != 0
+}
+
+// isReserved returns true for flags that a client may not store.
+func (c *conn) isReserved(flags uint32) bool {
+	return c.server.isSoftOn() && flags&softMask == softMark
 }
 
 // softStore returns the flags and the time to live to store an item with.
 func (c *conn) softStore(r *storing) (flags uint32, ttl int64) {
 	flags, ttl = r.flags, c.ttl(r.exptime)
-	if c.server.options.SoftExpiry > 1 && flags == 0 && ttl > 0 && !r.isExtension() {
+	if c.server.isSoftOn() && flags == 0 && ttl > 0 && !r.isExtension() {
 		return c.soft(ttl)
 	}
 	return flags, ttl
@@ -46,29 +54,45 @@ func (c *conn) soft(ttl int64) (flags uint32, hard int64) {
 	return softMark | uint32(extra), ttl + extra*1000
 }
 
-// touched returns the flags and the deadline of an item after a touch.
-func (c *conn) touched(item engine.Item, exptime int64) (flags uint32, deadline int64) {
-	flags = item.Flags
+// touched returns what a touch makes of an item, as a write. An item that SoftExpiry keeps becomes
+// fresh.
+func (c *conn) touched(item engine.Item, exptime int64) engine.Change {
+	change := engine.Change{Action: engine.Write, Flags: item.Flags, Marks: item.Marks()}
 	ttl := c.ttl(exptime)
 	if c.isSoft(item) {
-		if flags = 0; ttl > 0 {
-			flags, ttl = c.soft(ttl)
+		change.Marks = 0
+		if change.Flags = 0; ttl > 0 {
+			change.Flags, ttl = c.soft(ttl)
 		}
 	}
-	return flags, c.engine.Deadline(ttl)
+	change.Deadline = c.engine.Deadline(ttl)
+	return change
 }
 
-// soften returns an item with the flags that a client sees. Of the clients that read an expired
-// item, the first one is to refresh it.
+// deadline returns the time at which an item expires for clients.
+func (c *conn) deadline(item engine.Item) int64 {
+	if c.isSoft(item) {
+		return item.Deadline - int64(item.Flags&softSeconds)*1000
+	}
+	return item.Deadline
+}
+
+// isStale returns true if a client is to replace the item.
+func (c *conn) isStale(item engine.Item) bool {
+	return item.Marks()&engine.Stale != 0 || c.isSoft(item) && c.engine.Now() >= c.deadline(item)
+}
+
+func isClaimed(item engine.Item) bool { return item.Marks()&engine.Claimed != 0 }
+
+// soften returns an item with the flags that a client sees.
 func (c *conn) soften(key string, item engine.Item) engine.Item {
 	if !c.isSoft(item) {
 		return item
 	}
-	soft := item.Deadline - int64(item.Flags&softSeconds)*1000
 	switch {
-	case c.engine.Now() < soft:
+	case !c.isStale(item):
 		item.Flags = softFresh
-	case item.Flags&softGiven == 0 && c.lookup.mode == looking && c.takeRefresh(key, &item):
+	case !isClaimed(item) && c.lookup.mode == looking && c.claim(key, item):
 		item.Flags = softRefresh
 	default:
 		item.Flags = softStale
@@ -76,21 +100,16 @@ func (c *conn) soften(key string, item engine.Item) engine.Item {
 	return item
 }
 
-// takeRefresh marks an item as being refreshed by this client, and returns false if another one was
+// claim marks an item as being replaced by this client, and returns false if another client was
 // faster.
-func (c *conn) takeRefresh(key string, seen *engine.Item) bool {
-	isTaken := false
-	token, err := c.engine.Update(key, func(item engine.Item, value []byte, isFound bool) engine.Change {
-		if isTaken = isFound && item.Flags == seen.Flags && item.Token == seen.Token; !isTaken {
+func (c *conn) claim(key string, seen engine.Item) bool {
+	isClaiming := false
+	_, err := c.engine.Update(key, func(item engine.Item, _ []byte, isFound bool) engine.Change {
+		isClaiming = isFound && item.Flags == seen.Flags && item.Token == seen.Token && !isClaimed(item)
+		if !isClaiming {
 			return engine.Change{}
 		}
-		return engine.Change{
-			Action: engine.Write, Value: bytes.Clone(value),
-			Flags: item.Flags | softGiven, Deadline: item.Deadline,
-		}
+		return engine.Change{Marks: engine.Claimed}
 	})
-	if isTaken = isTaken && err == nil; isTaken {
-		seen.Token = token
-	}
-	return isTaken
+	return isClaiming && err == nil
 }

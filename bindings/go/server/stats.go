@@ -1,8 +1,11 @@
 package server
 
 import (
+	"maps"
+	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -83,6 +86,7 @@ func (s *Server) totals() (totals [counterCount]uint64) {
 func (s *Server) resetStats() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.prefixes.reset()
 	s.baseline = baseline{s.totals(), s.engine.Stats(), s.accepted.Load(), s.rejected.Load()}
 }
 
@@ -95,9 +99,12 @@ func (s *Server) stats(group string) (rows []row, isKnown bool) {
 		return s.settings(), true
 	case "sizes":
 		return []row{{"sizes_status", "disabled"}}, true
-	case "items", "slabs":
+	case "items":
 		// The memory of the cache has no size classes.
 		return nil, true
+	case "slabs":
+		used := s.engine.Stats().UsedBytes
+		return []row{{"active_slabs", "0"}, {"total_malloced", strconv.Itoa(used)}}, true
 	}
 	return nil, false
 }
@@ -161,7 +168,6 @@ func (s *Server) generalStats() []row {
 }
 
 func (s *Server) settings() []row {
-	yes := map[bool]string{false: "no", true: "yes"}
 	number := func(value int64) string { return strconv.FormatInt(value, 10) }
 	return []row{
 		{"maxbytes", number(s.engine.Stats().MemoryBytes)},
@@ -169,15 +175,77 @@ func (s *Server) settings() []row {
 		{"verbosity", number(int64(s.verbosity.Load()))},
 		{"evictions", "on"},
 		{"num_threads", number(int64(runtime.GOMAXPROCS(0)))},
-		{"cas_enabled", yes[s.engine.HasTokens()]},
-		{"auth_enabled_sasl", yes[s.options.Auth != nil]},
-		{"auth_enabled_ascii", yes[s.options.Auth != nil]},
+		{"stat_key_prefix", prefixEnd},
+		{"detail_enabled", yesNo(s.prefixes.isOn.Load())},
+		{"cas_enabled", yesNo(s.engine.HasTokens())},
+		{"auth_enabled_sasl", yesNo(s.options.Auth != nil)},
+		{"auth_enabled_ascii", yesNo(s.options.Auth != nil)},
 		{"item_size_max", number(int64(s.options.ItemMax))},
 		{"maxconns_fast", "yes"},
+		{"slab_reassign", "no"},
+		{"slab_automove", "0"},
+		{"lru_crawler", "no"},
 		{"flush_enabled", "yes"},
-		{"dump_enabled", "no"},
+		{"dump_enabled", "yes"},
+		{"lru_maintainer_thread", "no"},
+		{"lru_segmented", "no"},
 		{"idle_timeout", number(int64(s.options.IdleTimeout / time.Second))},
+		{"track_sizes", "no"},
+		{"client_flags_size", "4"},
 	}
+}
+
+// phaseNames are memcached's names of what a connection waits for.
+var phaseNames = [...]string{
+	working: "conn_parse_cmd", idle: "conn_read", reading: "conn_read", filling: "conn_nread",
+	skipping: "conn_swallow", writing: "conn_mwrite", waiting: "conn_waiting",
+}
+
+// connStats describes the listeners and the connections.
+func (s *Server) connStats() (rows []row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	byNumber := map[uint64][]row{}
+	for listener, number := range s.listeners {
+		byNumber[number] = []row{
+			{"addr", addressOf(listener.Addr())}, {"state", "conn_listening"}, {"secs_since_last_cmd", "0"},
+		}
+	}
+	now := int64(time.Since(s.started))
+	for c := range s.conns {
+		last := c.activity.Load()
+		byNumber[c.number] = []row{
+			{"addr", addressOf(c.socket.RemoteAddr())}, {"listen_addr", addressOf(c.socket.LocalAddr())},
+			{"state", phaseNames[last.phase()]},
+			{"secs_since_last_cmd", strconv.FormatInt(max(now-last.time(), 0)/int64(time.Second), 10)},
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(byNumber)) {
+		for _, r := range byNumber[number] {
+			rows = append(rows, row{strconv.FormatUint(number, 10) + ":" + r.name, r.value})
+		}
+	}
+	return rows
+}
+
+// addressOf returns an address as memcached writes it.
+func addressOf(address net.Addr) string {
+	switch a := address.(type) {
+	case *net.TCPAddr:
+		if a.IP.To4() == nil {
+			return "tcp6:" + a.String()
+		}
+		return "tcp:" + a.String()
+	case *net.UnixAddr:
+		// A client's socket has no name.
+		if a != nil && a.Name != "" && a.Name != "@" {
+			return "unix:" + encodeKey(a.Name)
+		}
+	case nil:
+	default:
+		return a.Network() + ":" + encodeKey(a.String())
+	}
+	return "?:<AF 0>"
 }
 
 // textStats responds to stats. A group may be abbreviated where memcached allows that.
@@ -194,15 +262,20 @@ func (c *conn) textStats(w *words) {
 	case strings.HasPrefix("cachedump", group):
 		c.cacheDump(w)
 		return
+	case strings.HasPrefix("detail", group):
+		c.textDetail(string(w.first[1]))
+		return
 	}
 	rows, isKnown := c.server.stats(group)
+	if strings.HasPrefix("conns", group) && group != "" {
+		rows, isKnown = c.server.connStats(), true
+	}
 	if !isKnown {
 		c.out = append(c.out, unknown...)
 		return
 	}
 	for _, row := range rows {
-		c.out = append(append(c.out, "STAT "...), row.name...)
-		c.out = append(append(append(c.out, ' '), row.value...), "\r\n"...)
+		c.stream("STAT " + row.name + " " + row.value + "\r\n")
 	}
 	c.out = append(c.out, end...)
 }

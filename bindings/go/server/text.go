@@ -28,7 +28,8 @@ func (c *conn) stepText(b []byte) int {
 		return c.getKeys(b, line[4:], head, wire.TextGet)
 	}
 	if line[0] == ' ' {
-		return c.say(head, unknown)
+		w := cutWords(line)
+		return c.refuseUnknown(head, &w)
 	}
 	word, rest := cutWord(line)
 	if len(word) == 2 && word[0] == 'm' {
@@ -60,6 +61,17 @@ func (c *conn) stepText(b []byte) int {
 	}
 	w := cutWords(rest)
 	switch string(word) {
+	case "incr", "decr", "touch":
+		if w.count < 2 {
+			// The only word is the key, also if it is noreply.
+			return c.say(head, badFormat)
+		}
+	case "lru_crawler":
+		return c.say(head, c.textCrawler(&w))
+	case "slabs":
+		return c.say(head, textSlabs(&w))
+	}
+	switch string(word) {
 	case "delete":
 		return c.answer(head, &w, c.textDelete(&w))
 	case "incr":
@@ -82,13 +94,25 @@ func (c *conn) stepText(b []byte) int {
 		return head
 	case "cache_memlimit":
 		return c.answer(head, &w, textMemoryLimit(&w))
+	case "watch":
+		return c.answer(head, &w, "CLIENT_ERROR watch commands not allowed\r\n")
+	case "shutdown":
+		return c.answer(head, &w, textShutdown(&w))
 	}
+	if w.count == 0 {
+		w.last = word
+	}
+	return c.refuseUnknown(head, &w)
+}
+
+// refuseUnknown responds to a line without a command.
+func (c *conn) refuseUnknown(head int, w *words) int {
 	if bytes.HasPrefix(w.last, []byte("HTTP/")) {
 		// A browser was made to send its request here.
 		c.isClosing = true
 		return head
 	}
-	return c.answer(head, &w, unknown)
+	return c.answer(head, w, unknown)
 }
 
 // say responds to a line of head bytes.
@@ -120,6 +144,7 @@ func (c *conn) textDelete(w *words) string {
 	if others == 1 && isDelay(w.first[1]) {
 		return badUsage
 	}
+	c.server.prefixes.note(textOf(w.first[0]), prefixCounts{deletes: 1})
 	switch c.remove(textOf(w.first[0]), 0) {
 	case stored:
 		return "DELETED\r\n"
@@ -136,7 +161,7 @@ func isDelay(word []byte) bool {
 }
 
 func (c *conn) textCount(w *words, subtract bool) string {
-	if !isKey(w.first[0]) || w.count < 2 {
+	if !isKey(w.first[0]) {
 		return badFormat
 	}
 	delta, ok := parseUint(w.first[1])
@@ -164,7 +189,7 @@ func (c *conn) textCount(w *words, subtract bool) string {
 }
 
 func (c *conn) textTouch(w *words) string {
-	if !isKey(w.first[0]) || w.count < 2 {
+	if !isKey(w.first[0]) {
 		return badFormat
 	}
 	exptime, ok := parseExptime(w.first[1])
@@ -214,6 +239,29 @@ func textMemoryLimit(w *words) string {
 	return "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"
 }
 
+// textSlabs refuses to move memory between size classes, which the cache does not have. Of its
+// forms only automove may end in noreply.
+func textSlabs(w *words) string {
+	word := string(w.first[0])
+	switch {
+	case word == "":
+		return unknown
+	case isAnyPrefix(word, "automove") && w.count > 1 && w.isQuiet():
+		return ""
+	case isAnyPrefix(word, "reassign") && w.count == 3, isAnyPrefix(word, "automove") && w.count > 1:
+		return "CLIENT_ERROR slab reassignment disabled\r\n"
+	}
+	return unknown
+}
+
+// textShutdown refuses to end the server, which is the program's part.
+func textShutdown(w *words) string {
+	if word := string(w.first[0]); w.count > 0 && word != "noreply" && !isAnyPrefix(word, "graceful") {
+		return "CLIENT_ERROR invalid shutdown mode\r\n"
+	}
+	return "SERVER_ERROR: shutdown not enabled\r\n"
+}
+
 // storeLine executes a storage command once its value has arrived.
 func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 	w := cutWords(rest)
@@ -227,14 +275,14 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 		return c.say(head, badFormat)
 	}
 	key := w.first[0]
-	flags, flagsOK := parseUint(w.first[1])
-	exptime, exptimeOK := parseInt(w.first[2])
+	flags, flagsOK := parseUint(withoutPlus(w.first[1]))
+	exptime, exptimeOK := parseInt(withoutPlus(w.first[2]))
 	var token uint64
 	tokenOK := true
 	if verb == wire.TextCAS {
 		token, tokenOK = parseUint(w.first[4])
 	}
-	isQuiet := w.count > least && w.isQuiet()
+	isQuiet := w.isQuiet()
 	refuse := func(reply string) int {
 		if isQuiet {
 			reply = ""
@@ -244,7 +292,11 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 	if w.count < least || !isKey(key) || !flagsOK || !exptimeOK || !tokenOK {
 		return refuse(badFormat)
 	}
+	if c.isReserved(uint32(flags)) {
+		return refuse(reservedFlags)
+	}
 	if c.isTooLarge(len(key), length, uint32(flags)) {
+		c.server.prefixes.note(textOf(key), prefixCounts{sets: 1})
 		c.rejectLarge(textOf(key), verb == wire.TextSet)
 		return refuse(tooLarge)
 	}
@@ -256,6 +308,7 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 	if b[all-2] != '\r' || b[all-1] != '\n' {
 		return c.answerIf(!isQuiet, all, badChunk)
 	}
+	c.server.prefixes.note(textOf(key), prefixCounts{sets: 1})
 	result, _ := c.store(&storing{
 		verb: verb, key: textOf(key), value: b[head : all-2], flags: uint32(flags),
 		exptime: int64(int32(exptime)), token: token,

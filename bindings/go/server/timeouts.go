@@ -14,7 +14,10 @@ const (
 	working phase = iota
 	// idle means that the next request has not begun.
 	idle
+	// reading is for a line or a header, filling for a value, and skipping for one that is ignored.
 	reading
+	filling
+	skipping
 	writing
 	// waiting is for memory.
 	waiting
@@ -68,7 +71,7 @@ func (c *conn) isLate(now int64) bool {
 	switch last.phase() {
 	case idle:
 		return options.IdleTimeout > 0 && now-last.time() > int64(options.IdleTimeout)
-	case reading:
+	case reading, filling, skipping:
 		return options.ReadTimeout > 0 && now-c.began.Load() > int64(options.ReadTimeout)
 	case writing, waiting:
 		return options.WriteTimeout > 0 && now-last.time() > int64(options.WriteTimeout)

@@ -21,12 +21,15 @@ const (
 
 // The response lines that several commands have.
 const (
-	badFormat   = "CLIENT_ERROR bad command line format\r\n"
-	badChunk    = "CLIENT_ERROR bad data chunk\r\n"
-	badExptime  = "CLIENT_ERROR invalid exptime argument\r\n"
-	badDelta    = "CLIENT_ERROR invalid numeric delta argument\r\n"
-	badNumber   = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
-	badUsage    = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
+	badFormat  = "CLIENT_ERROR bad command line format\r\n"
+	badChunk   = "CLIENT_ERROR bad data chunk\r\n"
+	badExptime = "CLIENT_ERROR invalid exptime argument\r\n"
+	badDelta   = "CLIENT_ERROR invalid numeric delta argument\r\n"
+	badNumber  = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+	badUsage   = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
+	// reservedFlags is the response to a store of flags that belong to the server.
+	reservedFlags = "CLIENT_ERROR flags from 0xe0000000 to 0xefffffff are reserved for soft expiry\r\n"
+
 	tooLarge    = "SERVER_ERROR object too large for cache\r\n"
 	outOfMemory = "SERVER_ERROR out of memory storing object\r\n"
 	noBuffers   = "SERVER_ERROR out of memory reading request\r\n"
@@ -103,6 +106,15 @@ func parseUint(word []byte) (number uint64, ok bool) {
 		number = number*10 + digit
 	}
 	return number, true
+}
+
+// withoutPlus returns a number without a leading plus sign, which the flags and the exptime of a
+// storage command may have. In front of a minus sign it stays, and makes the number invalid.
+func withoutPlus(word []byte) []byte {
+	if len(word) > 1 && word[0] == '+' && word[1] != '-' {
+		return word[1:]
+	}
+	return word
 }
 
 // parseInt parses a decimal number that may be negative.

@@ -57,6 +57,10 @@ func (e *Engine) Save(to io.Writer) error {
 		if value, item, ok = e.Peek(value[:0], key); !ok {
 			continue
 		}
+		if item.Marks()&Stale != 0 {
+			// The file has no place for the mark, and a reader must not take the value for a fresh one.
+			continue
+		}
 		if item.Deadline != 0 {
 			item.Deadline += offset
 		}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/record"
 	"larder.example/larder/internal/engine/shard"
 )
 
@@ -213,14 +214,24 @@ type Change = shard.Change
 
 // What an update does.
 const (
-	// Keep changes nothing.
+	// Keep changes nothing but marks.
 	Keep = shard.Keep
+	// Read counts a read of the item.
+	Read = shard.Read
 	// Remove removes the item.
 	Remove = shard.Remove
 	// TouchItem stores the deadline of the change.
 	TouchItem = shard.Touch
-	// Write stores the value, the flags and the deadline of the change.
+	// Write stores the value, the flags, the deadline and the marks of the change.
 	Write = shard.Write
+)
+
+// The marks of an item, which only package server uses. Each store clears them.
+const (
+	// Stale marks an item whose value a client is to replace.
+	Stale = record.Stale
+	// Claimed marks an item that a client has undertaken to replace.
+	Claimed = record.Claimed
 )
 
 // Update changes an item by what decide returns, and returns the token of the item after that. The

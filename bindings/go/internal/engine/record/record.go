@@ -16,12 +16,12 @@ import (
 
 // Header is the first word of a record:
 //
-//	last access 22 │ frequency 2 │ marks 8 │ key length 8 │ value length 24
+//	last access 22 │ frequency 2 │ marks 10 │ key length 8 │ value length 22
 type Header uint64
 
 // The marks of a header.
 const (
-	HasDeadline Header = 1 << (32 + iota)
+	HasDeadline Header = 1 << (30 + iota)
 	HasToken
 	HasFlags
 	// Large marks a record whose value is the list of the pieces of the item's value.
@@ -34,10 +34,14 @@ const (
 	Fetched
 	// Unpublished marks a record that is still being written.
 	Unpublished
+	// Stale marks an item whose value a client of a server is to replace, and Claimed one that a client
+	// has undertaken to replace. The cache itself only keeps them.
+	Stale
+	Claimed
 )
 
 const (
-	keyShift       = 24
+	keyShift       = 22
 	frequencyShift = 40
 	accessShift    = 42
 

@@ -44,9 +44,11 @@ type Request struct {
 	Token    uint64
 	// slot is the slot of the item that the request was made from.
 	slot record.Slot
-	// keepsToken stores Token as that of the new record; marks are set in its header.
-	keepsToken bool
-	marks      record.Header
+	// hasToken stores Token as that of the new record; marks are set in its header.
+	hasToken bool
+	marks    record.Header
+	// isSameItem is true if the record replaces another one of the same item.
+	isSameItem bool
 }
 
 // unlockedBytes is the size of values from which on they are copied without the lock.
@@ -56,7 +58,7 @@ func (s *Shard) nextToken(r *Request) uint64 {
 	switch {
 	case !s.config.Tokens:
 		return 0
-	case r.keepsToken:
+	case r.hasToken:
 		return r.Token
 	}
 	token := s.token + 1
@@ -139,6 +141,10 @@ func (s *Shard) poolOf(found *place) pool {
 // put stores a record in place of what was found. Whenever records may have moved, and whenever it
 // had released the lock, it looks the key up anew and judges anew.
 func (s *Shard) put(r *Request, found *place) (uint64, error) {
+	if len(r.Value) > s.segmentBytes/2 {
+		// A header has no place for the length of any value.
+		return s.putLarge(r, found)
+	}
 	h := s.header(r, len(r.Value), record.Unpublished)
 	if h.Bytes() > s.segmentBytes/2 {
 		return s.putLarge(r, found)
@@ -199,8 +205,7 @@ func (s *Shard) publish(r *Request, found *place, room room, h record.Header) {
 	if found.isFound() {
 		old := found.record.Header()
 		room.record.SetHeader(published.WithFrequency(old.Frequency()))
-		if !r.keepsToken {
-			// Otherwise it is the same item, in another record.
+		if !r.isSameItem {
 			s.report(found.record, old, Replaced)
 		}
 		store(found.at, slot)

@@ -14,8 +14,7 @@ type Item struct {
 	Token uint64
 	// Deadline is the millisecond at which the item expires, or zero.
 	Deadline int64
-	// IsFetched is true if the item was read before.
-	IsFetched bool
+	header   record.Header
 	// Access is the second of the last access, if the cache records accesses.
 	Access int64
 	// Bytes is the length of the value.
@@ -28,20 +27,28 @@ func ItemOf(r record.Record, h record.Header) Item {
 	if h.Has(record.Large) {
 		bytes = r.LargeBytes(h)
 	}
-	return Item{r.Flags(h), r.Token(h), r.Deadline(h), h.Has(record.Fetched), h.Access(), bytes}
+	return Item{r.Flags(h), r.Token(h), r.Deadline(h), h, h.Access(), bytes}
 }
+
+// IsFetched returns true if the item was read before.
+func (i Item) IsFetched() bool { return i.header.Has(record.Fetched) }
+
+// Marks returns which of the marks Stale and Claimed the item has.
+func (i Item) Marks() record.Header { return i.header & (record.Stale | record.Claimed) }
 
 // Action is what an update does.
 type Action uint8
 
 const (
-	// Keep changes nothing.
+	// Keep changes nothing but marks.
 	Keep Action = iota
+	// Read marks the item read.
+	Read
 	// Remove removes the item.
 	Remove
 	// Touch gives the item the deadline of the change, and marks it read.
 	Touch
-	// Write stores value, flags and deadline of the change.
+	// Write stores value, flags, deadline and marks of the change, and no other marks.
 	Write
 )
 
@@ -51,6 +58,11 @@ type Change struct {
 	Value    []byte
 	Flags    uint32
 	Deadline int64
+	// Marks are those of Stale and Claimed to set.
+	Marks record.Header
+	// Token is the token of what Write stores, if HasToken is true.
+	Token    uint64
+	HasToken bool
 }
 
 // Decide decides on an update by the present item and its value in place. It runs under the lock,
@@ -86,12 +98,12 @@ func (s *Shard) valueOf(found *place) []byte {
 func (s *Shard) apply(
 	key string, hash uint64, found *place, item Item, change Change,
 ) (uint64, error) {
-	if !found.isFound() && (change.Action == Remove || change.Action == Touch) {
+	if !found.isFound() && change.Action != Keep && change.Action != Write {
 		return 0, ErrNotFound
 	}
 	request := Request{
 		Key: key, Hash: hash, Value: change.Value, Flags: change.Flags, Deadline: change.Deadline,
-		Mode: same, slot: found.slot,
+		Mode: same, Token: change.Token, hasToken: change.HasToken, marks: change.Marks, slot: found.slot,
 	}
 	switch change.Action {
 	case Remove:
@@ -99,6 +111,8 @@ func (s *Shard) apply(
 		return 0, nil
 	case Touch:
 		return item.Token, s.touch(&request, found, item)
+	case Read:
+		s.NoteRead(&Found{found.at, found.slot, found.record, found.header})
 	case Write:
 		if !found.isFound() {
 			request.Mode = Add
@@ -109,12 +123,15 @@ func (s *Shard) apply(
 		}
 		return token, err
 	}
+	if found.isFound() && change.Marks != 0 {
+		found.record.Mark(change.Marks, 0)
+	}
 	return item.Token, nil
 }
 
 // touch stores the deadline of an item. A record without a deadline is written anew.
 func (s *Shard) touch(r *Request, found *place, item Item) error {
-	found.record.Mark(record.Fetched, 0)
+	found.record.Mark(record.Fetched|r.marks, 0)
 	if found.header.Has(record.HasDeadline) {
 		found.record.SetDeadline(r.Deadline)
 		s.noteDeadline(int32(found.slot.Segment()), r.Deadline)
@@ -125,7 +142,8 @@ func (s *Shard) touch(r *Request, found *place, item Item) error {
 	}
 	// The copy is needed: making room may move the old record.
 	r.Value = append([]byte(nil), s.valueOf(found)...)
-	r.Flags, r.Token, r.keepsToken, r.marks = item.Flags, item.Token, true, record.Fetched
+	r.Flags, r.Token, r.hasToken, r.isSameItem = item.Flags, item.Token, true, true
+	r.marks |= record.Fetched | item.Marks()
 	_, err := s.put(r, found)
 	if err == ErrNotFound {
 		err = ErrExists
@@ -177,7 +195,7 @@ func (s *Shard) Add(key string, hash, delta uint64, subtract bool) (number, toke
 			digits = append(digits, ' ')
 		}
 		s.scratch = digits
-		return Change{Write, digits, item.Flags, item.Deadline}
+		return Change{Action: Write, Value: digits, Flags: item.Flags, Deadline: item.Deadline}
 	})
 	if failure != nil {
 		err = failure
@@ -240,7 +258,7 @@ func (s *Shard) Extend(
 		if len(joined) <= unlockedBytes {
 			s.scratch = joined
 		}
-		return Change{Write, joined, item.Flags, item.Deadline}
+		return Change{Action: Write, Value: joined, Flags: item.Flags, Deadline: item.Deadline}
 	})
 	if failure != nil {
 		err = failure

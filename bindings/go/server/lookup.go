@@ -1,0 +1,172 @@
+package server
+
+import (
+	"bytes"
+
+	"larder.example/larder/internal/engine"
+	"larder.example/larder/wire"
+)
+
+// form is the way in which a value is shown.
+type form uint8
+
+const (
+	noForm form = iota
+	textForm
+	textTokenForm
+	metaForm
+	binaryForm
+)
+
+// mode is what a lookup does to the item.
+type mode uint8
+
+const (
+	looking mode = iota
+	peeking
+	touching
+)
+
+// lookup is a search for a key, and what it has found.
+type lookup struct {
+	// visit is conn.visitHit, once per connection.
+	visit   func(value []byte, item engine.Item)
+	key     string
+	form    form
+	mode    mode
+	exptime int64
+	meta    *metaLine
+	binary  *wire.BinaryRequest
+	// isLocked finds the item under the cache's lock, so that of many readers one gets the recache
+	// token. It is set when an item turns out to need that.
+	isLocked bool
+	// isCreated becomes true if the item did not exist and meta has created it, and wins if the client
+	// gets the recache token.
+	isCreated, wins bool
+	// wanted is the number of bytes for which the output had no room, or 0. A value of more than
+	// copyMax bytes is not copied to find that out.
+	wanted, copyMax int
+	item            engine.Item
+}
+
+// find shows the item of a key and returns true if there is one.
+func (c *conn) find(key string) (found bool) {
+	l := &c.lookup
+	l.key, l.copyMax = key, outMax
+	for copied := 0; ; {
+		l.wanted = 0
+		if l.mode == looking && !l.isLocked {
+			found = c.engine.ViewUpTo(key, l.copyMax, l.visit)
+		}
+		if l.mode != looking || l.isLocked {
+			found = c.findLocked(key)
+		}
+		c.giveBack(copied)
+		if l.wanted == 0 {
+			break
+		}
+		if !c.makeRoom(l.wanted) {
+			return found
+		}
+		// The cache may have to copy a long value, too.
+		if copied = charged(l.wanted); copied > 0 && !c.server.hold(c, copied) {
+			c.isBroken = true
+			return found
+		}
+		l.copyMax = max(l.wanted, outMax)
+	}
+	if l.form != noForm && l.form != metaForm {
+		c.server.prefixes.noteGet(key, found)
+	}
+	switch {
+	case l.mode == touching:
+		c.counters.add1(touchHits, one(found))
+		c.counters.add1(touchMisses, one(!found))
+	case found:
+		c.counters.add1(getHits, 1)
+	default:
+		c.counters.add1(getMisses, 1)
+	}
+	return found
+}
+
+func one(isCounted bool) int {
+	if isCounted {
+		return 1
+	}
+	return 0
+}
+
+// findLocked finds an item and touches it, finds it without the marks of a read, or lets one client
+// win the recache token. It may create an item instead.
+func (c *conn) findLocked(key string) (found bool) {
+	l, length := &c.lookup, len(c.out)
+	creates := l.form == metaForm && l.meta.hasVivify
+	if l.mode == touching || creates {
+		c.server.change(key)
+	}
+	token, err := c.engine.Update(key, func(item engine.Item, value []byte, isFound bool) engine.Change {
+		c.out, l.isCreated, l.wins = c.out[:length], !isFound && creates, false
+		switch found = isFound; {
+		case l.isCreated:
+			return c.vivified(l.meta)
+		case !isFound:
+			return engine.Change{}
+		}
+		if l.visit(value, item); l.wanted > 0 {
+			return engine.Change{}
+		}
+		return c.afterLookup(item, value)
+	})
+	if l.isCreated {
+		c.showVivified(token, err)
+	}
+	return found
+}
+
+// afterLookup returns what a lookup does to the item that it has found.
+func (c *conn) afterLookup(item engine.Item, value []byte) (change engine.Change) {
+	switch l := &c.lookup; l.mode {
+	case looking:
+		change.Action = engine.Read
+	case touching:
+		change = c.touched(item, l.exptime)
+		if change.Flags == item.Flags && change.Marks == item.Marks() {
+			change.Action = engine.TouchItem
+			break
+		}
+		change.Value = bytes.Clone(value)
+	}
+	if c.lookup.wins {
+		change.Marks |= engine.Claimed
+	}
+	return change
+}
+
+// visitHit appends an item to the output. The cache calls it with the value in place, so it neither
+// sends nor waits: without room it asks for some.
+func (c *conn) visitHit(value []byte, item engine.Item) {
+	l := &c.lookup
+	switch l.form {
+	case noForm:
+		l.item = item
+	case metaForm:
+		c.visitMeta(value, item)
+	case binaryForm:
+		c.visitBinary(value, item)
+	default:
+		more := len(l.key) + item.Bytes + len("VALUE  4294967295 2147483647 18446744073709551615\r\n\r\n")
+		if !c.hasRoom(more) || len(value) < item.Bytes {
+			l.wanted = more
+			return
+		}
+		item = c.soften(l.key, item)
+		out := append(append(c.out, "VALUE "...), l.key...)
+		out = appendUint(appendUint(out, uint64(item.Flags)), uint64(len(value)))
+		if l.form == textTokenForm {
+			out = appendUint(out, item.Token)
+		}
+		out = append(append(out, "\r\n"...), value...)
+		c.out = append(out, "\r\n"...)
+	}
+}
