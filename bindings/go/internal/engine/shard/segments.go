@@ -229,7 +229,9 @@ func (s *Shard) append(number int32, active *segment, bytes int) room {
 	active.used += int32(bytes)
 	active.live += int32(bytes)
 	s.live += bytes
-	return room{number, offset, s.recordAt(int(number), int(offset)), bytes}
+	room := room{number, offset, s.recordAt(int(number), int(offset)), bytes}
+	s.tail = room.record.Address() + uintptr(bytes)
+	return room
 }
 
 // open gives a pool an active segment with this much room.
