@@ -28,6 +28,7 @@ const (
 	keyBytes   = 16
 	goroutines = 10
 	roundBytes = 64 << 20
+	manyKeys   = 16
 )
 
 var (
@@ -55,15 +56,23 @@ var rows = []row{
 
 // cache is a cache and the least times of its operations.
 type cache struct {
-	name      string
-	set       func(key string, value []byte)
-	get       func(dst []byte, key string) bool
+	name string
+	set  func(key string, value []byte)
+	get  func(dst []byte, key string) bool
+	// many reads manyKeys keys in one call.
+	many      func(keys []string)
 	wall, cpu float64
 }
 
+// reads returns true for another way to read from larder's cache.
+func (c *cache) reads() bool { return c.name == "View" || c.name == "GetMany" }
+
+// plays returns true if the cache takes part in a row.
+func (c *cache) plays(r row) bool { return !c.reads() || r.gets && (c.many == nil || !r.sets) }
+
 func bytesOf(key string) []byte { return unsafe.Slice(unsafe.StringData(key), len(key)) }
 
-// open opens the caches. View reads from the first one.
+// open opens the caches. View and GetMany read from that of larder.
 func open(memory int) []*cache {
 	larder, err := engine.New(engine.Config{MemoryBytes: int64(memory)})
 	if err != nil {
@@ -85,6 +94,10 @@ func open(memory int) []*cache {
 			}},
 		{name: "View", set: set,
 			get: func(_ []byte, key string) bool { return larder.View(key, func([]byte) {}) }},
+		{name: "GetMany", set: set,
+			many: func(keys []string) {
+				larder.GetMany(keys, func(int, []byte, engine.Item) {})
+			}},
 		{name: "freecache",
 			set: func(key string, value []byte) { _ = free.Set(bytesOf(key), value, 0) },
 			get: func(dst []byte, key string) bool {
@@ -124,10 +137,14 @@ func processor() time.Duration {
 // play runs a round of operations on a cache.
 func (c *cache) play(r row, drawn []string, round int) {
 	each := min(roundBytes/r.size, 300_000) / goroutines
-	// View uses the cache of larder: it must not find in the processor what that has just read.
+	// View and GetMany use the cache of larder: they must not find in the processor what that has
+	// just read.
 	offset := 0
-	if c.name == "View" {
+	switch c.name {
+	case "View":
 		offset = draws / 23
+	case "GetMany":
+		offset = draws / 13
 	}
 	var all sync.WaitGroup
 	started, before := time.Now(), processor()
@@ -136,8 +153,16 @@ func (c *cache) play(r row, drawn []string, round int) {
 		go func() {
 			defer all.Done()
 			value, dst := make([]byte, r.size), make([]byte, 0, r.size+64)
+			from := offset + round*each*goroutines + number*draws/11
+			if c.many != nil {
+				for at := 0; at < each; at += manyKeys {
+					first := (from + at) % (draws - manyKeys)
+					c.many(drawn[first : first+manyKeys])
+				}
+				return
+			}
 			for at := range each {
-				key := drawn[(offset+round*each*goroutines+number*draws/11+at)%draws]
+				key := drawn[(from+at)%draws]
 				if !r.gets || !c.get(dst, key) && r.sets {
 					c.set(key, value)
 				}
@@ -153,8 +178,8 @@ func (c *cache) play(r row, drawn []string, round int) {
 func main() {
 	log.SetFlags(0)
 	flag.Parse()
-	fmt.Println("| least ns, and processor time / fastcache's | fastcache | larder | View | freecache |")
-	fmt.Println("|---|--:|--:|--:|--:|")
+	fmt.Println("| least ns, and processor time / fastcache's | fastcache | larder | View | GetMany | freecache |")
+	fmt.Println("|---|--:|--:|--:|--:|--:|")
 	for _, r := range rows {
 		if !strings.Contains(r.name, *only) {
 			continue
@@ -163,13 +188,13 @@ func main() {
 		value := make([]byte, r.size)
 		for _, c := range caches {
 			c.wall, c.cpu = math.Inf(1), math.Inf(1)
-			for number := 0; c.name != "View" && number < r.items; number++ {
+			for number := 0; !c.reads() && number < r.items; number++ {
 				c.set(fmt.Sprintf("key:%012d", number), value)
 			}
 		}
 		for round := range *rounds {
 			for _, c := range caches {
-				if c.name != "View" || r.gets {
+				if c.plays(r) {
 					c.play(r, drawn, round)
 				}
 			}

@@ -120,21 +120,43 @@ func (s *Shard) NoteRead(found *Found) {
 	}
 }
 
+// ExpectGroup asks for the group of a key, and ExpectRecord, when that has come, for the first lines
+// of its record. The caller reads other keys meanwhile.
+func (s *Shard) ExpectGroup(hash uint64) {
+	prefetch.Read(s.group(s.level.Load(), hash).address())
+}
+
+// ExpectRecord asks for the record of a key.
+func (s *Shard) ExpectRecord(hash uint64) {
+	if at := s.candidate(hash); at != 0 {
+		prefetch.Read(at)
+		prefetch.Read(at + prefetch.LineBytes)
+	}
+}
+
 // Warm asks for the memory that a writer of a record needs, so that it does not wait for it under
 // the lock: the group of the key, the old record, and the memory for the new one, of a number of
-// bytes. It reads no record, and so needs no pin.
+// bytes.
 func (s *Shard) Warm(hash uint64, bytes int) {
 	prefetch.WriteBehind(&s.tail, min(bytes, warmBytes))
+	if at := s.candidate(hash); at != 0 {
+		prefetch.Write(at)
+	}
+}
+
+// candidate returns the address of what is probably the record of a key, or zero. It is only good
+// for a prefetch: nothing is pinned, and the memory may already hold something else.
+func (s *Shard) candidate(hash uint64) uintptr {
 	tag := s.tag(hash)
 	for g := s.group(s.level.Load(), hash); ; {
 		slot := record.Slot(0)
 		for number := range slots {
 			if slot = load(g.slot(number)); slot.Tag() == tag && s.isLive(slot) {
-				prefetch.Write(s.record(slot).Address())
+				return s.record(slot).Address()
 			}
 		}
 		if !slot.IsLink() {
-			return
+			return 0
 		}
 		g = s.overflow(slot)
 	}

@@ -18,6 +18,8 @@ const (
 // group is the address of eight slot words in a segment that belongs to the index for good.
 type group struct{ at unsafe.Pointer }
 
+func (g group) address() uintptr { return uintptr(g.at) }
+
 func (g group) slot(number int) *uint64 { return (*uint64)(unsafe.Add(g.at, number*8)) }
 
 func load(at *uint64) record.Slot         { return record.Slot(atomic.LoadUint64(at)) }
