@@ -141,9 +141,10 @@ func (s *Shard) offer(g group, tag uint64, found *place) {
 			if s.isLive(slot) {
 				continue
 			}
-			isGhost := slot.Tag() == tag && s.isGhost(slot)
-			found.isGhost = found.isGhost || isGhost
-			if offered := s.rankFree(slot, isGhost); offered > rank {
+			isGhost := s.isGhost(slot)
+			isOwn := isGhost && slot.Tag() == tag
+			found.isGhost = found.isGhost || isOwn
+			if offered := rankFree(slot, isGhost, isOwn); offered > rank {
 				found.free, rank = at, offered
 			}
 		}
@@ -157,13 +158,13 @@ func (s *Shard) offer(g group, tag uint64, found *place) {
 
 // rankFree says how well a slot without a live record suits a new item: the key's own ghost best,
 // the ghost of another key least.
-func (s *Shard) rankFree(slot record.Slot, isOwnGhost bool) int {
+func rankFree(slot record.Slot, isGhost, isOwn bool) int {
 	switch {
-	case isOwnGhost:
+	case isOwn:
 		return 4
 	case slot == 0:
 		return 3
-	case !s.isGhost(slot):
+	case !isGhost:
 		return 2
 	}
 	return 1
