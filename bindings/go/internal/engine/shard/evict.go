@@ -195,6 +195,7 @@ func (s *Shard) copyOut(r record.Record, h record.Header, pass *pass) (room, boo
 // move copies an item's record to the tail of the pool and stores its new place in the index.
 func (s *Shard) move(slot record.Slot, r record.Record, h record.Header, pass *pass) bool {
 	hash := s.hash(r.Key(h))
+	s.ExpectGroup(hash)
 	room, ok := s.copyOut(r, h, pass)
 	if !ok {
 		return false
