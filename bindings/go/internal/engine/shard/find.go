@@ -120,13 +120,13 @@ func (s *Shard) NoteRead(found *Found) {
 	}
 }
 
-// ExpectGroup asks for the group of a key, and ExpectRecord, when that has come, for the first lines
-// of its record. The caller reads other keys meanwhile.
+// ExpectGroup asks for the group of a key. It reads nothing of the shard's memory, so that it needs
+// no cell.
 func (s *Shard) ExpectGroup(hash uint64) {
 	prefetch.Read(s.group(s.level.Load(), hash).address())
 }
 
-// ExpectRecord asks for the record of a key.
+// ExpectRecord asks for the first lines of the record of a key.
 func (s *Shard) ExpectRecord(hash uint64) {
 	if at := s.candidate(hash); at != 0 {
 		prefetch.Read(at)
