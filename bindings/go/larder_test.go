@@ -565,6 +565,7 @@ func TestAllocations(t *testing.T) {
 	var dst []byte
 	sum := 0
 	read := func(value []byte) { sum += len(value) }
+	readMany := func(_ int, value []byte) { sum += len(value) }
 	for _, test := range []struct {
 		name string
 		want float64
@@ -573,6 +574,7 @@ func TestAllocations(t *testing.T) {
 		{"Set", 0, func() { _ = cache.Set("a", value, time.Minute) }},
 		{"GetInto", 0, func() { dst, _ = cache.GetInto(dst[:0], "a") }},
 		{"View", 0, func() { cache.View("a", read) }},
+		{"GetMany", 0, func() { cache.GetMany(keys, readMany) }},
 		{"Contains", 0, func() { cache.Contains("a") }},
 		{"Get", 1, func() { cache.Get("a") }},
 	} {

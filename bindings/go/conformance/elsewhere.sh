@@ -33,7 +33,8 @@ run() {
     done
 }
 
-engine="./internal/engine ./internal/engine/memory ./internal/engine/pins ./internal/engine/shard"
+engine="./internal/engine ./internal/engine/memory ./internal/engine/pins ./internal/engine/prefetch
+    ./internal/engine/shard"
 
 # shellcheck disable=SC2086
 run linux/arm64 qemu-aarch64 '^$' $engine . ./typed ./wire ./bigcache
@@ -61,7 +62,8 @@ wine wineboot --kill >/dev/null 2>&1 || true
 
 # WebAssembly has one thread, and no sockets.
 run js/wasm "$(go env GOROOT)/lib/wasm/go_js_wasm_exec" '^$' \
-    ./internal/engine/memory ./internal/engine/pins ./internal/engine/shard . ./typed
+    ./internal/engine/memory ./internal/engine/pins ./internal/engine/prefetch \
+    ./internal/engine/shard . ./typed
 
 echo "elsewhere: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]

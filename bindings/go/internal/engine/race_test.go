@@ -71,6 +71,14 @@ func race(t *testing.T, cache *Engine, random *rand.Rand, number, version, size 
 		if value, ok := cache.GetInto(nil, k); ok {
 			see(value, Item{})
 		}
+	case command < 40:
+		cache.GetMany([]string{key(number + 1), k, key(number + 2), k}, func(at int, value []byte, item Item) {
+			if at%2 == 1 {
+				see(value, item)
+				runtime.Gosched()
+				see(value, item)
+			}
+		})
 	case command < 50:
 		cache.ViewItem(k, func(value []byte, item Item) {
 			see(value, item)

@@ -162,27 +162,6 @@ func (e *Engine) viewCopy(key string, visit func(value []byte, item Item)) bool 
 	return ok
 }
 
-// GetMany calls visit for each key that has an item, in the order of the keys, as ViewItem does.
-func (e *Engine) GetMany(keys []string, visit func(at int, value []byte, item Item)) {
-	for at, key := range keys {
-		e.ViewItem(key, func(value []byte, item Item) { visit(at, value, item) })
-	}
-}
-
-// GetWhile calls visit for each key that has an item, in the order of the keys, as ViewUpTo does,
-// until visit returns false.
-func (e *Engine) GetWhile(
-	keys []string, limit int, visit func(at int, value []byte, item Item) bool,
-) {
-	goesOn := true
-	for at, key := range keys {
-		e.ViewUpTo(key, limit, func(value []byte, item Item) { goesOn = visit(at, value, item) })
-		if !goesOn {
-			return
-		}
-	}
-}
-
 // ViewUpTo is ViewItem that copies no value of more than limit bytes: where ViewItem would have to
 // copy one, visit gets nil, and Item.Bytes is the length.
 func (e *Engine) ViewUpTo(key string, limit int, visit func(value []byte, item Item)) bool {

@@ -70,9 +70,7 @@ func (e *Engine) store(
 		return 0, ErrClosed
 	}
 	s := e.shardOf(hash)
-	if cell != nil {
-		s.Warm(cell, hash, key)
-	}
+	s.Warm(hash, len(key)+len(value)+record.HeaderBytes)
 	// A literal would be built elsewhere and copied.
 	var request shard.Request
 	request.Key, request.Hash, request.Value = key, hash, value
@@ -115,9 +113,7 @@ func (e *Engine) change(key string, run func(s *shard.Shard, hash uint64) error)
 		return ErrClosed
 	}
 	s := e.shardOf(hash)
-	if cell != nil {
-		s.Warm(cell, hash, key)
-	}
+	s.Warm(hash, record.HeaderBytes)
 	return e.locked(s, cell, hash, run)
 }
 

@@ -116,6 +116,9 @@ type Record struct{ at unsafe.Pointer }
 // At returns the record at an address.
 func At(at unsafe.Pointer) Record { return Record{at} }
 
+// Address returns the address of the record.
+func (r Record) Address() uintptr { return uintptr(r.at) }
+
 func (r Record) word(offset int) *uint64 { return (*uint64)(unsafe.Add(r.at, offset)) }
 
 func (r Record) bytes(offset, count int) []byte {

@@ -107,7 +107,7 @@ func (s *Shard) pass(
 	}
 	slot := s.slotAt(number, offset)
 	if s.isExpired(r, h) {
-		s.drop(slot, r, h, Expired)
+		s.drop(slot, r, h, Expired, pass)
 		return true
 	}
 	frequency, bytes := h.Frequency(), s.itemBytes(r, h)
@@ -123,7 +123,7 @@ func (s *Shard) pass(
 			return false
 		}
 	}
-	s.drop(slot, r, h, Evicted)
+	s.drop(slot, r, h, Evicted, pass)
 	return true
 }
 
@@ -156,10 +156,17 @@ func (p *pass) frequencyAfter(frequency int) int {
 	return max(frequency-1, 0)
 }
 
-// drop ends an item whose slot dies with its segment.
-func (s *Shard) drop(slot record.Slot, r record.Record, h record.Header, reason Reason) {
+// drop ends an item whose slot dies with its segment. If the segment is sure to die, it writes
+// nothing into the record.
+func (s *Shard) drop(
+	slot record.Slot, r record.Record, h record.Header, reason Reason, pass *pass,
+) {
 	s.report(r, h, reason)
-	s.bury(slot, r, h)
+	if pass.evicts && !h.Has(record.Large) {
+		s.forget(int32(slot.Segment()), h)
+	} else {
+		s.bury(slot, r, h)
+	}
 	s.items--
 	if reason == Expired {
 		s.stats.Expired++
@@ -188,6 +195,7 @@ func (s *Shard) copyOut(r record.Record, h record.Header, pass *pass) (room, boo
 // move copies an item's record to the tail of the pool and stores its new place in the index.
 func (s *Shard) move(slot record.Slot, r record.Record, h record.Header, pass *pass) bool {
 	hash := s.hash(r.Key(h))
+	s.ExpectGroup(hash)
 	room, ok := s.copyOut(r, h, pass)
 	if !ok {
 		return false

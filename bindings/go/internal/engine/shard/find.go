@@ -2,6 +2,7 @@ package shard
 
 import (
 	"larder.example/larder/internal/engine/pins"
+	"larder.example/larder/internal/engine/prefetch"
 	"larder.example/larder/internal/engine/record"
 	"larder.example/larder/internal/engine/steps"
 )
@@ -22,6 +23,10 @@ const (
 	isFound
 	hasChanged
 )
+
+// warmBytes is the part of a new record that Warm asks for. Behind it, the processor has noticed by
+// itself that the memory is written in sequence.
+const warmBytes = 2048
 
 // Find finds the item of a key, expired or not, and pins its segment in the cell. It takes no lock.
 func (s *Shard) Find(cell *pins.Cell, hash uint64, key string) (Found, bool) {
@@ -115,11 +120,46 @@ func (s *Shard) NoteRead(found *Found) {
 	}
 }
 
-// Warm looks an item up, so that a writer does not wait for the memory of the index and of the old
-// record under the lock. It keeps no pin: the writer itself may want to reuse the segment.
-func (s *Shard) Warm(cell *pins.Cell, hash uint64, key string) {
-	s.Find(cell, hash, key)
-	cell.Unpin()
+// ExpectGroup asks for the group of a key. It reads nothing of the shard's memory, so that it needs
+// no cell.
+func (s *Shard) ExpectGroup(hash uint64) {
+	prefetch.Read(s.group(s.level.Load(), hash).address())
+}
+
+// ExpectRecord asks for the first lines of the record of a key.
+func (s *Shard) ExpectRecord(hash uint64) {
+	if at := s.candidate(hash); at != 0 {
+		prefetch.Read(at)
+		prefetch.Read(at + prefetch.LineBytes)
+	}
+}
+
+// Warm asks for the memory that a writer of a record needs, so that it does not wait for it under
+// the lock: the group of the key, the old record, and the memory for the new one, of a number of
+// bytes.
+func (s *Shard) Warm(hash uint64, bytes int) {
+	prefetch.WriteBehind(&s.tail, min(bytes, warmBytes))
+	if at := s.candidate(hash); at != 0 {
+		prefetch.Write(at)
+	}
+}
+
+// candidate returns the address of what is probably the record of a key, or zero. It is only good
+// for a prefetch: nothing is pinned, and the memory may already hold something else.
+func (s *Shard) candidate(hash uint64) uintptr {
+	tag := s.tag(hash)
+	for g := s.group(s.level.Load(), hash); ; {
+		slot := record.Slot(0)
+		for number := range slots {
+			if slot = load(g.slot(number)); slot.Tag() == tag && s.isLive(slot) {
+				return s.record(slot).Address()
+			}
+		}
+		if !slot.IsLink() {
+			return 0
+		}
+		g = s.overflow(slot)
+	}
 }
 
 // Read appends the value of an item to dst. The caller holds the mutex, because it has no cell.

@@ -18,6 +18,8 @@ const (
 // group is the address of eight slot words in a segment that belongs to the index for good.
 type group struct{ at unsafe.Pointer }
 
+func (g group) address() uintptr { return uintptr(g.at) }
+
 func (g group) slot(number int) *uint64 { return (*uint64)(unsafe.Add(g.at, number*8)) }
 
 func load(at *uint64) record.Slot         { return record.Slot(atomic.LoadUint64(at)) }
@@ -139,9 +141,10 @@ func (s *Shard) offer(g group, tag uint64, found *place) {
 			if s.isLive(slot) {
 				continue
 			}
-			isGhost := slot.Tag() == tag && s.isGhost(slot)
-			found.isGhost = found.isGhost || isGhost
-			if offered := s.rankFree(slot, isGhost); offered > rank {
+			isGhost := s.isGhost(slot)
+			isOwn := isGhost && slot.Tag() == tag
+			found.isGhost = found.isGhost || isOwn
+			if offered := rankFree(slot, isGhost, isOwn); offered > rank {
 				found.free, rank = at, offered
 			}
 		}
@@ -155,13 +158,13 @@ func (s *Shard) offer(g group, tag uint64, found *place) {
 
 // rankFree says how well a slot without a live record suits a new item: the key's own ghost best,
 // the ghost of another key least.
-func (s *Shard) rankFree(slot record.Slot, isOwnGhost bool) int {
+func rankFree(slot record.Slot, isGhost, isOwn bool) int {
 	switch {
-	case isOwnGhost:
+	case isOwn:
 		return 4
 	case slot == 0:
 		return 3
-	case !s.isGhost(slot):
+	case !isGhost:
 		return 2
 	}
 	return 1

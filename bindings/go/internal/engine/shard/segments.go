@@ -229,7 +229,9 @@ func (s *Shard) append(number int32, active *segment, bytes int) room {
 	active.used += int32(bytes)
 	active.live += int32(bytes)
 	s.live += bytes
-	return room{number, offset, s.recordAt(int(number), int(offset)), bytes}
+	room := room{number, offset, s.recordAt(int(number), int(offset)), bytes}
+	s.tail = room.record.Address() + uintptr(bytes)
+	return room
 }
 
 // open gives a pool an active segment with this much room.
@@ -281,6 +283,11 @@ func (s *Shard) slotOf(hash uint64, r room) record.Slot {
 // kill marks a record dead: it was removed, replaced, or never published.
 func (s *Shard) kill(segment int32, r record.Record, h record.Header) {
 	r.Mark(record.Dead, 0)
+	s.forget(segment, h)
+}
+
+// forget takes the bytes of a record off the accounts.
+func (s *Shard) forget(segment int32, h record.Header) {
 	bytes := h.Bytes()
 	s.segments[segment].live -= int32(bytes)
 	s.live -= bytes

@@ -64,6 +64,8 @@ type Shard struct {
 
 	// mutex guards all that follows, and every change of the index and of the segments.
 	mutex sync.Mutex
+	// tail is the address behind the record that was written last.
+	tail uintptr
 	space
 	index
 	policy

@@ -1,0 +1,17 @@
+//go:build !amd64 && !arm64
+
+// Package prefetch asks the processor for memory that is needed soon. On this machine it does
+// nothing.
+package prefetch
+
+// LineBytes is the size of a line of the processor's cache.
+const LineBytes = 64
+
+// Read does nothing.
+func Read(uintptr) {}
+
+// Write does nothing.
+func Write(uintptr) {}
+
+// WriteBehind does nothing.
+func WriteBehind(*uintptr, int) {}
