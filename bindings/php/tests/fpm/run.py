@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+import mediawiki
 from website import Site
 
 MODULE = None
@@ -160,6 +161,18 @@ def the_memory_limit_ends_one_page():
             reply = site.get("limit.php")
             check("Allowed memory size" in reply.text, f"no memory limit: {reply.text[:200]}")
         all_share(site, 2)
+
+
+@scenario
+def mediawiki_keeps_its_objects_here():
+    with mediawiki.installed(MODULE) as site:
+        for title in ("Main_Page", "Special:Version", "Special:RecentChanges") * 4:
+            reply = site.get("wiki/index.php", title=title)
+            check(reply.status == 200, f"{title}: {reply.status} {reply.text[:500]}\n{site.logs()}")
+            check("MediaWiki" in reply.text, f"{title} is not a page of MediaWiki: {reply.text[:200]}")
+        _, info = call(site, "apcu_cache_info", True)
+        print(f"   {info['num_hits']:.0f} hits, {info['num_misses']:.0f} misses, {info['num_entries']} items")
+        check(info["num_hits"] > 50 and info["num_entries"] > 5, f"{info}")
 
 
 def main():

@@ -37,6 +37,7 @@ http {{
             fastcgi_param REQUEST_METHOD $request_method;
             fastcgi_read_timeout 60s;
         }}
+        {application}
     }}
 }}
 """
@@ -60,9 +61,12 @@ decorate_workers_output = no
 
 
 class Site:
-    """php-fpm and nginx. `ini` are settings of PHP, `pool` lines of the pool."""
+    """php-fpm and nginx. `ini` are settings of PHP, `more` extensions that it loads besides, `pool`
+    lines of the pool, `application` a part of nginx's configuration."""
 
-    def __init__(self, extension, workers=4, ini=None, pool="", chroot=False):
+    def __init__(
+        self, extension, workers=4, ini=None, more=(), pool="", chroot=False, application=""
+    ):
         self.folder = Path(tempfile.mkdtemp(prefix="larder-fpm-", dir="/dev/shm"))
         self.folder.chmod(0o755)
         (self.folder / "nginx").mkdir()
@@ -70,10 +74,11 @@ class Site:
         pages = "/pages" if chroot else f"{self.folder}/pages"
         if chroot:
             pool += f"\nchroot = {self.folder}\nchdir = /\n"
-        settings = {"extension": extension, "apc.enabled": 1, **(ini or {})}
-        self.defines = [word for name, value in settings.items() for word in ("-d", f"{name}={value}")]
+        extensions = [("extension", name) for name in (*more, extension)]
+        settings = [*extensions, ("apc.enabled", 1), *(ini or {}).items()]
+        self.defines = [word for name, value in settings for word in ("-d", f"{name}={value}")]
         self.write("fpm.conf", POOL, user=USER, workers=workers, pool=pool)
-        self.write("nginx.conf", NGINX_CONF, pages=pages)
+        self.write("nginx.conf", NGINX_CONF, pages=pages, application=application.format(folder=self.folder))
         self.log = self.folder / "fpm.log"
         self.fpm = self.start(
             [PHP_FPM, "-n", *self.defines, "-F", "-R", "-y", f"{self.folder}/fpm.conf"]
