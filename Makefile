@@ -293,6 +293,11 @@ bench-go-servers: build ## Package larder/server beside TQMemory and memcached, 
 bench-go-traces: build ## Hit ratios of the pure-Go engine on the traces beside the Rust engine's, 1 min
 	cd bindings/go/bench && LARDER=$(LARDER) go run ./traces
 
+PHP_ROUNDS ?= 3
+bench-php: ## APCu, Yac, memcached and our module for PHP, PHP_ROUNDS=3 of 2 min
+	bindings/php/bench/extensions.sh target/php
+	php -n bindings/php/bench/run.php --rounds $(PHP_ROUNDS)
+
 bench-capacity: build ## Items held in equal memory beside memcached, 1 to 2 min
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench capacity
 

@@ -1,0 +1,163 @@
+<?php
+// Compares caches of PHP: `php run.php [--rounds 3] [--workers 4] [--only NAME,…] [--ours FILE]
+// [--plot FILE]`. Each cache runs in a process of its own, all of them in each round, so that a
+// ratio is one of neighbours in time. Prints two tables in Markdown, and writes a plot as SVG.
+//
+// A number is the median over the rounds of the best pass of a round, in brackets the least and the
+// greatest; the ratio is the median of the ratios to APCu with its defaults in the same round.
+
+require __DIR__ . '/caches.php';
+
+const USAGE = <<<'END'
+    php run.php [OPTION…]    compares APCu, Yac, memcached and larder_apcu
+
+      --extensions FOLDER    where apcu.so, yac.so and memcached.so are (target/php)
+      --ours FILE            larder_apcu.so
+      --rounds N             rounds, of 20 s for each cache (3)
+      --workers N            processes of the second table (4)
+      --only NAME,…          these caches only, by name
+      --plot FILE            writes a plot as SVG; needs gnuplot
+
+    END;
+
+$options = getopt('', ['extensions:', 'ours:', 'rounds:', 'workers:', 'only:', 'plot:', 'help'], $end);
+if (isset($options['help']) || isset($argv[$end])) {
+    fwrite(isset($options['help']) ? STDOUT : STDERR, USAGE);
+    exit(isset($options['help']) ? 0 : 2);
+}
+$settings = [
+    'extensions' => realpath($options['extensions'] ?? __DIR__ . '/../../../target/php'),
+    'ours' => isset($options['ours']) ? realpath($options['ours']) : null,
+    'sockets' => ['tcp' => 21211, 'unix' => sys_get_temp_dir() . '/bench-php-' . getmypid()],
+];
+$caches = caches(...$settings);
+if (isset($options['only'])) {
+    $caches = array_intersect_key($caches, array_flip(explode(',', $options['only'])));
+}
+$servers = [
+    serve(['-l', '127.0.0.1', '-p', (string) $settings['sockets']['tcp']]),
+    serve(['-s', $settings['sockets']['unix']]),
+];
+register_shutdown_function(fn () => array_map('proc_terminate', $servers));
+$rounds = (int) ($options['rounds'] ?? 3);
+$workers = (int) ($options['workers'] ?? 4);
+$one = $many = [];
+for ($round = 0; $round < $rounds; ++$round) {
+    foreach ($caches as $name => $cache) {
+        fwrite(STDERR, "round $round of $rounds: $name          \r");
+        $one[$name][] = run($name, $cache, 1, $settings);
+        $many[$name][] = run($name, $cache, $workers, $settings);
+    }
+}
+fwrite(STDERR, str_repeat(' ', 60) . "\r");
+
+$passes = array_map(fn ($rounds) => array_map('steady', $rounds), $one);
+echo "Nanoseconds of an operation, one process:\n\n", table($passes), "\n";
+$first = array_map(fn ($rounds) => array_map('first', $rounds), $one);
+echo "Nanoseconds of a write in the first pass:\n\n", table($first), "\n";
+echo "Millions of operations per second, $workers processes:\n\n", table($many);
+isset($options['plot']) and plot($passes, $options['plot']);
+
+/** Starts memcached, and waits until it accepts a connection. */
+function serve(array $arguments)
+{
+    $command = ['memcached', '-m', (string) MEMORY_MIB, '-t', '2', '-u', 'nobody', ...$arguments];
+    $server = proc_open($command, [], $pipes);
+    $address = $arguments[0] === '-s' ? "unix://$arguments[1]" : "tcp://127.0.0.1:$arguments[3]";
+    for ($attempt = 0; $attempt < 100; ++$attempt) {
+        if (@stream_socket_client($address)) {
+            return $server;
+        }
+        usleep(20_000);
+    }
+    fail("memcached does not accept connections at $address");
+}
+
+/** Runs the loads on one cache in a new process. */
+function run(string $name, array $cache, int $workers, array $settings): array
+{
+    $command = [PHP_BINARY, ...php_arguments($cache), __DIR__ . '/load.php', $name, "$workers"];
+    $process = proc_open($command, [['pipe', 'r'], ['pipe', 'w'], STDERR], $pipes);
+    fwrite($pipes[0], json_encode($settings));
+    fclose($pipes[0]);
+    $printed = stream_get_contents($pipes[1]);
+    proc_close($process) === 0 or fail("$name: the load failed");
+    return json_decode($printed, true, flags: JSON_THROW_ON_ERROR);
+}
+
+/** Returns the least time of each row without its first pass. */
+function steady(array $times): array
+{
+    return array_map(fn (array $passes) => min(array_slice($passes, 1)), $times);
+}
+
+/** Returns the time of the first pass of the writes that take new memory. */
+function first(array $times): array
+{
+    $writes = array_intersect_key($times, ['write short' => 0, 'write 8 KB' => 0]);
+    return array_map(fn (array $passes) => $passes[0], $writes);
+}
+
+/** Returns a table with a row for each load and a column for each cache. */
+function table(array $results): string
+{
+    $names = array_keys($results);
+    $text = '| | ' . implode(' | ', $names) . " |\n|---|" . str_repeat('--:|', count($names)) . "\n";
+    foreach (array_keys(current($results)[0]) as $row) {
+        $cells = [];
+        foreach ($results as $rounds) {
+            $values = array_column($rounds, $row);
+            $cells[] = $values === [] ? '' : cell($values, array_column($results['apcu'] ?? [], $row));
+        }
+        $text .= "| $row | " . implode(' | ', $cells) . " |\n";
+    }
+    return $text;
+}
+
+/** Returns the text of a cell: the median, least and greatest value, and the ratio to APCu's. */
+function cell(array $values, array $apcu): string
+{
+    $digits = median($values) < 100 ? 2 : 0;
+    $format = "%.{$digits}f (%.{$digits}f–%.{$digits}f)";
+    $text = sprintf($format, median($values), min($values), max($values));
+    if ($apcu === [] || $apcu === $values) {
+        return $text;
+    }
+    $ratios = array_map(fn ($value, $other) => $value / $other, $values, $apcu);
+    return $text . sprintf(', **%.2f**', median($ratios));
+}
+
+function median(array $values): float
+{
+    sort($values);
+    return $values[intdiv(count($values), 2)];
+}
+
+/** Writes the bars of the first table as SVG. */
+function plot(array $results, string $file): void
+{
+    $names = array_keys(array_filter($results, fn ($name) => !str_starts_with($name, 'memcached'),
+        ARRAY_FILTER_USE_KEY));
+    $lines = [];
+    foreach (array_keys(current($results)[0]) as $row) {
+        $medians = array_map(fn ($name) => median(array_column($results[$name], $row)), $names);
+        $lines[] = "\"$row\" " . implode(' ', $medians);
+    }
+    $columns = [];
+    foreach ($names as $at => $name) {
+        $columns[] = sprintf("'-' using %d:xtic(1) title '%s'", $at + 2, $name);
+    }
+    $data = implode("\n", $lines) . "\ne\n";
+    $gnuplot = popen('gnuplot', 'w') ?: fail('gnuplot does not start');
+    fwrite($gnuplot, "set terminal svg size 1000,500 font 'sans,13'\nset output '$file'\n"
+        . "set style data histograms\nset style fill solid\nset logscale y\nset yrange [10:]\n"
+        . "set ylabel 'ns of an operation'\nset xtics rotate by -20\nset key top left\n"
+        . 'plot ' . implode(', ', $columns) . "\n" . str_repeat($data, count($names)));
+    pclose($gnuplot) === 0 or fail('gnuplot failed');
+}
+
+function fail(string $why): never
+{
+    fwrite(STDERR, "run.php: $why\n");
+    exit(1);
+}

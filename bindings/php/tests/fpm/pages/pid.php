@@ -1,0 +1,3 @@
+<?php
+// The process id of the worker.
+echo getmypid();

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""php-fpm under real conditions, with a module that has APCu's functions: run.py MODULE [NAME…]
+
+MODULE is the file of the extension. With names, these scenarios alone. It needs root, because
+php-fpm changes the user of its workers, and Debian's php8.2-fpm and nginx."""
+
+import concurrent.futures
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+import mediawiki
+from website import Site
+
+MODULE = None
+SCENARIOS = {}
+
+
+def scenario(play):
+    SCENARIOS[play.__name__] = play
+    return play
+
+
+def check(holds, words):
+    if not holds:
+        raise AssertionError(words)
+
+
+def call(site, function, *arguments, us=0):
+    """Calls a function in some worker. Returns the worker's pid and the result."""
+    reply = site.get("call.php", f=function, a=json.dumps(arguments), us=us)
+    check(reply.status == 200, f"{function} answers {reply.status}: {reply.text}\n{site.logs()}")
+    try:
+        return json.loads(reply.text)
+    except ValueError:
+        raise AssertionError(f"{function} prints {reply.text!r}") from None
+
+
+def by_all(site, count, function, *arguments, us=300_000):
+    """Calls a function in `count` workers at the same time. Returns the results by pid."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        calls = [pool.submit(call, site, function, *arguments, us=us) for _ in range(count)]
+        return dict(answer.result() for answer in calls)
+
+
+def all_share(site, workers):
+    """Checks that every worker sees what another one has stored and deleted."""
+    for round_ in range(3):
+        writer, stored = call(site, "apcu_store", f"key{round_}", f"value{round_}")
+        check(stored is True, f"worker {writer} stores: {stored}")
+        found = by_all(site, workers, "apcu_fetch", f"key{round_}")
+        check(len(found) > workers * 0.8, f"{len(found)} of {workers} workers answered")
+        lost = {pid: value for pid, value in found.items() if value != f"value{round_}"}
+        check(not lost, f"{len(lost)} of {len(found)} workers miss what {writer} stored: {lost}")
+        call(site, "apcu_delete", f"key{round_}")
+        found = by_all(site, workers, "apcu_exists", f"key{round_}")
+        stale = [pid for pid, is_there in found.items() if is_there]
+        check(not stale, f"{len(stale)} workers see what another one has deleted")
+    _, info = call(site, "apcu_cache_info", True)
+    check(info["num_hits"] >= workers, f"hits rose to {info['num_hits']} only")
+
+
+@scenario
+def workers_of_another_user_share():
+    with Site(MODULE, workers=4) as site:
+        all_share(site, 4)
+
+
+@scenario
+def a_hundred_workers_share_32_megabytes():
+    with Site(MODULE, workers=100, ini={"apc.shm_size": "32M"}) as site:
+        all_share(site, 100)
+
+
+@scenario
+def workers_of_a_chroot_pool_share():
+    with Site(MODULE, workers=4, chroot=True) as site:
+        all_share(site, 4)
+
+
+@scenario
+def killed_workers_harm_no_other():
+    with Site(MODULE, workers=4, ini={"apc.shm_size": "64M"}) as site:
+        ends = time.monotonic() + 15
+        killed, reports, errors, hung = [], [], 0, 0
+        lock = threading.Lock()
+
+        def load():
+            nonlocal errors, hung
+            while time.monotonic() < ends:
+                try:
+                    reply = site.get("storm.php", timeout=10, ms=100)
+                except TimeoutError:
+                    hung += 1
+                    return
+                with lock:
+                    if reply.status == 200:
+                        reports.append(json.loads(reply.text))
+                    else:
+                        errors += 1
+
+        loads = [threading.Thread(target=load) for _ in range(3)]
+        for thread in loads:
+            thread.start()
+        while time.monotonic() < ends - 1:
+            time.sleep(random.uniform(0.02, 0.1))
+            workers = site.workers()
+            if workers:
+                killed.append(random.choice(workers))
+                try:
+                    os.kill(killed[-1], signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        for thread in loads:
+            thread.join()
+        check(hung == 0, f"{hung} requests hang: a killed worker has left a lock")
+        check(len(killed) > 50 and errors > 0, f"{len(killed)} killed, {errors} requests failed")
+        check(len(reports) > 50, f"only {len(reports)} requests ended")
+        wrong = sum(report["wrong"] for report in reports)
+        check(wrong == 0, f"{wrong} wrong values")
+        longest = max(report["longest_us"] for report in reports) / 1000
+        print(f"   {len(killed)} killed, {sum(r['done'] for r in reports)} operations, longest {longest:.1f} ms")
+        check(longest <= 20, f"a worker waited for {longest:.1f} ms, allowed are 20")
+        all_share(site, 4)
+
+
+@scenario
+def a_request_that_takes_too_long_ends_alone():
+    with Site(MODULE, workers=3, pool="request_terminate_timeout = 1s") as site:
+        call(site, "apcu_store", "before", 1)
+        check(site.get("endless.php").status != 200, "the endless page ended")
+        all_share(site, 3)
+        check(call(site, "apcu_fetch", "before")[1] == 1, "the cache was lost")
+
+
+@scenario
+def a_reload_begins_with_a_usable_cache():
+    with Site(MODULE, workers=3) as site:
+        call(site, "apcu_store", "before", 1)
+        site.reload()
+        all_share(site, 3)
+
+
+@scenario
+def a_full_cache_keeps_what_is_used():
+    with Site(MODULE, workers=2, ini={"apc.shm_size": "32M"}) as site:
+        reply = site.get("fill.php", n=100_000, size=1000)
+        report = json.loads(reply.text)
+        check(report == {"failed": 0, "missing": 0}, f"{report}")
+        all_share(site, 2)
+
+
+@scenario
+def the_memory_limit_ends_one_page():
+    with Site(MODULE, workers=2, ini={"apc.shm_size": "64M"}) as site:
+        for _ in range(20):
+            reply = site.get("limit.php")
+            check("Allowed memory size" in reply.text, f"no memory limit: {reply.text[:200]}")
+        all_share(site, 2)
+
+
+@scenario
+def mediawiki_keeps_its_objects_here():
+    with mediawiki.installed(MODULE) as site:
+        for title in ("Main_Page", "Special:Version", "Special:RecentChanges") * 4:
+            reply = site.get("wiki/index.php", title=title)
+            check(reply.status == 200, f"{title}: {reply.status} {reply.text[:500]}\n{site.logs()}")
+            check("MediaWiki" in reply.text, f"{title} is not a page of MediaWiki: {reply.text[:200]}")
+        _, info = call(site, "apcu_cache_info", True)
+        print(f"   {info['num_hits']:.0f} hits, {info['num_misses']:.0f} misses, {info['num_entries']} items")
+        check(info["num_hits"] > 50 and info["num_entries"] > 5, f"{info}")
+
+
+def main():
+    global MODULE
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    MODULE = os.path.abspath(sys.argv[1])
+    failed = 0
+    names = sys.argv[2:] or list(SCENARIOS)
+    for name in names:
+        begun = time.monotonic()
+        try:
+            SCENARIOS[name]()
+            print(f"ok {name}, {time.monotonic() - begun:.1f} s", flush=True)
+        except AssertionError as error:
+            failed += 1
+            print(f"FAILED {name}: {error}", flush=True)
+    print(f"fpm: {len(names) - failed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+main()
