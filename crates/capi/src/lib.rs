@@ -43,12 +43,12 @@ mod status;
 mod tier;
 mod walk;
 
-pub use count::{larder_decrement, larder_increment};
+pub use count::{larder_add_i64, larder_cas_i64, larder_decrement, larder_increment};
 pub use get::{larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_peek};
 pub use handle::Handle;
-pub use item::{Item, mark};
+pub use item::{Item, mark, tag};
 pub use load::{Load, larder_begin_load, larder_cancel_load, larder_end_load};
-pub use open::{Options, flag, larder_close, larder_connect, larder_open};
+pub use open::{Options, flag, larder_close, larder_connect, larder_open, larder_usable};
 pub use removals::{
     LARDER_NO_VALUE, Removals, larder_removals_close, larder_removals_lost, larder_removals_next,
     larder_subscribe, reason,

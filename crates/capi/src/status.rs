@@ -144,6 +144,7 @@ impl From<Refusal> for Status {
             Refusal::Unreadable => Self::DiskUnreadable,
             Refusal::TooLarge => Self::TooLarge,
             Refusal::Forked => Self::Forked,
+            Refusal::Lost => Self::NotOpened,
         }
     }
 }
