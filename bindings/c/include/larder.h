@@ -42,6 +42,36 @@
 // A connected cache read the item in the memory of the server.
 #define LARDER_LOCAL 8
 
+// The bits that are the tag.
+#define LARDER_TAG_MASK 15
+
+// A string of bytes.
+#define LARDER_TAG_STRING 0
+
+// A signed integer of 64 bits, as decimal text.
+#define LARDER_TAG_LONG 1
+
+// A floating-point number, as decimal text.
+#define LARDER_TAG_DOUBLE 2
+
+// `1` for true; `0` or no bytes for false.
+#define LARDER_TAG_BOOL 3
+
+// PHP's serialization.
+#define LARDER_TAG_PHP 4
+
+// igbinary.
+#define LARDER_TAG_IGBINARY 5
+
+// MessagePack.
+#define LARDER_TAG_MSGPACK 7
+
+// No value; no bytes.
+#define LARDER_TAG_NULL 8
+
+// An array in the compact encoding of `bindings/php`.
+#define LARDER_TAG_ARRAY 9
+
 // Items carry cas tokens, which take 8 bytes each.
 #define LARDER_CAS 1
 
@@ -67,6 +97,10 @@
 
 // The memory is reserved huge pages of the system.
 #define LARDER_HUGE_PAGES 128
+
+// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`.
+// Without the flag such a child uses an empty cache of 1 MiB. See `larder_usable`.
+#define LARDER_NO_SUBSTITUTE 256
 
 // The `value_bytes` of a removed item whose value the queue does not have, because the cache kept
 // it in pieces.
@@ -251,7 +285,7 @@ typedef struct larder_options {
     uint64_t memory_bytes_max;
     // The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     uint64_t item_bytes_max;
-    // Bits: `LARDER_CAS` to `LARDER_HUGE_PAGES`.
+    // Bits: `LARDER_CAS` to `LARDER_NO_SUBSTITUTE`.
     uint32_t flags;
     // The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     uint32_t permissions;
@@ -263,6 +297,13 @@ typedef struct larder_options {
     // `LARDER_SHARED_WITH_CHILDREN`: such a cache is for the process that opens it. In a child of
     // a `fork` its functions return `LARDER_FORKED`.
     const struct larder_tier *tier;
+    // The number of processes that can use a new shared cache at a time, this one included: at
+    // most 256, and at most 16 or one for each 64 KiB of memory. 0 is 16 below 16 MiB, 64 below
+    // 256 MiB, and 256 from there. A cache that the file already has keeps its number, unless
+    // `LARDER_EXACTLY` asks for this one.
+    uint32_t processes_max;
+    // 0.
+    uint32_t reserved;
 } larder_options;
 
 // A statistic.
@@ -312,6 +353,30 @@ enum larder_status larder_decrement(const struct larder *cache,
                                     size_t key_bytes,
                                     uint64_t delta,
                                     uint64_t *number);
+
+// Adds `delta` to a signed counter, and writes the new value to `number`. A signed counter is an
+// item with the tag `LARDER_TAG_LONG` whose value is a decimal number. It wraps at 2^63 and keeps
+// its time to live. If the key has no item, the counter begins at `delta`, with the time to live
+// `ttl_secs_if_new`. `LARDER_NOT_A_NUMBER` if the item has another tag, or a value that is no
+// decimal number from -2^63 to 2^63 - 1. `LARDER_UNSUPPORTED` on a server.
+//
+// Cost: as `larder_increment` while the number is not negative and keeps its length; otherwise
+// that of a store.
+enum larder_status larder_add_i64(const struct larder *cache,
+                                  const void *key,
+                                  size_t key_bytes,
+                                  int64_t delta,
+                                  uint32_t ttl_secs_if_new,
+                                  int64_t *number);
+
+// Stores `new_number` in a signed counter if its value is `old`: see `larder_add_i64`. The counter
+// keeps its time to live. `LARDER_CHANGED` if it has another value, `LARDER_MISSING` if the key
+// has no item. `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_cas_i64(const struct larder *cache,
+                                  const void *key,
+                                  size_t key_bytes,
+                                  int64_t old,
+                                  int64_t new_number);
 
 // Copies the value of a key to `value`, which has `capacity` bytes, and writes its attributes to
 // `item`. The copy is a value that the item had at one time, whatever other threads and processes
@@ -410,6 +475,18 @@ enum larder_status larder_open(const struct larder_options *options,
                                struct larder **cache,
                                char *why,
                                size_t why_bytes);
+
+// Checks whether this process uses the cache that was opened: a child of a `fork` joins the
+// processes that share it with its first call, which can fail. Then the function returns
+// `LARDER_NOT_OPENED`, and writes the reason to `why` as `larder_open` does: as many processes use
+// the cache as it has room for (`processes_max`), or the fork happened in a process that could not
+// open the file again (`/proc` was missing, too many files were open, or the process had
+// changed its user since it opened the cache). `LARDER_FORKED` if a disk tier is of the parent.
+//
+// A child may change its user or its root directory between the fork and its first call.
+enum larder_status larder_usable(const struct larder *cache,
+                                 char *why,
+                                 size_t why_bytes);
 
 // Connects to the cache of a larderd, or of any memcached, at a unix socket, and writes the handle
 // to `cache`; `larder_close` closes it. The handle reads hits in the memory of a larderd that runs

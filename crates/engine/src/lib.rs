@@ -60,6 +60,7 @@ pub use inspect::report::Report;
 pub use inspect::validate::Broken;
 pub use journal::{Change, Entry, Journal, Refusal};
 pub use open::{Config, CreateError};
+pub use ops::arithmetic::signed::{Signed, SignedChange, SignedRequest};
 pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};
 pub use ops::basis::Basis;
 pub use ops::large::pinned::{DirectBuffer, Pinned};
