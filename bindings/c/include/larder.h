@@ -42,6 +42,9 @@
 // A connected cache read the item in the memory of the server.
 #define LARDER_LOCAL 8
 
+// The time of storing is not known exactly, since the item was read meanwhile.
+#define LARDER_STORED_ABOUT 16
+
 // The bits that are the tag.
 #define LARDER_TAG_MASK 15
 
@@ -102,6 +105,9 @@
 // Without the flag such a child uses an empty cache of 1 MiB. See `larder_usable`.
 #define LARDER_NO_SUBSTITUTE 256
 
+// A thread that calls `larder_set_now` uses that time with this cache.
+#define LARDER_THREAD_TIME 512
+
 // The `value_bytes` of a removed item whose value the queue does not have, because the cache kept
 // it in pieces.
 #define LARDER_NO_VALUE UINT64_MAX
@@ -160,6 +166,8 @@ typedef enum larder_status {
     LARDER_TOO_SMALL = 4,
     // The walk has ended, or no item arrived in time.
     LARDER_END = 5,
+    // Another thread or process holds the lease.
+    LARDER_BUSY = 6,
     // Invalid argument: a required pointer is null, or a number is out of bounds.
     LARDER_INVALID = 16,
     // Invalid key: a key has 1 to 250 bytes.
@@ -174,7 +182,8 @@ typedef enum larder_status {
     LARDER_NO_TOKENS = 21,
     // Another process that shares the cache is stopped in the middle of a change.
     LARDER_STUCK = 22,
-    // The cache could not be opened; `why` has the reason.
+    // The cache could not be opened, and `why` has the reason; or this forked process cannot use
+    // it, and `larder_usable` has the reason.
     LARDER_NOT_OPENED = 23,
     // A connected cache, or one with a disk tier, does not support the operation.
     LARDER_UNSUPPORTED = 24,
@@ -210,6 +219,39 @@ typedef struct larder_key_walk larder_key_walk;
 // A queue of items that left a cache. If threads share a queue, each item goes to one of them.
 typedef struct larder_removals larder_removals;
 
+// A position in a walk of `larder_walk`. Zero begins a walk. It is plain data: it needs no close,
+// and may be copied.
+typedef struct larder_cursor {
+    // The position.
+    uint64_t words[4];
+} larder_cursor;
+
+// What is known of an item.
+typedef struct larder_entry {
+    // Offset of the key in `bytes_of_keys` of `larder_walk`; 0 by `larder_describe`.
+    uint64_t key_at;
+    // Length of the value, in bytes.
+    uint64_t value_bytes;
+    // The memory that the item takes, in bytes, without about 13 in the index.
+    uint64_t memory_bytes;
+    // The Unix time at which the item was stored or last changed. About that time if
+    // `LARDER_STORED_ABOUT` is in `marks`: minutes or hours early in a large cache, or late.
+    int64_t stored_at;
+    // The Unix time of the last store, read, change or touch; that of a read may be up to 58
+    // seconds later.
+    int64_t used_at;
+    // The Unix time at which the item expires; 0 if it does not.
+    int64_t expires_at;
+    // Length of the key, in bytes.
+    uint32_t key_bytes;
+    // The caller's flags, as stored with the value.
+    uint32_t flags;
+    // How often the item was read lately, as eviction counts: 0 to 3.
+    uint32_t reads;
+    // Bits: `LARDER_STALE`, `LARDER_RECACHE_TOKEN`, `LARDER_FETCHED`, `LARDER_STORED_ABOUT`.
+    uint32_t marks;
+} larder_entry;
+
 // The attributes of an item.
 typedef struct larder_item {
     // Length of the value, in bytes.
@@ -228,12 +270,26 @@ typedef struct larder_item {
     enum larder_status status;
 } larder_item;
 
+// Bytes of the caller: a key of `larder_prefetch`.
+typedef struct larder_slice {
+    // The first byte.
+    const void *at;
+    // The number of bytes.
+    size_t bytes;
+} larder_slice;
+
 // The state of a load. The caller keeps it unchanged from `larder_begin_load` to the end of the
 // load.
 typedef struct larder_load {
     // Identifies the item that the load found, or its reservation.
     uint64_t words[4];
 } larder_load;
+
+// A lease, from `larder_lease` to `larder_release`. The caller keeps it unchanged.
+typedef struct larder_lease_token {
+    // Identifies the lease.
+    uint64_t words[4];
+} larder_lease_token;
 
 // The function that `larder_open` calls while it reads the log, with `progress_context`, the
 // number of segments read so far, and the number of all.
@@ -285,7 +341,7 @@ typedef struct larder_options {
     uint64_t memory_bytes_max;
     // The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     uint64_t item_bytes_max;
-    // Bits: `LARDER_CAS` to `LARDER_NO_SUBSTITUTE`.
+    // Bits: `LARDER_CAS` to `LARDER_THREAD_TIME`.
     uint32_t flags;
     // The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     uint32_t permissions;
@@ -378,6 +434,36 @@ enum larder_status larder_cas_i64(const struct larder *cache,
                                   int64_t old,
                                   int64_t new_number);
 
+// Writes what is known of the next items of a walk to `entries`, and their keys, one behind the
+// other, to `bytes_of_keys`, and moves the cursor. The walk has the items whose keys begin with a
+// prefix, in no particular order. It returns an item that exists all the time at least once; it
+// may skip an item that a client stores or removes meanwhile. It counts no read, and holds nothing
+// between two calls.
+//
+// Writes the number of entries to `count`: it may be 0 although the walk goes on. `LARDER_END`
+// with a `count` of 0 at the end. `LARDER_TOO_SMALL`, with the cursor unchanged, if the items of
+// one group of the index do not fit: a `capacity` of 64 and 16 KiB for the keys are enough for all
+// groups that are not overfull, so double both then. `LARDER_UNSUPPORTED` on a server and with a
+// disk tier.
+//
+// Cost: that of reading about 10,000 items without their values, at most.
+enum larder_status larder_walk(const struct larder *cache,
+                               struct larder_cursor *cursor,
+                               const void *prefix,
+                               size_t prefix_bytes,
+                               struct larder_entry *entries,
+                               size_t capacity,
+                               void *bytes_of_keys,
+                               size_t bytes_capacity,
+                               size_t *count);
+
+// Writes what is known of an item in memory to `entry`. It counts no read. `LARDER_MISSING` if the
+// key has no item there. `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_describe(const struct larder *cache,
+                                   const void *key,
+                                   size_t key_bytes,
+                                   struct larder_entry *entry);
+
 // Copies the value of a key to `value`, which has `capacity` bytes, and writes its attributes to
 // `item`. The copy is a value that the item had at one time, whatever other threads and processes
 // do. `LARDER_TOO_SMALL` if the value is longer than `capacity`: then `item` has its length, and
@@ -435,6 +521,13 @@ enum larder_status larder_get_many(const struct larder *cache,
                                    size_t capacity,
                                    struct larder_item *items);
 
+// Announces that the caller is about to get these keys, one by one: the processor loads their
+// items meanwhile. About 16 keys at a time are best, and pay if the items are not in the caches of
+// the processor. Does nothing on a server.
+enum larder_status larder_prefetch(const struct larder *cache,
+                                   const struct larder_slice *keys,
+                                   size_t count);
+
 // Begins a load of the value of a key: call it before you read the value from its source. If the
 // key has no item, the load reserves it for `timeout_secs`; readers do not see the reservation,
 // which takes the memory of a small item. `larder_end_load` or `larder_cancel_load` ends the load.
@@ -462,6 +555,29 @@ enum larder_status larder_cancel_load(const struct larder *cache,
                                       const void *key,
                                       size_t key_bytes,
                                       const struct larder_load *load);
+
+// Takes the lease of a key for `ms` milliseconds, so that one process at a time computes what
+// belongs to the key. `LARDER_BUSY` if it is held, also by this process: try again later, or go on
+// without. `LARDER_UNSUPPORTED` on a server.
+//
+// The lease ends with `larder_release`, with its time, or when its process dies: the next caller
+// notices that. It also ends with `larder_clear`, and if eviction needs its memory, which is that
+// of a small item. It does not matter to the item of the key. A forked child does not have the
+// leases of its parent.
+//
+// Cost: that of a store; if the lease is held, that of a delete and a system call.
+enum larder_status larder_lease(const struct larder *cache,
+                                const void *key,
+                                size_t key_bytes,
+                                uint32_t ms,
+                                struct larder_lease_token *lease);
+
+// Ends a lease. `LARDER_MISSING` if it had ended before, or is that of another process.
+// `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_release(const struct larder *cache,
+                                  const void *key,
+                                  size_t key_bytes,
+                                  const struct larder_lease_token *lease);
 
 // Opens a cache and writes its handle to `cache`; `larder_close` closes it. If `options` is null,
 // all options are defaults. On error the function writes null to `cache`, and the reason to `why`:
@@ -499,6 +615,13 @@ enum larder_status larder_connect(const char *socket,
                                   struct larder **cache,
                                   char *why,
                                   size_t why_bytes);
+
+// Sets the time of the calling thread, in seconds of Unix time, for caches that were opened with
+// `LARDER_THREAD_TIME`; 0 returns to the clock of the system. Items expire by this time for the
+// thread, and times to live begin with it: a request can have one time from its beginning to its
+// end. The time must be near to that of the system, since all processes take part in the expiry of
+// a shared cache. Leases do not depend on it.
+void larder_set_now(int64_t unix_secs);
 
 // Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
 // handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
@@ -650,6 +773,11 @@ enum larder_status larder_clear(const struct larder *cache);
 //
 // Cost: at most some milliseconds.
 enum larder_status larder_maintain(const struct larder *cache);
+
+// Sets the counters of events, such as hits and misses, to 0, for all processes that share the
+// cache. An event that another thread counts at the same time may be lost, or keep the old count
+// of its thread. `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_reset_stats(const struct larder *cache);
 
 // Returns the meaning of a status and the remedy, for people. The text is static.
 const char *larder_status_text(uint32_t status);

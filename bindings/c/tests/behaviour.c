@@ -339,6 +339,7 @@ int main(int count, char **arguments) {
     children();
     too_many_processes();
     files();
+    reports();
     tiers(folder);
     if (count > 2) connected(arguments[2]);
     puts("all is so");

@@ -15,6 +15,8 @@ pub mod mark {
     pub const LARDER_FETCHED: u32 = 4;
     /// A connected cache read the item in the memory of the server.
     pub const LARDER_LOCAL: u32 = 8;
+    /// The time of storing is not known exactly, since the item was read meanwhile.
+    pub const LARDER_STORED_ABOUT: u32 = 16;
 }
 
 /// Tags: the low four bits of `larder_item.flags` say what the value is, for programs of several

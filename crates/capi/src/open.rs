@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
-use larder::{Builder, Cache, Client};
+use larder::{Builder, Cache, Client, Clock};
 
 use crate::raw::{close, guard, put_text, reference, required_place, sized, text};
 use crate::tier::{self, Tier};
@@ -36,8 +36,10 @@ pub mod flag {
     /// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`.
     /// Without the flag such a child uses an empty cache of 1 MiB. See `larder_usable`.
     pub const LARDER_NO_SUBSTITUTE: u32 = 256;
+    /// A thread that calls `larder_set_now` uses that time with this cache.
+    pub const LARDER_THREAD_TIME: u32 = 512;
 
-    pub(crate) const ALL: u32 = 511;
+    pub(crate) const ALL: u32 = 1023;
 }
 
 /// How to open a cache. Zero is the default of every field except `struct_bytes`:
@@ -53,7 +55,7 @@ pub struct Options {
     pub memory_bytes_max: u64,
     /// The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     pub item_bytes_max: u64,
-    /// Bits: `LARDER_CAS` to `LARDER_NO_SUBSTITUTE`.
+    /// Bits: `LARDER_CAS` to `LARDER_THREAD_TIME`.
     pub flags: u32,
     /// The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     pub permissions: u32,
@@ -166,6 +168,16 @@ pub unsafe extern "C" fn larder_connect(
     })
 }
 
+/// Sets the time of the calling thread, in seconds of Unix time, for caches that were opened with
+/// `LARDER_THREAD_TIME`; 0 returns to the clock of the system. Items expire by this time for the
+/// thread, and times to live begin with it: a request can have one time from its beginning to its
+/// end. The time must be near to that of the system, since all processes take part in the expiry of
+/// a shared cache. Leases do not depend on it.
+#[unsafe(no_mangle)]
+pub extern "C" fn larder_set_now(unix_secs: i64) {
+    larder::set_thread_time(unix_secs);
+}
+
 /// Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
 /// handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
 /// remain usable until they are closed. A shared cache stays for the other processes. A disk tier
@@ -247,6 +259,9 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
         .alone(has(flag::LARDER_ALONE))
         .substitute(!has(flag::LARDER_NO_SUBSTITUTE))
         .processes_max(options.processes_max);
+    if has(flag::LARDER_THREAD_TIME) {
+        builder = builder.clock(Clock::Thread);
+    }
     if options.memory_bytes != 0 {
         builder = builder.memory_bytes(options.memory_bytes);
     }

@@ -88,12 +88,12 @@ pub mod wire;
 
 pub use cache::Cache;
 pub use client::{Client, ClientError, Hit};
-pub use clock::Clock;
+pub use clock::{Clock, set_thread_time};
 pub use larder_engine::{
     Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,
-    JoinError, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss, PeerReport, ReadOptions, Reason,
-    Refusal, Removed, Report, Sampled, SegmentReport, Signed, SignedChange, SignedRequest, Stale,
-    StoreError, StoreRequest, Stored,
+    ItemReport, ItemReports, JoinError, Lease, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss,
+    PeerReport, ReadOptions, Reason, Refusal, Removed, Report, Sampled, SegmentReport, Signed,
+    SignedChange, SignedRequest, Stale, StoreError, StoreRequest, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

@@ -47,6 +47,7 @@ impl Shared {
         match self.time.clock {
             Clock::System => self.time.system_second(),
             Clock::Ticked => self.engine.now(),
+            Clock::Thread => self.time.thread_second(),
         }
     }
 

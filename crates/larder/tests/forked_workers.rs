@@ -257,3 +257,26 @@ fn an_existing_file_keeps_its_number_of_processes() {
     let inspected = larder::Inspection::open(&path).unwrap();
     assert_eq!(inspected.peers().len(), 2);
 }
+
+#[test]
+fn workers_lose_no_addition_to_one_signed_counter() {
+    const ADDITIONS: i64 = 20_000;
+    let cache = builder().anonymous_shared(true).open().unwrap();
+    let begin = Word::new();
+    let children: Vec<Child> = [1_i64, -1, 3, -2]
+        .into_iter()
+        .map(|delta| {
+            fork(|| {
+                begin.hear();
+                let is_added = |_| cache.add_signed("n", delta, None).is_ok();
+                i32::from(!(0..ADDITIONS).all(is_added))
+            })
+        })
+        .collect();
+    children.iter().for_each(|_| begin.say(1));
+    for child in children {
+        assert_eq!(child.wait(), 0);
+    }
+    assert_eq!(cache.add_signed("n", 0, None).unwrap(), ADDITIONS);
+    assert_eq!(cache.len(), 1);
+}
