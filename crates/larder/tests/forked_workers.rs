@@ -280,3 +280,29 @@ fn workers_lose_no_addition_to_one_signed_counter() {
     assert_eq!(cache.add_signed("n", 0, None).unwrap(), ADDITIONS);
     assert_eq!(cache.len(), 1);
 }
+
+#[test]
+fn a_child_of_a_worker_without_rights_to_the_file_has_no_cache() {
+    if !is_root() {
+        return;
+    }
+    let (folder, _path) = cache_file();
+    let [named, anonymous] = caches(folder.path());
+    for cache in [&named, &anonymous] {
+        cache.set("of the parent", "v", None).unwrap();
+    }
+    let worker = fork(|| {
+        drop_rights();
+        let before = work_again(&named) + work_again(&anonymous);
+        let grandchild = fork(|| {
+            let why = named.lost().map(ToString::to_string).unwrap_or_default();
+            let is_told = why.contains("permission was denied");
+            let has_cache = named.set("k", "of its own", None).is_ok();
+            // The file of the locks of anonymous memory is open to every user.
+            i32::from(!is_told) + 2 * i32::from(has_cache) + 4 * work_again(&anonymous)
+        });
+        before + grandchild.wait()
+    });
+    assert_eq!(worker.wait(), 0);
+    assert!(!named.contains("k"));
+}
