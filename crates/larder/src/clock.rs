@@ -106,7 +106,9 @@ impl Time {
         self.started_unix_secs
     }
 
-    /// Returns the second of the cache's life by the time of the calling thread, if it has one.
+    /// Returns the second of the cache's life by the time of the calling thread, if it has one. Not
+    /// inlined: the other clocks are in the path of every operation.
+    #[inline(never)]
     pub(crate) fn thread_second(&self) -> Second {
         match THREAD_TIME.try_with(Cell::get).ok().flatten() {
             None => self.system_second(),

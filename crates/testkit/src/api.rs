@@ -219,16 +219,7 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
             returned = Some(door.length());
             "ok".to_owned()
         }
-        "lease" => {
-            let ms = u32::try_from(step["ms"].as_u64().unwrap_or(0))?;
-            let (outcome, taken) = door.lease(&key, ms);
-            if outcome == "ok" {
-                *lease = taken;
-            }
-            outcome
-        }
-        "release" => door.release(&key, *lease),
-        _ => signed_step(door, step, (&key, ttl))?,
+        _ => extra_step(door, step, (&key, ttl), lease)?,
     };
     ensure!(step["want"] == outcome.as_str(), "the outcome is {outcome}");
     ensure!(
@@ -238,16 +229,25 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
     Ok(())
 }
 
-/// Plays a step of those that only a signed counter or a walk with metadata has.
-fn signed_step(
+/// Plays a step of a scene that not every binding plays.
+fn extra_step(
     door: &mut impl FrontDoor,
     step: &Value,
     (key, ttl): (&[u8], u32),
+    lease: &mut [u64; 4],
 ) -> Result<String> {
     let number = |field: &str| step[field].as_i64().unwrap_or(0);
     match step["op"].as_str() {
+        Some("lease") => {
+            let (outcome, taken) = door.lease(key, u32::try_from(number("ms"))?);
+            if outcome == "ok" {
+                *lease = taken;
+            }
+            Ok(outcome)
+        }
+        Some("release") => Ok(door.release(key, *lease)),
         Some("add_signed") => {
-            let (outcome, found) = door.add_signed(key, number("delta"), ttl);
+            let (outcome, found) = door.add_signed(key, number("by"), ttl);
             ensure!(step["signed"].as_i64() == found, "the number is {found:?}");
             Ok(outcome)
         }
