@@ -176,7 +176,8 @@ typedef enum larder_status {
     LARDER_TOO_LARGE = 18,
     // The cache has no memory for the item.
     LARDER_NO_MEMORY = 19,
-    // The value is not a decimal number from 0 to 2^64 - 1.
+    // The value is not a decimal number from 0 to 2^64 - 1; or, for a signed counter, not one from
+    // -2^63 to 2^63 - 1 with its tag.
     LARDER_NOT_A_NUMBER = 20,
     // The cache keeps no cas tokens.
     LARDER_NO_TOKENS = 21,

@@ -30,7 +30,8 @@ pub enum Status {
     TooLarge = 18,
     /// The cache has no memory for the item.
     NoMemory = 19,
-    /// The value is not a decimal number from 0 to 2^64 - 1.
+    /// The value is not a decimal number from 0 to 2^64 - 1; or, for a signed counter, not one from
+    /// -2^63 to 2^63 - 1 with its tag.
     NotANumber = 20,
     /// The cache keeps no cas tokens.
     NoTokens = 21,
@@ -106,7 +107,7 @@ impl Status {
             Self::Key => c"a key must have 1 to 250 bytes",
             Self::TooLarge => c"the item is larger than the cache accepts; store less, or raise the item size limit",
             Self::NoMemory => c"the cache has no memory for the item; allow eviction, or give the cache more memory",
-            Self::NotANumber => c"the value is not a counter: expected a decimal number from 0 to 18446744073709551615",
+            Self::NotANumber => c"the value is not a counter: expected a decimal number from 0 to 18446744073709551615, or for a signed counter one from -2^63 to 2^63 - 1 with its tag",
             Self::NoTokens => c"the cache keeps no cas tokens; open it with LARDER_CAS",
             Self::Stuck => c"a process that shares the cache is stopped in the middle of a change; continue or kill it",
             Self::NotOpened => c"the cache could not be opened, or this forked process cannot use it: larder_usable says why",
