@@ -20,6 +20,8 @@ pub enum Status {
     TooSmall = 4,
     /// The walk has ended, or no item arrived in time.
     End = 5,
+    /// Another thread or process holds the lease.
+    Busy = 6,
     /// Invalid argument: a required pointer is null, or a number is out of bounds.
     Invalid = 16,
     /// Invalid key: a key has 1 to 250 bytes.
@@ -28,13 +30,15 @@ pub enum Status {
     TooLarge = 18,
     /// The cache has no memory for the item.
     NoMemory = 19,
-    /// The value is not a decimal number from 0 to 2^64 - 1.
+    /// The value is not a decimal number from 0 to 2^64 - 1; or, for a signed counter, not one from
+    /// -2^63 to 2^63 - 1 with its tag.
     NotANumber = 20,
     /// The cache keeps no cas tokens.
     NoTokens = 21,
     /// Another process that shares the cache is stopped in the middle of a change.
     Stuck = 22,
-    /// The cache could not be opened; `why` has the reason.
+    /// The cache could not be opened, and `why` has the reason; or this forked process cannot use
+    /// it, and `larder_usable` has the reason.
     NotOpened = 23,
     /// A connected cache, or one with a disk tier, does not support the operation.
     Unsupported = 24,
@@ -69,6 +73,7 @@ impl Status {
         Self::Changed,
         Self::TooSmall,
         Self::End,
+        Self::Busy,
         Self::Invalid,
         Self::Key,
         Self::TooLarge,
@@ -102,10 +107,10 @@ impl Status {
             Self::Key => c"a key must have 1 to 250 bytes",
             Self::TooLarge => c"the item is larger than the cache accepts; store less, or raise the item size limit",
             Self::NoMemory => c"the cache has no memory for the item; allow eviction, or give the cache more memory",
-            Self::NotANumber => c"the value is not a counter: expected a decimal number from 0 to 18446744073709551615",
+            Self::NotANumber => c"the value is not a counter: expected a decimal number from 0 to 18446744073709551615, or for a signed counter one from -2^63 to 2^63 - 1 with its tag",
             Self::NoTokens => c"the cache keeps no cas tokens; open it with LARDER_CAS",
             Self::Stuck => c"a process that shares the cache is stopped in the middle of a change; continue or kill it",
-            Self::NotOpened => c"the cache could not be opened",
+            Self::NotOpened => c"the cache could not be opened, or this forked process cannot use it: larder_usable says why",
             Self::Unsupported => c"the cache does not support the operation: it is on a server, or lacks what the operation needs",
             Self::Unreachable => c"the server is unreachable, or does not respond in time",
             Self::Refused => c"the server refused the request",
@@ -116,6 +121,7 @@ impl Status {
             Self::DiskFailed => c"the disk has failed or the disk tier is stopped, and takes no changes; repair the disk and open the cache again",
             Self::DiskUnreadable => c"the disk did not return the item; larder fsck examines the directory",
             Self::Forked => c"the disk tier is of the process that opened the cache; open a cache after the fork",
+            Self::Busy => c"another thread or process holds the lease; try again later",
         }
     }
 }
@@ -144,6 +150,7 @@ impl From<Refusal> for Status {
             Refusal::Unreadable => Self::DiskUnreadable,
             Refusal::TooLarge => Self::TooLarge,
             Refusal::Forked => Self::Forked,
+            Refusal::Lost => Self::NotOpened,
         }
     }
 }

@@ -6,11 +6,12 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use larder_c::{
-    Handle, Item, LARDER_KEY_BYTES_MAX, Options, Status, Tier, flag, larder_add, larder_append,
-    larder_clear, larder_close, larder_compare_and_set, larder_decrement, larder_delete,
-    larder_get, larder_get_many, larder_increment, larder_keys, larder_keys_close,
-    larder_keys_next, larder_length, larder_open, larder_peek, larder_prepend,
-    larder_remove_prefix, larder_replace, larder_set, larder_stop, larder_touch, tier_mode,
+    Entry, Handle, Item, LARDER_KEY_BYTES_MAX, LeaseToken, Options, Status, Tier, WalkCursor, flag,
+    larder_add, larder_add_i64, larder_append, larder_cas_i64, larder_clear, larder_close,
+    larder_compare_and_set, larder_decrement, larder_delete, larder_get, larder_get_many,
+    larder_increment, larder_keys, larder_keys_close, larder_keys_next, larder_lease,
+    larder_length, larder_open, larder_peek, larder_prepend, larder_release, larder_remove_prefix,
+    larder_replace, larder_set, larder_stop, larder_touch, larder_walk, tier_mode,
 };
 use larder_testkit::api::{FrontDoor, Got, Settings, play};
 
@@ -62,6 +63,8 @@ impl Abi {
             permissions: 0,
             path: ptr::null(),
             tier: tier.as_ref().map_or(ptr::null(), ptr::from_ref),
+            processes_max: 0,
+            reserved: 0,
         };
         let (mut cache, mut why) = (ptr::null_mut(), [0; 300]);
         // SAFETY: the pointers are to local variables of these types.
@@ -212,6 +215,58 @@ impl FrontDoor for Abi {
         let mut items = 0;
         assert_eq!(unsafe { larder_length(self.0, &raw mut items) }, Status::Ok);
         items
+    }
+
+    fn add_signed(&mut self, key: &[u8], delta: i64, ttl: u32) -> (String, Option<i64>) {
+        let (key, key_bytes, mut number) = (key.as_ptr().cast(), key.len(), 0);
+        let status = unsafe { larder_add_i64(self.0, key, key_bytes, delta, ttl, &raw mut number) };
+        (named(status), (status == Status::Ok).then_some(number))
+    }
+
+    fn cas_signed(&mut self, key: &[u8], old: i64, new: i64) -> String {
+        named(unsafe { larder_cas_i64(self.0, key.as_ptr().cast(), key.len(), old, new) })
+    }
+
+    fn lease(&mut self, key: &[u8], ms: u32) -> (String, [u64; 4]) {
+        let mut lease = LeaseToken { words: [0; 4] };
+        let (key, key_bytes) = (key.as_ptr().cast(), key.len());
+        let status = unsafe { larder_lease(self.0, key, key_bytes, ms, &raw mut lease) };
+        (named(status), lease.words)
+    }
+
+    fn release(&mut self, key: &[u8], words: [u64; 4]) -> String {
+        let (key, key_bytes, lease) = (key.as_ptr().cast(), key.len(), LeaseToken { words });
+        named(unsafe { larder_release(self.0, key, key_bytes, &raw const lease) })
+    }
+
+    fn reports(&mut self, prefix: &[u8]) -> Vec<(Vec<u8>, u64)> {
+        let (mut cursor, mut found) = (WalkCursor { words: [0; 4] }, Vec::new());
+        let mut entries = [const { MaybeUninit::<Entry>::uninit() }; 64];
+        let (mut keys, mut count) = (vec![0u8; 16 << 10], 0);
+        loop {
+            let status = unsafe {
+                larder_walk(
+                    self.0,
+                    &raw mut cursor,
+                    prefix.as_ptr().cast(),
+                    prefix.len(),
+                    entries.as_mut_ptr().cast(),
+                    entries.len(),
+                    keys.as_mut_ptr().cast(),
+                    keys.len(),
+                    &raw mut count,
+                )
+            };
+            if status == Status::End {
+                return found;
+            }
+            assert_eq!(status, Status::Ok);
+            for entry in &entries[..count] {
+                let entry = unsafe { entry.assume_init() };
+                let key = &keys[entry.key_at as usize..][..entry.key_bytes as usize];
+                found.push((key.to_vec(), entry.value_bytes));
+            }
+        }
     }
 
     fn close(self) {

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use larder::{Cache, CountError, DiskTier, Refusal, StoreError, Swap, SwapError, TierMode};
+use larder::{
+    Cache, CountError, Cursor, DiskTier, ItemReports, Lease, Refusal, Signed, StoreError, Swap,
+    SwapError, TierMode,
+};
 use larder_testkit::api::{FrontDoor, Got, Settings, play};
 
 struct Library(Cache);
@@ -20,6 +23,13 @@ fn refusal(error: StoreError) -> &'static str {
         StoreError::Stuck(_) => "stuck",
         StoreError::Journal(Refusal::Full) => "disk_full",
         StoreError::Journal(_) => "refused",
+    }
+}
+
+fn refused_count(error: CountError) -> String {
+    match error {
+        CountError::NotANumber => "not_a_number".to_owned(),
+        CountError::Store(error) => refusal(error).to_owned(),
     }
 }
 
@@ -75,8 +85,7 @@ impl FrontDoor for Library {
         match moved {
             Ok(Some(number)) => ("ok".to_owned(), Some(number)),
             Ok(None) => ("missing".to_owned(), None),
-            Err(CountError::NotANumber) => ("not_a_number".to_owned(), None),
-            Err(CountError::Store(error)) => (refusal(error).to_owned(), None),
+            Err(error) => (refused_count(error), None),
         }
     }
 
@@ -101,6 +110,47 @@ impl FrontDoor for Library {
 
     fn length(&mut self) -> u64 {
         self.0.len()
+    }
+
+    fn add_signed(&mut self, key: &[u8], delta: i64, secs: u32) -> (String, Option<i64>) {
+        match self.0.add_signed(key, delta, ttl(secs)) {
+            Ok(number) => ("ok".to_owned(), Some(number)),
+            Err(error) => (refused_count(error), None),
+        }
+    }
+
+    fn cas_signed(&mut self, key: &[u8], old: i64, new: i64) -> String {
+        match self.0.swap_signed(key, old, new) {
+            Ok(Signed::Number(_)) => "ok".to_owned(),
+            Ok(Signed::Differs(_)) => "changed".to_owned(),
+            Ok(_) => "missing".to_owned(),
+            Err(error) => refused_count(error),
+        }
+    }
+
+    fn lease(&mut self, key: &[u8], ms: u32) -> (String, [u64; 4]) {
+        match self.0.lease(key, Duration::from_millis(ms.into())) {
+            Ok(Some(lease)) => ("ok".to_owned(), lease.words()),
+            Ok(None) => ("busy".to_owned(), [0; 4]),
+            Err(error) => (refusal(error).to_owned(), [0; 4]),
+        }
+    }
+
+    fn release(&mut self, key: &[u8], lease: [u64; 4]) -> String {
+        named(self.0.release(key, Lease::of_words(lease)), "missing")
+    }
+
+    fn reports(&mut self, prefix: &[u8]) -> Vec<(Vec<u8>, u64)> {
+        let (mut cursor, mut found) = (Cursor::default(), ItemReports::default());
+        while self.0.report_group(&mut cursor, prefix, &mut found) {}
+        let mut keys = &found.keys[..];
+        let items = found.items.iter().map(|item| {
+            let (key, rest) = keys.split_at(item.key_bytes);
+            keys = rest;
+            assert_eq!(self.0.report_item(key).map(|item| item.meta), Some(item.meta));
+            (key.to_vec(), item.meta.value_bytes as u64)
+        });
+        items.collect()
     }
 
     fn close(self) {

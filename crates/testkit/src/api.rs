@@ -33,6 +33,16 @@ pub trait FrontDoor {
     fn clear(&mut self);
     /// Returns the number of items.
     fn length(&mut self) -> u64;
+    /// Adds to a signed counter.
+    fn add_signed(&mut self, key: &[u8], delta: i64, ttl: u32) -> (String, Option<i64>);
+    /// Stores `new` in a signed counter that is `old`.
+    fn cas_signed(&mut self, key: &[u8], old: i64, new: i64) -> String;
+    /// Takes a lease.
+    fn lease(&mut self, key: &[u8], ms: u32) -> (String, [u64; 4]);
+    /// Releases a lease.
+    fn release(&mut self, key: &[u8], lease: [u64; 4]) -> String;
+    /// Returns all keys with a prefix, and the lengths of their values.
+    fn reports(&mut self, prefix: &[u8]) -> Vec<(Vec<u8>, u64)>;
     /// Closes the cache. Everything is on the disk of a disk tier then.
     fn close(self);
 }
@@ -91,6 +101,8 @@ struct Stage<'a, D, O> {
     settings: Settings,
     door: Option<D>,
     folder: TempDir,
+    /// The last lease that was taken.
+    lease: [u64; 4],
 }
 
 impl<'a, D: FrontDoor, O: Fn(&Settings) -> Result<D, String>> Stage<'a, D, O> {
@@ -99,7 +111,7 @@ impl<'a, D: FrontDoor, O: Fn(&Settings) -> Result<D, String>> Stage<'a, D, O> {
         let cas = scene["cas"] == true;
         let settings = with_tier(&Settings { cas, tier: None }, scene, folder.path());
         let door = Some(open(&settings).map_err(anyhow::Error::msg)?);
-        Ok(Self { open, settings, door, folder })
+        Ok(Self { open, settings, door, folder, lease: [0; 4] })
     }
 
     fn play(&mut self, step: &Value) -> Result<()> {
@@ -113,7 +125,10 @@ impl<'a, D: FrontDoor, O: Fn(&Settings) -> Result<D, String>> Stage<'a, D, O> {
                 self.open(step)?.into_iter().for_each(D::close);
                 Ok(())
             }
-            _ => self::step(self.door.as_mut().context("no cache is open")?, step),
+            _ => {
+                let door = self.door.as_mut().context("no cache is open")?;
+                self::step(door, step, &mut self.lease)
+            }
         }
     }
 
@@ -145,7 +160,7 @@ fn with_tier(settings: &Settings, asked: &Value, folder: &Path) -> Settings {
     settings
 }
 
-fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
+fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result<()> {
     let key = repeated(step, "key", "times");
     let value = repeated(step, "value", "value_times");
     let ttl = u32::try_from(step["ttl"].as_u64().unwrap_or(0))?;
@@ -204,7 +219,7 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
             returned = Some(door.length());
             "ok".to_owned()
         }
-        op => anyhow::bail!("unknown op {op}"),
+        _ => extra_step(door, step, (&key, ttl), lease)?,
     };
     ensure!(step["want"] == outcome.as_str(), "the outcome is {outcome}");
     ensure!(
@@ -212,6 +227,42 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
         "the number is {returned:?}"
     );
     Ok(())
+}
+
+/// Plays a step of a scene that not every binding plays.
+fn extra_step(
+    door: &mut impl FrontDoor,
+    step: &Value,
+    (key, ttl): (&[u8], u32),
+    lease: &mut [u64; 4],
+) -> Result<String> {
+    let number = |field: &str| step[field].as_i64().unwrap_or(0);
+    match step["op"].as_str() {
+        Some("lease") => {
+            let (outcome, taken) = door.lease(key, u32::try_from(number("ms"))?);
+            if outcome == "ok" {
+                *lease = taken;
+            }
+            Ok(outcome)
+        }
+        Some("release") => Ok(door.release(key, *lease)),
+        Some("add_signed") => {
+            let (outcome, found) = door.add_signed(key, number("by"), ttl);
+            ensure!(step["signed"].as_i64() == found, "the number is {found:?}");
+            Ok(outcome)
+        }
+        Some("cas_signed") => Ok(door.cas_signed(key, number("old"), number("new"))),
+        Some("reports") => {
+            let mut found = door.reports(&repeated(step, "prefix", ""));
+            found.sort();
+            let (keys, sizes): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+            let keys: Vec<_> = keys.into_iter().map(Some).collect();
+            ensure!(keys == list(&step["keys"]), "the keys are {}", shown(&keys));
+            ensure!(step["sizes"] == Value::from(sizes.clone()), "the sizes are {sizes:?}");
+            Ok("ok".to_owned())
+        }
+        op => anyhow::bail!("unknown op {op:?}"),
+    }
 }
 
 /// Does something for as many keys as the step counts, until the outcome is not `ok`.

@@ -205,6 +205,7 @@ impl Segments {
     }
 
     /// Claims an appender of the stream. Waits if all are claimed.
+    #[inline(always)] // Otherwise the compiler leaves a call in every store, 3 % of it.
     fn claim_appender(&self, op: &Op<'_>, stream: Stream) -> Result<Reservation<'_>, Stuck> {
         let mut wait = Wait::default();
         loop {

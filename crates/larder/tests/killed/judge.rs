@@ -204,6 +204,12 @@ fn drain(cache: &Cache) -> Result<(), String> {
     for name in names {
         cache.delete(&name).map_err(|error| error.to_string())?;
     }
+    // The lease that a dead process may have held is free.
+    let lease = cache.lease("text", Duration::from_secs(60)).map_err(|error| error.to_string())?;
+    let lease = lease.ok_or("a dead process holds a lease")?;
+    if !cache.release("text", lease).map_err(|error| error.to_string())? {
+        return Err("another process has ended a lease".to_owned());
+    }
     for _ in 0..4 {
         cache.maintain();
     }

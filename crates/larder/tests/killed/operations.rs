@@ -51,6 +51,19 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op("delete_large", few, |v| delete(v, "large")),
     op("count_text", few, |v| count(v, "digits")),
     op("count_number", few, |v| count(v, "number")),
+    op("add_signed_new", few, |v| {
+        let cache = v.cache();
+        v.steps(|| assert_eq!(cache.add_signed("new", -7, None).unwrap(), -7));
+    }),
+    op("add_signed_in_place", few_signed, |v| add_signed(v, 5)),
+    op("add_signed_below_0", few_signed, |v| add_signed(v, -500)),
+    op("lease_and_release", few, |v| {
+        let cache = v.cache();
+        v.steps(|| {
+            let lease = cache.lease("text", Duration::from_secs(60)).unwrap().unwrap();
+            assert!(cache.release("text", lease).unwrap());
+        });
+    }),
     op("append", few, |v| store(v, "text", StoreMode::Append, b", and more")),
     op("append_again", few, |v| store(v, "grown", StoreMode::Append, b", and more")),
     op("append_to_large", few, |v| store(v, "large", StoreMode::Append, b", and more")),
@@ -178,6 +191,11 @@ fn count(v: &Victim, key: &str) {
     v.steps(|| cache.increment(key, 5).unwrap());
 }
 
+fn add_signed(v: &Victim, delta: i64) {
+    let cache = v.cache();
+    v.steps(|| cache.add_signed("new", delta, None).unwrap());
+}
+
 fn touch(v: &Victim, key: &str) {
     let cache = v.cache();
     v.steps(|| assert!(cache.touch(key, Some(Duration::from_secs(700))).unwrap()));
@@ -214,6 +232,15 @@ fn few(path: &Path) -> String {
 fn few_stale(path: &Path) -> String {
     few(path);
     open(path).mark_stale(b"text", None, None, None).unwrap();
+    String::new()
+}
+
+fn few_signed(path: &Path) -> String {
+    few(path);
+    let cache = open(path);
+    // The first change makes it a number that changes in place.
+    cache.add_signed("new", 100, None).unwrap();
+    cache.add_signed("new", 1, None).unwrap();
     String::new()
 }
 
