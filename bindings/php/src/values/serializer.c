@@ -135,6 +135,11 @@ void apcu_serializer_names(smart_str *names)
     smart_str_0(names);
 }
 
+bool apcu_serializes_as_php(void)
+{
+    return APCUG(serializer) != NULL && APCUG(serializer)->tag == LARDER_TAG_PHP;
+}
+
 bool apcu_serialize(apcu_encoded *encoded, zval *value)
 {
     if (APCUG(serializer) == NULL) {

@@ -121,6 +121,10 @@ static bool encode_array(apcu_encoded *encoded, zval *value)
     size_t front = encoded->writer.at - encoded->writer.begin;
     zval *array = value;
     ZVAL_DEREF(array);
+    if (UNEXPECTED(EG(exception) != NULL && apcu_serializes_as_php())) {
+        // An earlier value of the same call has thrown: serialize() fails then.
+        return false;
+    }
     switch (apcu_array_encode(&encoded->writer, Z_ARRVAL_P(array))) {
         case APCU_PLAIN:
             encoded->flags |= LARDER_TAG_ARRAY;
