@@ -42,6 +42,39 @@
 // A connected cache read the item in the memory of the server.
 #define LARDER_LOCAL 8
 
+// The time of storing is not known exactly, since the item was read meanwhile.
+#define LARDER_STORED_ABOUT 16
+
+// The bits that are the tag.
+#define LARDER_TAG_MASK 15
+
+// A string of bytes.
+#define LARDER_TAG_STRING 0
+
+// A signed integer of 64 bits, as decimal text.
+#define LARDER_TAG_LONG 1
+
+// A floating-point number, as decimal text.
+#define LARDER_TAG_DOUBLE 2
+
+// `1` for true; `0` or no bytes for false.
+#define LARDER_TAG_BOOL 3
+
+// PHP's serialization.
+#define LARDER_TAG_PHP 4
+
+// igbinary.
+#define LARDER_TAG_IGBINARY 5
+
+// MessagePack.
+#define LARDER_TAG_MSGPACK 7
+
+// No value; no bytes.
+#define LARDER_TAG_NULL 8
+
+// An array in the compact encoding of `bindings/php`.
+#define LARDER_TAG_ARRAY 9
+
 // Items carry cas tokens, which take 8 bytes each.
 #define LARDER_CAS 1
 
@@ -67,6 +100,13 @@
 
 // The memory is reserved huge pages of the system.
 #define LARDER_HUGE_PAGES 128
+
+// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`.
+// Without the flag such a child uses an empty cache of 1 MiB. See `larder_usable`.
+#define LARDER_NO_SUBSTITUTE 256
+
+// A thread that calls `larder_set_now` uses that time with this cache.
+#define LARDER_THREAD_TIME 512
 
 // The `value_bytes` of a removed item whose value the queue does not have, because the cache kept
 // it in pieces.
@@ -126,6 +166,8 @@ typedef enum larder_status {
     LARDER_TOO_SMALL = 4,
     // The walk has ended, or no item arrived in time.
     LARDER_END = 5,
+    // Another thread or process holds the lease.
+    LARDER_BUSY = 6,
     // Invalid argument: a required pointer is null, or a number is out of bounds.
     LARDER_INVALID = 16,
     // Invalid key: a key has 1 to 250 bytes.
@@ -140,7 +182,8 @@ typedef enum larder_status {
     LARDER_NO_TOKENS = 21,
     // Another process that shares the cache is stopped in the middle of a change.
     LARDER_STUCK = 22,
-    // The cache could not be opened; `why` has the reason.
+    // The cache could not be opened, and `why` has the reason; or this forked process cannot use
+    // it, and `larder_usable` has the reason.
     LARDER_NOT_OPENED = 23,
     // A connected cache, or one with a disk tier, does not support the operation.
     LARDER_UNSUPPORTED = 24,
@@ -176,6 +219,39 @@ typedef struct larder_key_walk larder_key_walk;
 // A queue of items that left a cache. If threads share a queue, each item goes to one of them.
 typedef struct larder_removals larder_removals;
 
+// A position in a walk of `larder_walk`. Zero begins a walk. It is plain data: it needs no close,
+// and may be copied.
+typedef struct larder_cursor {
+    // The position.
+    uint64_t words[4];
+} larder_cursor;
+
+// What is known of an item.
+typedef struct larder_entry {
+    // Offset of the key in `bytes_of_keys` of `larder_walk`; 0 by `larder_describe`.
+    uint64_t key_at;
+    // Length of the value, in bytes.
+    uint64_t value_bytes;
+    // The memory that the item takes, in bytes, without about 13 in the index.
+    uint64_t memory_bytes;
+    // The Unix time at which the item was stored or last changed. About that time if
+    // `LARDER_STORED_ABOUT` is in `marks`: minutes or hours early in a large cache, or late.
+    int64_t stored_at;
+    // The Unix time of the last store, read, change or touch; that of a read may be up to 58
+    // seconds later.
+    int64_t used_at;
+    // The Unix time at which the item expires; 0 if it does not.
+    int64_t expires_at;
+    // Length of the key, in bytes.
+    uint32_t key_bytes;
+    // The caller's flags, as stored with the value.
+    uint32_t flags;
+    // How often the item was read lately, as eviction counts: 0 to 3.
+    uint32_t reads;
+    // Bits: `LARDER_STALE`, `LARDER_RECACHE_TOKEN`, `LARDER_FETCHED`, `LARDER_STORED_ABOUT`.
+    uint32_t marks;
+} larder_entry;
+
 // The attributes of an item.
 typedef struct larder_item {
     // Length of the value, in bytes.
@@ -194,12 +270,26 @@ typedef struct larder_item {
     enum larder_status status;
 } larder_item;
 
+// Bytes of the caller: a key of `larder_prefetch`.
+typedef struct larder_slice {
+    // The first byte.
+    const void *at;
+    // The number of bytes.
+    size_t bytes;
+} larder_slice;
+
 // The state of a load. The caller keeps it unchanged from `larder_begin_load` to the end of the
 // load.
 typedef struct larder_load {
     // Identifies the item that the load found, or its reservation.
     uint64_t words[4];
 } larder_load;
+
+// A lease, from `larder_lease` to `larder_release`. The caller keeps it unchanged.
+typedef struct larder_lease_token {
+    // Identifies the lease.
+    uint64_t words[4];
+} larder_lease_token;
 
 // The function that `larder_open` calls while it reads the log, with `progress_context`, the
 // number of segments read so far, and the number of all.
@@ -251,7 +341,7 @@ typedef struct larder_options {
     uint64_t memory_bytes_max;
     // The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     uint64_t item_bytes_max;
-    // Bits: `LARDER_CAS` to `LARDER_HUGE_PAGES`.
+    // Bits: `LARDER_CAS` to `LARDER_THREAD_TIME`.
     uint32_t flags;
     // The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     uint32_t permissions;
@@ -263,6 +353,13 @@ typedef struct larder_options {
     // `LARDER_SHARED_WITH_CHILDREN`: such a cache is for the process that opens it. In a child of
     // a `fork` its functions return `LARDER_FORKED`.
     const struct larder_tier *tier;
+    // The number of processes that can use a new shared cache at a time, this one included: at
+    // most 256, and at most 16 or one for each 64 KiB of memory. 0 is 16 below 16 MiB, 64 below
+    // 256 MiB, and 256 from there. A cache that the file already has keeps its number, unless
+    // `LARDER_EXACTLY` asks for this one.
+    uint32_t processes_max;
+    // 0.
+    uint32_t reserved;
 } larder_options;
 
 // A statistic.
@@ -312,6 +409,60 @@ enum larder_status larder_decrement(const struct larder *cache,
                                     size_t key_bytes,
                                     uint64_t delta,
                                     uint64_t *number);
+
+// Adds `delta` to a signed counter, and writes the new value to `number`. A signed counter is an
+// item with the tag `LARDER_TAG_LONG` whose value is a decimal number. It wraps at 2^63 and keeps
+// its time to live. If the key has no item, the counter begins at `delta`, with the time to live
+// `ttl_secs_if_new`. `LARDER_NOT_A_NUMBER` if the item has another tag, or a value that is no
+// decimal number from -2^63 to 2^63 - 1. `LARDER_UNSUPPORTED` on a server.
+//
+// Cost: as `larder_increment` while the number is not negative and keeps its length; otherwise
+// that of a store.
+enum larder_status larder_add_i64(const struct larder *cache,
+                                  const void *key,
+                                  size_t key_bytes,
+                                  int64_t delta,
+                                  uint32_t ttl_secs_if_new,
+                                  int64_t *number);
+
+// Stores `new_number` in a signed counter if its value is `old`: see `larder_add_i64`. The counter
+// keeps its time to live. `LARDER_CHANGED` if it has another value, `LARDER_MISSING` if the key
+// has no item. `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_cas_i64(const struct larder *cache,
+                                  const void *key,
+                                  size_t key_bytes,
+                                  int64_t old,
+                                  int64_t new_number);
+
+// Writes what is known of the next items of a walk to `entries`, and their keys, one behind the
+// other, to `bytes_of_keys`, and moves the cursor. The walk has the items whose keys begin with a
+// prefix, in no particular order. It returns an item that exists all the time at least once; it
+// may skip an item that a client stores or removes meanwhile. It counts no read, and holds nothing
+// between two calls.
+//
+// Writes the number of entries to `count`: it may be 0 although the walk goes on. `LARDER_END`
+// with a `count` of 0 at the end. `LARDER_TOO_SMALL`, with the cursor unchanged, if the items of
+// one group of the index do not fit: a `capacity` of 64 and 16 KiB for the keys are enough for all
+// groups that are not overfull, so double both then. `LARDER_UNSUPPORTED` on a server and with a
+// disk tier.
+//
+// Cost: that of reading about 10,000 items without their values, at most.
+enum larder_status larder_walk(const struct larder *cache,
+                               struct larder_cursor *cursor,
+                               const void *prefix,
+                               size_t prefix_bytes,
+                               struct larder_entry *entries,
+                               size_t capacity,
+                               void *bytes_of_keys,
+                               size_t bytes_capacity,
+                               size_t *count);
+
+// Writes what is known of an item in memory to `entry`. It counts no read. `LARDER_MISSING` if the
+// key has no item there. `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_describe(const struct larder *cache,
+                                   const void *key,
+                                   size_t key_bytes,
+                                   struct larder_entry *entry);
 
 // Copies the value of a key to `value`, which has `capacity` bytes, and writes its attributes to
 // `item`. The copy is a value that the item had at one time, whatever other threads and processes
@@ -370,6 +521,13 @@ enum larder_status larder_get_many(const struct larder *cache,
                                    size_t capacity,
                                    struct larder_item *items);
 
+// Announces that the caller is about to get these keys, one by one: the processor loads their
+// items meanwhile. About 16 keys at a time are best, and pay if the items are not in the caches of
+// the processor. Does nothing on a server.
+enum larder_status larder_prefetch(const struct larder *cache,
+                                   const struct larder_slice *keys,
+                                   size_t count);
+
 // Begins a load of the value of a key: call it before you read the value from its source. If the
 // key has no item, the load reserves it for `timeout_secs`; readers do not see the reservation,
 // which takes the memory of a small item. `larder_end_load` or `larder_cancel_load` ends the load.
@@ -398,6 +556,29 @@ enum larder_status larder_cancel_load(const struct larder *cache,
                                       size_t key_bytes,
                                       const struct larder_load *load);
 
+// Takes the lease of a key for `ms` milliseconds, so that one process at a time computes what
+// belongs to the key. `LARDER_BUSY` if it is held, also by this process: try again later, or go on
+// without. `LARDER_UNSUPPORTED` on a server.
+//
+// The lease ends with `larder_release`, with its time, or when its process dies: the next caller
+// notices that. It also ends with `larder_clear`, and if eviction needs its memory, which is that
+// of a small item. It does not matter to the item of the key. A forked child does not have the
+// leases of its parent.
+//
+// Cost: that of a store; if the lease is held, that of a delete and a system call.
+enum larder_status larder_lease(const struct larder *cache,
+                                const void *key,
+                                size_t key_bytes,
+                                uint32_t ms,
+                                struct larder_lease_token *lease);
+
+// Ends a lease. `LARDER_MISSING` if it had ended before, or is that of another process.
+// `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_release(const struct larder *cache,
+                                  const void *key,
+                                  size_t key_bytes,
+                                  const struct larder_lease_token *lease);
+
 // Opens a cache and writes its handle to `cache`; `larder_close` closes it. If `options` is null,
 // all options are defaults. On error the function writes null to `cache`, and the reason to `why`:
 // at most `why_bytes` bytes, including the zero at the end. `LARDER_NOT_OPENED` if the cache
@@ -411,6 +592,18 @@ enum larder_status larder_open(const struct larder_options *options,
                                char *why,
                                size_t why_bytes);
 
+// Checks whether this process uses the cache that was opened: a child of a `fork` joins the
+// processes that share it with its first call, which can fail. Then the function returns
+// `LARDER_NOT_OPENED`, and writes the reason to `why` as `larder_open` does: as many processes use
+// the cache as it has room for (`processes_max`), or the fork happened in a process that could not
+// open the file again (`/proc` was missing, too many files were open, or the process had
+// changed its user since it opened the cache). `LARDER_FORKED` if a disk tier is of the parent.
+//
+// A child may change its user or its root directory between the fork and its first call.
+enum larder_status larder_usable(const struct larder *cache,
+                                 char *why,
+                                 size_t why_bytes);
+
 // Connects to the cache of a larderd, or of any memcached, at a unix socket, and writes the handle
 // to `cache`; `larder_close` closes it. The handle reads hits in the memory of a larderd that runs
 // with `--local-readers`, and sends all other requests to the server. It waits `timeout_ms`
@@ -422,6 +615,13 @@ enum larder_status larder_connect(const char *socket,
                                   struct larder **cache,
                                   char *why,
                                   size_t why_bytes);
+
+// Sets the time of the calling thread, in seconds of Unix time, for caches that were opened with
+// `LARDER_THREAD_TIME`; 0 returns to the clock of the system. Items expire by this time for the
+// thread, and times to live begin with it: a request can have one time from its beginning to its
+// end. The time must be near to that of the system, since all processes take part in the expiry of
+// a shared cache. Leases do not depend on it.
+void larder_set_now(int64_t unix_secs);
 
 // Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
 // handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
@@ -573,6 +773,11 @@ enum larder_status larder_clear(const struct larder *cache);
 //
 // Cost: at most some milliseconds.
 enum larder_status larder_maintain(const struct larder *cache);
+
+// Sets the counters of events, such as hits and misses, to 0, for all processes that share the
+// cache. An event that another thread counts at the same time may be lost, or keep the old count
+// of its thread. `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_reset_stats(const struct larder *cache);
 
 // Returns the meaning of a status and the remedy, for people. The text is static.
 const char *larder_status_text(uint32_t status);

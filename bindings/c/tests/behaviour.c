@@ -254,6 +254,48 @@ static void children(void) {
     larder_close(cache);
 }
 
+// A child beyond the number of processes has no cache: larder_usable says why.
+static void too_many_processes(void) {
+    char why[256] = "unchanged", value[8];
+    larder_options options = {.struct_bytes = sizeof options,
+                              .memory_bytes = 8 << 20,
+                              .flags = LARDER_SHARED_WITH_CHILDREN | LARDER_NO_SUBSTITUTE,
+                              .processes_max = 1};
+    larder *cache = NULL;
+    CHECK(larder_open(&options, &cache, why, sizeof why) == LARDER_OK);
+    CHECK(larder_usable(cache, why, sizeof why) == LARDER_OK && why[0] == 0);
+    CHECK(larder_set(cache, TEXT("k"), TEXT("v"), 0, 0) == LARDER_OK);
+    pid_t child = fork();
+    CHECK(child != -1);
+    if (child == 0) {
+        CHECK(larder_usable(cache, why, sizeof why) == LARDER_NOT_OPENED);
+        CHECK(strstr(why, "1 processes use the cache") != NULL);
+        CHECK(larder_usable(cache, NULL, 0) == LARDER_NOT_OPENED);
+        larder_item item;
+        uint64_t number;
+        larder_key_walk *walk = NULL;
+        larder_load load;
+        CHECK(larder_get(cache, TEXT("k"), value, sizeof value, &item) == LARDER_NOT_OPENED);
+        CHECK(larder_set(cache, TEXT("k"), TEXT("w"), 0, 0) == LARDER_NOT_OPENED);
+        CHECK(larder_delete(cache, TEXT("k")) == LARDER_NOT_OPENED);
+        CHECK(larder_increment(cache, TEXT("k"), 1, &number) == LARDER_NOT_OPENED);
+        CHECK(larder_contains(cache, TEXT("k")) == LARDER_NOT_OPENED);
+        CHECK(larder_length(cache, &number) == LARDER_NOT_OPENED);
+        CHECK(larder_clear(cache) == LARDER_NOT_OPENED);
+        CHECK(larder_keys(cache, NULL, 0, &walk) == LARDER_NOT_OPENED);
+        CHECK(larder_begin_load(cache, TEXT("k"), 1, &load) == LARDER_NOT_OPENED);
+        _exit(0);
+    }
+    int status = 1;
+    while (waitpid(child, &status, 0) == -1 && errno == EINTR) {
+    }
+    CHECK(status == 0 && larder_contains(cache, TEXT("k")) == LARDER_OK);
+    larder_close(cache);
+    options.processes_max = 257;
+    CHECK(larder_open(&options, &cache, why, sizeof why) == LARDER_NOT_OPENED);
+    CHECK(strstr(why, "at most 128 processes") != NULL);
+}
+
 static void files(void) {
     char path[300];
     sprintf(path, "%s/scene", folder);
@@ -295,7 +337,9 @@ int main(int count, char **arguments) {
     statistics();
     threads();
     children();
+    too_many_processes();
     files();
+    reports();
     tiers(folder);
     if (count > 2) connected(arguments[2]);
     puts("all is so");

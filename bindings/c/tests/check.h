@@ -24,6 +24,9 @@ void same_calls(const larder *cache);
 // Connects to the larderd at `socket`, which has no items, and plays connected.c.
 void connected(const char *socket);
 
+// Plays reports.c.
+void reports(void);
+
 // Plays tier.c, with directories in `folder`.
 void tiers(const char *folder);
 

@@ -19,7 +19,7 @@ func TestOpenNamesFieldThatDiffers(t *testing.T) {
 	offsets := map[string]int{
 		"format": 8, "bytes of a segment": 12, "size in bytes": 16, "number of segments": 24,
 		"number of thread slots": 28, "bytes of a thread slot": 32, "number of stripes": 36,
-		"number of TTL classes": 56, "number of peers": 72, "bytes of a peer": 76,
+		"number of TTL classes": 56, "number of peers": 73, "bytes of a peer": 76,
 	}
 	for field, at := range offsets {
 		t.Run(field, func(t *testing.T) {

@@ -112,7 +112,12 @@ func readLayout(m *memory) (layout, error) {
 	if threadSlotBytes == 0 || threadSlotBytes%lineBytes != 0 || threadSlotBytes > threadSlotBytesMax {
 		return layout{}, &FieldError{"bytes of a thread slot", threadSlotBytes, lineBytes}
 	}
-	sizes := sizesOf(memoryBytes, m.bytes, threadSlotBytes)
+	// The number that the creator asked for; the others follow from it.
+	peers := uint64(m.half(atPeers))
+	if peers == 0 || peers > peersMax(memoryBytes) {
+		return layout{}, &FieldError{"number of peers", peers, peersMax(memoryBytes)}
+	}
+	sizes := sizesOf(memoryBytes, m.bytes, threadSlotBytes, peers)
 	for _, field := range []struct {
 		name     string
 		at       uint64
@@ -123,7 +128,6 @@ func readLayout(m *memory) (layout, error) {
 		{"number of thread slots", atThreadSlots, sizes.threadSlots},
 		{"number of stripes", atStripes, sizes.stripes},
 		{"number of TTL classes", atTTLClasses, sizes.ttlClasses},
-		{"number of peers", atPeers, sizes.peers},
 		{"bytes of a peer", atPeerBytes, peerBytes},
 	} {
 		if found := uint64(m.half(field.at)); found != field.expected {
@@ -139,16 +143,25 @@ type sizes struct {
 	sequencesAt                                                     uint64
 }
 
-func sizesOf(memoryBytes, regionBytes, threadSlotBytes uint64) sizes {
+// peersMax returns the largest number of peers that a region for this memory can have.
+func peersMax(memoryBytes uint64) uint64 {
+	return min(max(memoryBytes>>16, 16), 256)
+}
+
+func sizesOf(memoryBytes, regionBytes, threadSlotBytes, peers uint64) sizes {
 	var s sizes
 	s.segmentBytes = min(max(powerOfTwo(memoryBytes/256), 64<<10), 1<<20)
+	s.peers = peers
 	switch megabytes := memoryBytes >> 20; {
 	case megabytes < 16:
-		s.threadSlots, s.peers = 32, 16
+		s.threadSlots = 32
 	case megabytes < 256:
-		s.threadSlots, s.peers = 256, 64
+		s.threadSlots = 256
 	default:
-		s.threadSlots, s.peers = 1024, 256
+		s.threadSlots = 1024
+	}
+	for s.threadSlots < 2*peers {
+		s.threadSlots *= 2
 	}
 	segmentsAbout := memoryBytes / s.segmentBytes
 	s.ttlClasses = 1

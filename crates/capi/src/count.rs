@@ -2,6 +2,9 @@
 
 use std::ffi::c_void;
 
+use larder::Signed;
+
+use crate::handle::ttl;
 use crate::raw::{bytes, guard, place, reference};
 use crate::{Handle, Status};
 
@@ -47,5 +50,60 @@ pub unsafe extern "C" fn larder_decrement(
             unsafe { (reference(cache)?, bytes(key, key_bytes)?, place(number)) };
         number.put(cache.decrement(key, delta)?);
         Ok(Status::Ok)
+    })
+}
+
+/// Adds `delta` to a signed counter, and writes the new value to `number`. A signed counter is an
+/// item with the tag `LARDER_TAG_LONG` whose value is a decimal number. It wraps at 2^63 and keeps
+/// its time to live. If the key has no item, the counter begins at `delta`, with the time to live
+/// `ttl_secs_if_new`. `LARDER_NOT_A_NUMBER` if the item has another tag, or a value that is no
+/// decimal number from -2^63 to 2^63 - 1. `LARDER_UNSUPPORTED` on a server.
+///
+/// Cost: as `larder_increment` while the number is not negative and keeps its length; otherwise
+/// that of a store.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::add_signed`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_add_i64(
+    cache: *const Handle,
+    key: *const c_void,
+    key_bytes: usize,
+    delta: i64,
+    ttl_secs_if_new: u32,
+    number: *mut i64,
+) -> Status {
+    guard(|| {
+        // SAFETY: as in `larder_increment`.
+        let (cache, key, mut number) =
+            unsafe { (reference(cache)?, bytes(key, key_bytes)?, place(number)) };
+        number.put(cache.cache()?.add_signed(key, delta, ttl(ttl_secs_if_new))?);
+        Ok(Status::Ok)
+    })
+}
+
+/// Stores `new_number` in a signed counter if its value is `old`: see `larder_add_i64`. The counter
+/// keeps its time to live. `LARDER_CHANGED` if it has another value, `LARDER_MISSING` if the key
+/// has no item. `LARDER_UNSUPPORTED` on a server.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::swap_signed`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_cas_i64(
+    cache: *const Handle,
+    key: *const c_void,
+    key_bytes: usize,
+    old: i64,
+    new_number: i64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes.
+        let (cache, key) = unsafe { (reference(cache)?, bytes(key, key_bytes)?) };
+        Ok(match cache.cache()?.swap_signed(key, old, new_number)? {
+            Signed::Number(_) => Status::Ok,
+            Signed::Differs(_) => Status::Changed,
+            Signed::NotFound | Signed::NonNumeric => Status::Missing,
+        })
     })
 }

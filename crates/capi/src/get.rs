@@ -149,3 +149,40 @@ pub unsafe extern "C" fn larder_get_many(
 
 /// Keys that the library looks up together.
 const KEYS_AT_ONCE: usize = 16;
+
+/// Bytes of the caller: a key of `larder_prefetch`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    /// The first byte.
+    pub at: *const c_void,
+    /// The number of bytes.
+    pub bytes: usize,
+}
+
+/// Announces that the caller is about to get these keys, one by one: the processor loads their
+/// items meanwhile. About 16 keys at a time are best, and pay if the items are not in the caches of
+/// the processor. Does nothing on a server.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract): `keys` has `count` elements, and each `at` has
+/// `bytes` bytes. Behavior: [`larder::Cache::prefetch`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_prefetch(
+    cache: *const Handle,
+    keys: *const Slice,
+    count: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `keys` has `count`
+        // elements.
+        let (cache, keys) = unsafe { (reference(cache)?, elements(keys, count)?) };
+        let Handle::Cache(cache) = cache else { return Ok(Status::Ok) };
+        cache.usable()?;
+        cache.prefetch(keys.iter().map(|key| {
+            // SAFETY: the C caller upholds the pointer contract: `at` has `bytes` bytes.
+            unsafe { bytes(key.at, key.bytes) }.unwrap_or_default()
+        }));
+        Ok(Status::Ok)
+    })
+}

@@ -50,11 +50,26 @@ impl Handle {
     /// Returns the cache in memory, for operations that a client does not have.
     ///
     /// # Errors
-    /// [`Status::Unsupported`] for a client.
+    /// [`Status::Unsupported`] for a client; [`Status::NotOpened`] in a forked process that has no
+    /// cache.
     pub(crate) fn cache(&self) -> Result<&Cache, Status> {
         match self {
+            Self::Cache(cache) if cache.lost().is_some() => {
+                cache.usable()?;
+                Ok(cache)
+            }
             Self::Cache(cache) => Ok(cache),
             Self::Client(_) => Err(Status::Unsupported),
+        }
+    }
+
+    /// Returns whether this process uses the cache that was opened, and the reason if not.
+    pub(crate) fn usability(&self) -> (Status, String) {
+        let Self::Cache(cache) = self else { return (Status::Ok, String::new()) };
+        match (cache.lost(), cache.usable()) {
+            (Some(reason), _) => (Status::NotOpened, reason.to_string()),
+            (None, Err(error)) => (error.into(), error.to_string()),
+            (None, Ok(())) => (Status::Ok, String::new()),
         }
     }
 
@@ -268,7 +283,7 @@ impl Store<'_> {
 }
 
 /// Returns a time to live; `None`, which is no expiry, for 0.
-fn ttl(secs: u32) -> Option<Duration> {
+pub(crate) fn ttl(secs: u32) -> Option<Duration> {
     (secs != 0).then(|| Duration::from_secs(secs.into()))
 }
 

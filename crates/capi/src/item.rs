@@ -15,6 +15,33 @@ pub mod mark {
     pub const LARDER_FETCHED: u32 = 4;
     /// A connected cache read the item in the memory of the server.
     pub const LARDER_LOCAL: u32 = 8;
+    /// The time of storing is not known exactly, since the item was read meanwhile.
+    pub const LARDER_STORED_ABOUT: u32 = 16;
+}
+
+/// Tags: the low four bits of `larder_item.flags` say what the value is, for programs of several
+/// languages that share a cache. The library itself reads only `LARDER_TAG_LONG`.
+pub mod tag {
+    /// The bits that are the tag.
+    pub const LARDER_TAG_MASK: u32 = 15;
+    /// A string of bytes.
+    pub const LARDER_TAG_STRING: u32 = 0;
+    /// A signed integer of 64 bits, as decimal text.
+    pub const LARDER_TAG_LONG: u32 = 1;
+    /// A floating-point number, as decimal text.
+    pub const LARDER_TAG_DOUBLE: u32 = 2;
+    /// `1` for true; `0` or no bytes for false.
+    pub const LARDER_TAG_BOOL: u32 = 3;
+    /// PHP's serialization.
+    pub const LARDER_TAG_PHP: u32 = 4;
+    /// igbinary.
+    pub const LARDER_TAG_IGBINARY: u32 = 5;
+    /// MessagePack.
+    pub const LARDER_TAG_MSGPACK: u32 = 7;
+    /// No value; no bytes.
+    pub const LARDER_TAG_NULL: u32 = 8;
+    /// An array in the compact encoding of `bindings/php`.
+    pub const LARDER_TAG_ARRAY: u32 = 9;
 }
 
 /// The attributes of an item.

@@ -25,11 +25,12 @@
 //! - a text ends with a zero.
 //!
 //! Files in reading order: `status`, `handle`, `item`, `open`, `get`, `set`, `load`, `count`,
-//! `walk`, `removals`, `stats`, `tier`, and `raw`, which converts the pointers.
+//! `walk`, `entry`, `removals`, `stats`, `tier`, and `raw`, which converts the pointers.
 
 #![allow(rustdoc::private_intra_doc_links, reason = "exports link to the operations they call")]
 
 mod count;
+mod entry;
 mod get;
 mod handle;
 mod item;
@@ -43,12 +44,21 @@ mod status;
 mod tier;
 mod walk;
 
-pub use count::{larder_decrement, larder_increment};
-pub use get::{larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_peek};
+pub use count::{larder_add_i64, larder_cas_i64, larder_decrement, larder_increment};
+pub use entry::{Entry, WalkCursor, larder_describe, larder_walk};
+pub use get::{
+    Slice, larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_peek,
+    larder_prefetch,
+};
 pub use handle::Handle;
-pub use item::{Item, mark};
-pub use load::{Load, larder_begin_load, larder_cancel_load, larder_end_load};
-pub use open::{Options, flag, larder_close, larder_connect, larder_open};
+pub use item::{Item, mark, tag};
+pub use load::{
+    LeaseToken, Load, larder_begin_load, larder_cancel_load, larder_end_load, larder_lease,
+    larder_release,
+};
+pub use open::{
+    Options, flag, larder_close, larder_connect, larder_open, larder_set_now, larder_usable,
+};
 pub use removals::{
     LARDER_NO_VALUE, Removals, larder_removals_close, larder_removals_lost, larder_removals_next,
     larder_subscribe, reason,
@@ -59,7 +69,7 @@ pub use set::{
 };
 pub use stats::{
     Memory, Stat, larder_clear, larder_length, larder_maintain, larder_memory_of,
-    larder_set_memory, larder_stats,
+    larder_reset_stats, larder_set_memory, larder_stats,
 };
 pub use status::{Status, larder_status_text};
 pub use tier::{

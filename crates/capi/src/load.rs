@@ -1,8 +1,9 @@
 //! Exports for loads whose loader is the caller.
 
 use std::ffi::c_void;
+use std::time::Duration;
 
-use larder::StoreMode;
+use larder::{Lease, StoreMode};
 
 use crate::handle::Store;
 use crate::raw::{bytes, guard, reference, required_place};
@@ -92,5 +93,68 @@ pub unsafe extern "C" fn larder_cancel_load(
         let (cache, key, load) =
             unsafe { (reference(cache)?, bytes(key, key_bytes)?, reference(load)?) };
         cache.cancel_load(key, load)
+    })
+}
+
+/// A lease, from `larder_lease` to `larder_release`. The caller keeps it unchanged.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseToken {
+    /// Identifies the lease.
+    pub words: [u64; 4],
+}
+
+/// Takes the lease of a key for `ms` milliseconds, so that one process at a time computes what
+/// belongs to the key. `LARDER_BUSY` if it is held, also by this process: try again later, or go on
+/// without. `LARDER_UNSUPPORTED` on a server.
+///
+/// The lease ends with `larder_release`, with its time, or when its process dies: the next caller
+/// notices that. It also ends with `larder_clear`, and if eviction needs its memory, which is that
+/// of a small item. It does not matter to the item of the key. A forked child does not have the
+/// leases of its parent.
+///
+/// Cost: that of a store; if the lease is held, that of a delete and a system call.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::lease`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_lease(
+    cache: *const Handle,
+    key: *const c_void,
+    key_bytes: usize,
+    ms: u32,
+    lease: *mut LeaseToken,
+) -> Status {
+    guard(|| {
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `lease` is null or writable.
+        let (cache, key, mut lease) =
+            unsafe { (reference(cache)?, bytes(key, key_bytes)?, required_place(lease)?) };
+        let taken = cache.cache()?.lease(key, Duration::from_millis(ms.into()))?;
+        let words = taken.map(Lease::words);
+        lease.put(LeaseToken { words: words.unwrap_or_default() });
+        Ok(if words.is_some() { Status::Ok } else { Status::Busy })
+    })
+}
+
+/// Ends a lease. `LARDER_MISSING` if it had ended before, or is that of another process.
+/// `LARDER_UNSUPPORTED` on a server.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::release`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_release(
+    cache: *const Handle,
+    key: *const c_void,
+    key_bytes: usize,
+    lease: *const LeaseToken,
+) -> Status {
+    guard(|| {
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `lease` is null or from `larder_lease`.
+        let (cache, key, lease) =
+            unsafe { (reference(cache)?, bytes(key, key_bytes)?, reference(lease)?) };
+        let is_released = cache.cache()?.release(key, Lease::of_words(lease.words))?;
+        Ok(if is_released { Status::Ok } else { Status::Missing })
     })
 }

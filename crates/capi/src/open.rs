@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
-use larder::{Builder, Cache, Client};
+use larder::{Builder, Cache, Client, Clock};
 
 use crate::raw::{close, guard, put_text, reference, required_place, sized, text};
 use crate::tier::{self, Tier};
@@ -33,8 +33,13 @@ pub mod flag {
     pub const LARDER_ALONE: u32 = 64;
     /// The memory is reserved huge pages of the system.
     pub const LARDER_HUGE_PAGES: u32 = 128;
+    /// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`.
+    /// Without the flag such a child uses an empty cache of 1 MiB. See `larder_usable`.
+    pub const LARDER_NO_SUBSTITUTE: u32 = 256;
+    /// A thread that calls `larder_set_now` uses that time with this cache.
+    pub const LARDER_THREAD_TIME: u32 = 512;
 
-    pub(crate) const ALL: u32 = 255;
+    pub(crate) const ALL: u32 = 1023;
 }
 
 /// How to open a cache. Zero is the default of every field except `struct_bytes`:
@@ -50,7 +55,7 @@ pub struct Options {
     pub memory_bytes_max: u64,
     /// The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     pub item_bytes_max: u64,
-    /// Bits: `LARDER_CAS` to `LARDER_HUGE_PAGES`.
+    /// Bits: `LARDER_CAS` to `LARDER_THREAD_TIME`.
     pub flags: u32,
     /// The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     pub permissions: u32,
@@ -62,6 +67,13 @@ pub struct Options {
     /// `LARDER_SHARED_WITH_CHILDREN`: such a cache is for the process that opens it. In a child of
     /// a `fork` its functions return `LARDER_FORKED`.
     pub tier: *const Tier,
+    /// The number of processes that can use a new shared cache at a time, this one included: at
+    /// most 256, and at most 16 or one for each 64 KiB of memory. 0 is 16 below 16 MiB, 64 below
+    /// 256 MiB, and 256 from there. A cache that the file already has keeps its number, unless
+    /// `LARDER_EXACTLY` asks for this one.
+    pub processes_max: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// Opens a cache and writes its handle to `cache`; `larder_close` closes it. If `options` is null,
@@ -92,6 +104,34 @@ pub unsafe extern "C" fn larder_open(
         // SAFETY: the C caller upholds the pointer contract: `cache` is null or writable, `why` is
         // null or has `why_bytes` writable bytes.
         unsafe { finish(cache, why, why_bytes, opened.map(Handle::Cache), Status::NotOpened) }
+    })
+}
+
+/// Checks whether this process uses the cache that was opened: a child of a `fork` joins the
+/// processes that share it with its first call, which can fail. Then the function returns
+/// `LARDER_NOT_OPENED`, and writes the reason to `why` as `larder_open` does: as many processes use
+/// the cache as it has room for (`processes_max`), or the fork happened in a process that could not
+/// open the file again (`/proc` was missing, too many files were open, or the process had
+/// changed its user since it opened the cache). `LARDER_FORKED` if a disk tier is of the parent.
+///
+/// A child may change its user or its root directory between the fork and its first call.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract): `why` has `why_bytes` bytes. Behavior:
+/// [`larder::Cache::lost`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_usable(
+    cache: *const Handle,
+    why: *mut c_char,
+    why_bytes: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open.
+        let (status, reason) = unsafe { reference(cache)? }.usability();
+        // SAFETY: the C caller upholds the pointer contract: `why` is null or has `why_bytes`
+        // writable bytes.
+        unsafe { put_text(why, why_bytes, &reason) };
+        Ok(status)
     })
 }
 
@@ -126,6 +166,16 @@ pub unsafe extern "C" fn larder_connect(
         // null or has `why_bytes` writable bytes.
         unsafe { finish(cache, why, why_bytes, opened, Status::Unreachable) }
     })
+}
+
+/// Sets the time of the calling thread, in seconds of Unix time, for caches that were opened with
+/// `LARDER_THREAD_TIME`; 0 returns to the clock of the system. Items expire by this time for the
+/// thread, and times to live begin with it: a request can have one time from its beginning to its
+/// end. The time must be near to that of the system, since all processes take part in the expiry of
+/// a shared cache. Leases do not depend on it.
+#[unsafe(no_mangle)]
+pub extern "C" fn larder_set_now(unix_secs: i64) {
+    larder::set_thread_time(unix_secs);
 }
 
 /// Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
@@ -194,6 +244,9 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
         let unknown = options.flags & !flag::ALL;
         return Err(format!("larder_options.flags has bits that mean nothing: {unknown:#x}"));
     }
+    if options.reserved != 0 {
+        return Err(format!("larder_options.reserved is {}, expected 0", options.reserved));
+    }
     let has = |flag: u32| options.flags & flag != 0;
     let mut builder = Cache::builder()
         .memory_bytes_max(options.memory_bytes_max)
@@ -203,7 +256,12 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
         .huge_pages(has(flag::LARDER_HUGE_PAGES))
         .exactly(has(flag::LARDER_EXACTLY))
         .replaces_unusable(has(flag::LARDER_REPLACES_UNUSABLE))
-        .alone(has(flag::LARDER_ALONE));
+        .alone(has(flag::LARDER_ALONE))
+        .substitute(!has(flag::LARDER_NO_SUBSTITUTE))
+        .processes_max(options.processes_max);
+    if has(flag::LARDER_THREAD_TIME) {
+        builder = builder.clock(Clock::Thread);
+    }
     if options.memory_bytes != 0 {
         builder = builder.memory_bytes(options.memory_bytes);
     }

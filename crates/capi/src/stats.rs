@@ -153,3 +153,18 @@ pub unsafe extern "C" fn larder_maintain(cache: *const Handle) -> Status {
         Ok(Status::Ok)
     })
 }
+
+/// Sets the counters of events, such as hits and misses, to 0, for all processes that share the
+/// cache. An event that another thread counts at the same time may be lost, or keep the old count
+/// of its thread. `LARDER_UNSUPPORTED` on a server.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::reset_counters`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_reset_stats(cache: *const Handle) -> Status {
+    guard(|| {
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open.
+        unsafe { reference(cache)? }.cache()?.reset_counters();
+        Ok(Status::Ok)
+    })
+}

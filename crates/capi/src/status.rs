@@ -20,6 +20,8 @@ pub enum Status {
     TooSmall = 4,
     /// The walk has ended, or no item arrived in time.
     End = 5,
+    /// Another thread or process holds the lease.
+    Busy = 6,
     /// Invalid argument: a required pointer is null, or a number is out of bounds.
     Invalid = 16,
     /// Invalid key: a key has 1 to 250 bytes.
@@ -34,7 +36,8 @@ pub enum Status {
     NoTokens = 21,
     /// Another process that shares the cache is stopped in the middle of a change.
     Stuck = 22,
-    /// The cache could not be opened; `why` has the reason.
+    /// The cache could not be opened, and `why` has the reason; or this forked process cannot use
+    /// it, and `larder_usable` has the reason.
     NotOpened = 23,
     /// A connected cache, or one with a disk tier, does not support the operation.
     Unsupported = 24,
@@ -69,6 +72,7 @@ impl Status {
         Self::Changed,
         Self::TooSmall,
         Self::End,
+        Self::Busy,
         Self::Invalid,
         Self::Key,
         Self::TooLarge,
@@ -105,7 +109,7 @@ impl Status {
             Self::NotANumber => c"the value is not a counter: expected a decimal number from 0 to 18446744073709551615",
             Self::NoTokens => c"the cache keeps no cas tokens; open it with LARDER_CAS",
             Self::Stuck => c"a process that shares the cache is stopped in the middle of a change; continue or kill it",
-            Self::NotOpened => c"the cache could not be opened",
+            Self::NotOpened => c"the cache could not be opened, or this forked process cannot use it: larder_usable says why",
             Self::Unsupported => c"the cache does not support the operation: it is on a server, or lacks what the operation needs",
             Self::Unreachable => c"the server is unreachable, or does not respond in time",
             Self::Refused => c"the server refused the request",
@@ -116,6 +120,7 @@ impl Status {
             Self::DiskFailed => c"the disk has failed or the disk tier is stopped, and takes no changes; repair the disk and open the cache again",
             Self::DiskUnreadable => c"the disk did not return the item; larder fsck examines the directory",
             Self::Forked => c"the disk tier is of the process that opened the cache; open a cache after the fork",
+            Self::Busy => c"another thread or process holds the lease; try again later",
         }
     }
 }
@@ -144,6 +149,7 @@ impl From<Refusal> for Status {
             Refusal::Unreadable => Self::DiskUnreadable,
             Refusal::TooLarge => Self::TooLarge,
             Refusal::Forked => Self::Forked,
+            Refusal::Lost => Self::NotOpened,
         }
     }
 }

@@ -62,6 +62,8 @@ impl Abi {
             permissions: 0,
             path: ptr::null(),
             tier: tier.as_ref().map_or(ptr::null(), ptr::from_ref),
+            processes_max: 0,
+            reserved: 0,
         };
         let (mut cache, mut why) = (ptr::null_mut(), [0; 300]);
         // SAFETY: the pointers are to local variables of these types.

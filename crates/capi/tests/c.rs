@@ -22,8 +22,13 @@ fn built() -> PathBuf {
 const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
 
 /// The program that checks the contracts of the header.
-const BEHAVIOUR: &[&str] =
-    &["tests/behaviour.c", "tests/connected.c", "tests/same_calls.c", "tests/tier.c"];
+const BEHAVIOUR: &[&str] = &[
+    "tests/behaviour.c",
+    "tests/connected.c",
+    "tests/same_calls.c",
+    "tests/tier.c",
+    "tests/reports.c",
+];
 
 /// Compiles `sources` with these arguments.
 fn compile(compiler: &str, sources: &[&str], words: &[&str], program: &Path) {

@@ -14,6 +14,7 @@ pub(crate) const SMALL: Config = Config {
     evicts: true,
     hash_seed: 1,
     epoch: Epoch { unix_secs: 0 },
+    peers: 0,
 };
 
 /// Returns two peers of one small region.

@@ -71,6 +71,9 @@ pub enum Refusal {
     /// The journal is of the process that this one was forked from.
     #[error("the disk tier is of the process that opened the cache; open a cache after the fork")]
     Forked,
+    /// The process could not join those that share the cache when it was forked.
+    #[error("this forked process cannot use the cache; Cache::lost gives the reason")]
+    Lost,
     /// The item was stored after the removal began that would take it.
     #[error("the item is newer than the removal")]
     Newer,

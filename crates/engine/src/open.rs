@@ -39,6 +39,8 @@ pub struct Config {
     pub hash_seed: u64,
     /// The Unix time of second 0.
     pub epoch: Epoch,
+    /// How many processes can use a new shared region at a time; 0 for a number by memory.
+    pub peers: u32,
 }
 
 /// Why an engine cannot be created.
@@ -97,7 +99,7 @@ impl Engine {
     /// # Errors
     /// [`CreateError`] names the size that is wrong.
     pub fn shared_bytes(config: &Config) -> Result<usize, CreateError> {
-        Ok(Self::lay_out(config, Sharing::Peers)?.region_bytes)
+        Ok(Self::lay_out(config, Sharing::Peers(config.peers as usize))?.region_bytes)
     }
 
     /// Creates an empty cache in memory that other processes can map, and becomes its first peer.
@@ -111,7 +113,7 @@ impl Engine {
         config: &Config,
         birth: &Birth,
     ) -> Result<Self, CreateError> {
-        let layout = Self::lay_out(config, Sharing::Peers)?;
+        let layout = Self::lay_out(config, Sharing::Peers(config.peers as usize))?;
         Self::create_in(memory, layout, config, birth, Some(locks))
     }
 
@@ -195,6 +197,7 @@ impl Engine {
             evicts: superblock.flags & flag::EVICTS != 0,
             hash_seed: superblock.hash_seed,
             epoch: superblock.epoch,
+            peers: layout.peers as u32,
         };
         let engine = Self::over(Region::new(memory, layout), locks, &config, &superblock.birth);
         Ok((engine, config))
@@ -221,6 +224,7 @@ impl Engine {
             evicts: self.segments().evicts(),
             hash_seed: self.region().word(superblock::HASH_SEED).load(Relaxed),
             epoch: self.epoch(),
+            peers: layout.peers as u32,
         };
         let own = self.peers().thread_slots_of(self.peers().row()).count();
         if !self.has_peers() && own > own_thread_slots {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use larder_item::Epoch;
 use larder_region::layout::{self, PEER_BYTES, REGION_BYTES_MIN, superblock};
+use larder_region::processes::peers_max;
 use larder_region::{Layout, LayoutError, Memory, Sharing};
 
 use crate::process::peers::JoinError;
@@ -79,7 +80,18 @@ impl Superblock {
                 found: memory_bytes as u64,
             });
         }
-        let layout = Layout::new(memory_bytes, memory.bytes(), THREAD_SLOT_BYTES, Sharing::Peers)?;
+        // The number that the creator asked for; the others follow from it.
+        let peers = half(superblock::PEERS) as usize;
+        if peers == 0 || peers > peers_max(memory_bytes) {
+            let expected = peers_max(memory_bytes) as u64;
+            return Err(AttachError::Field {
+                field: "number of peers",
+                expected,
+                found: peers as u64,
+            });
+        }
+        let sharing = Sharing::Peers(peers);
+        let layout = Layout::new(memory_bytes, memory.bytes(), THREAD_SLOT_BYTES, sharing)?;
         for (field, at, expected) in [
             ("bytes of a segment", superblock::SEGMENT_BYTES, layout.segment_bytes),
             ("number of segments", superblock::SEGMENTS, layout.segments),
@@ -87,7 +99,6 @@ impl Superblock {
             ("bytes of a thread slot", superblock::THREAD_SLOT_BYTES, layout.thread_slot_bytes),
             ("number of stripes", superblock::STRIPES, layout.stripes),
             ("number of TTL classes", superblock::TTL_CLASSES, layout.ttl_classes),
-            ("number of peers", superblock::PEERS, layout.peers),
             ("bytes of a peer", superblock::PEER_BYTES, PEER_BYTES),
         ] {
             expect(field, expected as u64, u64::from(half(at)))?;

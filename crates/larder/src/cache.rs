@@ -32,8 +32,10 @@ impl Cache {
         time: Time,
         file: Option<File>,
         (opening, tier): (Opening, Option<Tier>),
+        has_substitute: bool,
     ) -> Self {
         let mut shared = Shared::new(engine, time);
+        shared.has_substitute = has_substitute;
         (shared.file, shared.opening, shared.tier) = (file, opening, tier.into());
         Self { shared: Arc::new(shared) }
     }
@@ -69,8 +71,9 @@ impl Cache {
         self.shared.file.as_ref()
     }
 
-    /// Returns the reason why this process uses a small cache of its own after a fork: it could not
-    /// join the processes that share the parent's cache. `None` if it uses that cache.
+    /// Returns the reason why this process uses a small cache of its own after a fork, or none
+    /// ([`Builder::substitute`](crate::Builder::substitute)): it could not join the processes that
+    /// share the parent's cache. `None` if it uses that cache. The first call in a child joins.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -79,6 +82,22 @@ impl Cache {
     /// ```
     pub fn lost(&self) -> Option<&CreateError> {
         self.shared().lost.as_ref()
+    }
+
+    /// Checks that operations on items do not fail in this process because it was forked.
+    ///
+    /// # Errors
+    /// [`StoreError::Journal`]: [`Refusal::Forked`](crate::Refusal::Forked) in a child of the
+    /// process that opened a disk tier, [`Refusal::Lost`](crate::Refusal::Lost) in a child that
+    /// could not join and has no [`Builder::substitute`](crate::Builder::substitute).
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.usable()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn usable(&self) -> Result<(), StoreError> {
+        self.shared().tier.usable().map(|_| ())
     }
 
     /// True if items carry cas tokens.

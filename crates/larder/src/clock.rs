@@ -1,5 +1,7 @@
 //! The only place where a cache reads the time.
 
+use std::cell::Cell;
+
 use larder_item::{Epoch, Second};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -13,11 +15,53 @@ pub enum Clock {
     /// The owner calls [`Cache::tick`](crate::Cache::tick): a server once per turn of its event
     /// loop, a test or a replay with simulated time.
     Ticked,
+    /// As [`Clock::System`], but a thread may set a time of its own: [`set_thread_time`].
+    Thread,
+}
+
+thread_local! {
+    /// This thread's second of the monotonic clock for caches of [`Clock::Thread`].
+    static THREAD_TIME: Cell<Option<i64>> = const { Cell::new(None) };
+}
+
+/// Sets the time of the calling thread for caches that were opened with [`Clock::Thread`], as a
+/// Unix time in seconds; 0 ends that. Their items expire for the thread by this time: a request of
+/// a server can have one time from its beginning to its end. It counts as far as it is from the
+/// system's at the moment of the call, so setting the wall clock later moves no deadline. It is to
+/// be near, since all processes of a cache take part in its expiry.
+///
+/// ```
+/// use larder::{Cache, Clock, set_thread_time};
+/// use std::time::Duration;
+/// let cache = Cache::builder().clock(Clock::Thread).open()?;
+/// let now = cache.epoch().unix_of(cache.now());
+/// cache.set("k", "v", Some(Duration::from_secs(60)))?;
+/// set_thread_time(now + 61);
+/// assert_eq!(cache.get("k"), None);
+/// set_thread_time(0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn set_thread_time(unix_secs: i64) {
+    let monotonic_secs = match unix_secs {
+        0 => None,
+        _ => {
+            let ahead = unix_secs.saturating_sub(self::unix_secs());
+            Some(clock_gettime(ClockId::MonotonicCoarse).tv_sec.saturating_add(ahead))
+        }
+    };
+    // The thread-local time is gone while the thread exits.
+    let _ = THREAD_TIME.try_with(|time| time.set(monotonic_secs));
 }
 
 /// Returns the wall-clock time as a Unix time, in seconds.
 pub(crate) fn unix_secs() -> i64 {
     clock_gettime(ClockId::Realtime).tv_sec
+}
+
+/// Returns the milliseconds of the system's monotonic clock, which all processes have in common.
+pub(crate) fn monotonic_ms() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned().wrapping_mul(1000).wrapping_add(now.tv_nsec as u64 / 1_000_000)
 }
 
 /// A cache's time: the beginning of its seconds, and the clock that counts them.
@@ -62,11 +106,23 @@ impl Time {
         self.started_unix_secs
     }
 
+    /// Returns the second of the cache's life by the time of the calling thread, if it has one.
+    pub(crate) fn thread_second(&self) -> Second {
+        match THREAD_TIME.try_with(Cell::get).ok().flatten() {
+            None => self.system_second(),
+            Some(monotonic_secs) => self.second_at(monotonic_secs),
+        }
+    }
+
     /// Returns the second of the cache's life by the system's clock. It is monotonic: setting the
     /// wall clock moves no deadline.
     #[inline]
     pub(crate) fn system_second(&self) -> Second {
-        let now = clock_gettime(ClockId::MonotonicCoarse).tv_sec;
+        self.second_at(clock_gettime(ClockId::MonotonicCoarse).tv_sec)
+    }
+
+    #[inline]
+    fn second_at(&self, now: i64) -> Second {
         // The start comes from the region's file, which may hold any value.
         let lived = now.saturating_sub(self.started_monotonic_secs);
         Second::try_from(lived).unwrap_or(0).saturating_add(Epoch::FIRST_SECOND)

@@ -1,7 +1,7 @@
 //! Walks over all items, or a sample of them, for servers: the metadata of each item, without its
 //! value.
 
-use larder_engine::{Cursor, DumpFilter, Dumped, Sampled};
+use larder_engine::{Cursor, DumpFilter, Dumped, ItemReport, ItemReports, Sampled};
 use larder_item::Meta;
 
 use crate::cache::Cache;
@@ -56,6 +56,45 @@ impl Cache {
     ) -> bool {
         let (now, filter) = (self.now(), DumpFilter { key_prefix: prefix.as_ref() });
         self.with_thread_slot(|engine, thread| engine.dump_group(thread, cursor, &filter, now, out))
+    }
+
+    /// Appends reports of the items in the next group of the index whose keys begin with `prefix`,
+    /// and advances the cursor. Returns false at the end. Guarantees and cost are those of
+    /// [`Cache::dump_group`]; items that only a disk tier has are not shown.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// use larder::{Cursor, ItemReports};
+    /// cache.set("k", "value", None)?;
+    /// let (mut cursor, mut found) = (Cursor::default(), ItemReports::default());
+    /// while cache.report_group(&mut cursor, "", &mut found) {}
+    /// assert_eq!((found.items.len(), &found.keys[..]), (1, &b"k"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn report_group(
+        &self,
+        cursor: &mut Cursor,
+        prefix: impl AsRef<[u8]>,
+        out: &mut ItemReports,
+    ) -> bool {
+        let (now, filter) = (self.now(), DumpFilter { key_prefix: prefix.as_ref() });
+        self.with_thread_slot(|engine, thread| {
+            engine.report_group(thread, cursor, &filter, now, out)
+        })
+    }
+
+    /// Returns what is known of an item in memory; `None` if the key has none. Counts no read.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "value", None)?;
+    /// let report = cache.report_item("k").ok_or("absent")?;
+    /// assert_eq!((report.meta.value_bytes, report.reads), (5, 0));
+    /// assert!(report.stored <= cache.now());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn report_item(&self, key: impl AsRef<[u8]>) -> Option<ItemReport> {
+        self.shared().engine.report_item(key.as_ref(), self.now())
     }
 
     /// Removes the expired and cleared items of the next group of the index for which `wanted`

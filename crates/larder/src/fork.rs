@@ -20,6 +20,7 @@ const SUBSTITUTE: Config = Config {
     evicts: true,
     hash_seed: 0,
     epoch: Epoch { unix_secs: 0 },
+    peers: 0,
 };
 
 impl Shared {
@@ -28,21 +29,27 @@ impl Shared {
     /// The threads that hold locks or resources of the region at the fork do not exist in the
     /// child, so in the child those are held for ever. The child therefore creates its own. If it
     /// cannot use the region, it continues with a small private cache. A child of a cache with a
-    /// disk tier gets that, too, and each operation on an item fails.
+    /// disk tier gets that, too, and each operation on an item fails; so it does if the settings
+    /// exclude a substitute.
     #[cold]
     pub(crate) fn in_this_process(&self) -> &Arc<Self> {
         let mut last = self;
+        // What a child without the cache uses is not what its own children are to use.
+        let mut joined = self;
         loop {
-            let next = last.in_child.get_or_init(|| Arc::new(last.forked()));
+            let next = last.in_child.get_or_init(|| Arc::new(joined.forked()));
             if next.is_of_this_process() {
                 return next;
             }
             last = next;
+            if last.lost.is_none() {
+                joined = last;
+            }
         }
     }
 
     fn forked(&self) -> Self {
-        if !self.tier.is_none() {
+        if matches!(self.tier, Attached::Own(_) | Attached::Parents) {
             let mut shared = Self::new(self.substitute(), self.time);
             shared.tier = Attached::Parents;
             return shared;
@@ -50,10 +57,17 @@ impl Shared {
         // The additional slot is the one that the process always lends.
         let own_thread_slots = 1 + registered::of_this_thread(self);
         match self.engine.in_child(own_thread_slots) {
-            Ok(engine) => Self::new(engine, self.time),
+            Ok(engine) => {
+                let mut shared = Self::new(engine, self.time);
+                shared.has_substitute = self.has_substitute;
+                shared
+            }
             Err(error) => {
                 let mut shared = Self::new(self.substitute(), self.time);
                 shared.lost = Some(error);
+                if !self.has_substitute {
+                    shared.tier = Attached::Lost;
+                }
                 shared
             }
         }

@@ -27,7 +27,7 @@
 //! | get a value, or load it on a miss | [`get_or_load`](Cache::get_or_load), [`get_or_load_into`](Cache::get_or_load_into) |
 //! | store a value | [`set`](Cache::set); only if the key is absent [`add`](Cache::add), only if it is present [`replace`](Cache::replace) |
 //! | change a value | [`append`](Cache::append), [`prepend`](Cache::prepend), any other way [`compare_and_set`](Cache::compare_and_set) |
-//! | count | [`increment`](Cache::increment), [`decrement`](Cache::decrement) |
+//! | count | [`increment`](Cache::increment), [`decrement`](Cache::decrement); below 0 [`add_signed`](Cache::add_signed), [`swap_signed`](Cache::swap_signed) |
 //! | extend the life of an item | [`touch`](Cache::touch), [`get_and_touch`](Cache::get_and_touch) |
 //! | remove items | [`delete`](Cache::delete), [`remove_prefix`](Cache::remove_prefix), all of them [`clear`](Cache::clear) |
 //! | list the items | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
@@ -78,6 +78,7 @@ pub mod prefix;
 pub mod removals;
 pub mod set;
 mod shared;
+pub mod signed;
 pub mod stats;
 mod subscribe;
 mod thread;
@@ -87,11 +88,12 @@ pub mod wire;
 
 pub use cache::Cache;
 pub use client::{Client, ClientError, Hit};
-pub use clock::Clock;
+pub use clock::{Clock, set_thread_time};
 pub use larder_engine::{
     Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,
-    JoinError, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss, PeerReport, ReadOptions, Reason,
-    Refusal, Removed, Report, Sampled, SegmentReport, Stale, StoreError, StoreRequest, Stored,
+    ItemReport, ItemReports, JoinError, Lease, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss,
+    PeerReport, ReadOptions, Reason, Refusal, Removed, Report, Sampled, SegmentReport, Signed,
+    SignedChange, SignedRequest, Stale, StoreError, StoreRequest, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) in_child: OnceLock<Arc<Self>>,
     /// The error that kept this process from using the parent's cache; `None` if it uses it.
     pub(crate) lost: Option<CreateError>,
+    /// True if a child that cannot use this cache uses a small one of its own.
+    pub(crate) has_substitute: bool,
     /// The file of the region; `None` for memory that no file backs.
     pub(crate) file: Option<File>,
     pub(crate) opening: Opening,
@@ -45,6 +47,7 @@ impl Shared {
         match self.time.clock {
             Clock::System => self.time.system_second(),
             Clock::Ticked => self.engine.now(),
+            Clock::Thread => self.time.thread_second(),
         }
     }
 
@@ -66,6 +69,7 @@ impl Shared {
             forks: forks(),
             in_child: OnceLock::new(),
             lost: None,
+            has_substitute: true,
             file: None,
             opening: Opening::None,
             tier: Attached::None,

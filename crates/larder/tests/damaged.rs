@@ -36,7 +36,7 @@ fn region(path: &Path) -> Vec<u8> {
 
 fn layout(thread_slot_bytes: usize) -> Layout {
     let bytes = MEMORY_BYTES as usize;
-    Layout::new(bytes, bytes, thread_slot_bytes, Sharing::Peers).unwrap()
+    Layout::new(bytes, bytes, thread_slot_bytes, Sharing::Peers(0)).unwrap()
 }
 
 fn word(region: &[u8], at: usize) -> u64 {

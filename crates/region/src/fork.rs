@@ -13,7 +13,7 @@
 use std::io::Write;
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 /// Largest number of files that a process can have open for their locks.
 pub(crate) const KEPT_MAX: usize = 256;
@@ -131,6 +131,8 @@ fn proc_name(fd: i32) -> [u8; 32] {
 pub(crate) struct Kept {
     place: usize,
     made_after: u32,
+    /// True once another value has the place, and with it the descriptor.
+    is_taken_over: AtomicBool,
 }
 
 impl Kept {
@@ -142,7 +144,7 @@ impl Kept {
         let opened = place.map(|place| {
             open().map(|fd| {
                 KEPT[place].store(fd.into_raw_fd(), Relaxed);
-                Self { place, made_after }
+                Self { place, made_after, is_taken_over: AtomicBool::new(false) }
             })
         });
         end_turn();
@@ -154,16 +156,34 @@ impl Kept {
         self.made_after != forks()
     }
 
-    /// Returns the descriptor; `None` if a child could not reopen it.
+    /// Takes over the descriptor of a value that a parent of this process created: the child has
+    /// opened it again, with the rights that the parent had at the fork. Returns `None` if that
+    /// failed, or if the descriptor was taken over before.
+    pub(crate) fn take_over(inherited: &Self) -> Option<Self> {
+        debug_assert!(inherited.is_inherited());
+        let (place, made_after) = (inherited.place, forks());
+        let is_open = KEPT[place].load(Relaxed) >= 0;
+        let is_first = is_open && !inherited.is_taken_over.swap(true, Relaxed);
+        is_first.then(|| Self { place, made_after, is_taken_over: AtomicBool::new(false) })
+    }
+
+    /// Returns the descriptor; `None` if a child could not reopen it, or has not taken it over.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.is_inherited() {
+            return None;
+        }
         let fd = KEPT[self.place].load(Relaxed);
-        // SAFETY: a descriptor in the table stays open until its owner, `self`, is dropped.
+        // SAFETY: a descriptor in the table stays open until its owner is dropped. That is `self`,
+        // since another value takes over only what is inherited.
         (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
+        if *self.is_taken_over.get_mut() {
+            return;
+        }
         take_turn();
         let fd = KEPT[self.place].swap(FREE, Relaxed);
         if fd >= 0 {

@@ -3,6 +3,9 @@
 //! docs/region-format.md draws these bytes; the constants below and the assertions at the end keep
 //! the drawing and the code in agreement.
 
+pub use crate::processes::{PEERS_MAX, THREAD_SLOTS_MAX};
+use crate::processes::{peers_by_memory, peers_max, shared_by};
+
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Incremented with every change of the layout that an older reader would misread.
@@ -23,10 +26,6 @@ pub const GHOST_ROW_BYTES: usize = 32;
 
 /// Size of a row of the table of peers, in bytes.
 pub const PEER_BYTES: usize = LINE_BYTES;
-/// Largest number of peers.
-pub const PEERS_MAX: usize = 256;
-/// Largest number of thread slots: a group's control word names its owner in 12 bits.
-pub const THREAD_SLOTS_MAX: usize = 1024;
 /// Size of a peer's hold on one segment, in bytes: pieces that are arriving, and pins.
 pub const HOLD_BYTES: usize = 8;
 
@@ -178,6 +177,16 @@ pub enum LayoutError {
     /// The region is larger than slots can address.
     #[error("a region has at most {REGION_BYTES_MAX} bytes, found {0}; ask for less memory")]
     TooLarge(usize),
+    /// The region is for more processes than its memory allows.
+    #[error(
+        "a cache of this memory is for at most {max} processes, found {asked}; ask for fewer, or for more memory"
+    )]
+    TooManyPeers {
+        /// The requested processes.
+        asked: usize,
+        /// The possible processes.
+        max: usize,
+    },
 }
 
 /// The offsets of all parts of a region.
@@ -251,8 +260,8 @@ pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 pub enum Sharing {
     /// One process.
     Alone,
-    /// Several processes, up to [`Layout::peers`].
-    Peers,
+    /// Several processes: this number at a time, or by memory if it is 0.
+    Peers(usize),
 }
 
 impl Layout {
@@ -278,16 +287,17 @@ impl Layout {
             prev_power_of_two(memory_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let region_bytes = region_bytes.clamp(memory_bytes, SEGMENTS_MAX * segment_bytes);
         let thread_slot_bytes = thread_slot_bytes.next_multiple_of(LINE_BYTES);
-        // A process needs one thread slot per thread, and one more. Threads beyond them borrow one
-        // for each operation.
         let (thread_slots, peers) = match (sharing, memory_bytes >> 20) {
             (Sharing::Alone, 0..16) => (16, 1),
             (Sharing::Alone, 16..64) => (64, 1),
             (Sharing::Alone, _) => (256, 1),
-            (Sharing::Peers, 0..16) => (32, 16),
-            (Sharing::Peers, 16..256) => (256, 64),
-            (Sharing::Peers, _) => (THREAD_SLOTS_MAX, PEERS_MAX),
+            (Sharing::Peers(0), _) => shared_by(memory_bytes, peers_by_memory(memory_bytes)),
+            (Sharing::Peers(peers), _) => shared_by(memory_bytes, peers),
         };
+        let max = peers_max(memory_bytes);
+        if peers > max {
+            return Err(LayoutError::TooManyPeers { asked: peers, max });
+        }
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
         // All appenders together take at most an eighth of the segments. A thread that loses its
@@ -444,7 +454,7 @@ mod tests {
     #[test]
     fn the_parts_are_consecutive_and_fill_the_region() {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 8 << 20, 64 << 20, 1 << 30, 1 << 40] {
-            let layout = Layout::new(region_bytes, region_bytes, 700, Sharing::Peers).unwrap();
+            let layout = Layout::new(region_bytes, region_bytes, 700, Sharing::Peers(0)).unwrap();
             let ages_end = layout.ages_at + POOLS * layout.age_cells() * 8;
             assert!(ages_end <= layout.pool_at, "{layout:?}");
             assert!(layout.set_at(SETS - 1) + set_bytes(layout.segments) == layout.ages_at);
@@ -470,7 +480,7 @@ mod tests {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 64 << 20, 1 << 30] {
             for thread_slot_bytes in [1, LINE_BYTES, 700] {
                 let layout =
-                    Layout::new(region_bytes, region_bytes, thread_slot_bytes, Sharing::Peers)
+                    Layout::new(region_bytes, region_bytes, thread_slot_bytes, Sharing::Peers(0))
                         .unwrap();
                 let thread_slots = (0..layout.thread_slots).map(|thread| {
                     let thread_slot_at = layout.thread_slots_at + thread * layout.thread_slot_bytes;
@@ -513,7 +523,7 @@ mod tests {
     #[test]
     fn segments_are_a_256th_of_the_region_within_bounds() {
         let segment_bytes = |region_bytes| {
-            Layout::new(region_bytes, region_bytes, 700, Sharing::Peers).unwrap().segment_bytes
+            Layout::new(region_bytes, region_bytes, 700, Sharing::Peers(0)).unwrap().segment_bytes
         };
         assert_eq!(segment_bytes(1 << 20), 64 << 10);
         assert_eq!(segment_bytes(64 << 20), 256 << 10);

@@ -18,8 +18,8 @@
 //! copies of bytes that other threads may be changing, `fork.rs`, `locks.rs` and `groups.rs` for
 //! functions that only the C library offers.
 //!
-//! Files in reading order: [`layout`], [`memory`], [`shared`], `mapping`, `raw`, `sink`, [`turns`];
-//! [`file`](mod@file), [`locks`], `fork`, `boot`, `groups`.
+//! Files in reading order: [`processes`], [`layout`], [`memory`], [`shared`], `mapping`, `raw`,
+//! `sink`, [`turns`]; [`file`](mod@file), [`locks`], `fork`, `boot`, `groups`.
 
 mod boot;
 pub mod file;
@@ -29,6 +29,7 @@ pub mod layout;
 pub mod locks;
 mod mapping;
 pub mod memory;
+pub mod processes;
 mod raw;
 pub mod shared;
 mod sink;

@@ -137,13 +137,19 @@ impl Locks {
     }
 
     /// Opens the same file again. The locks of the new value exclude this one, too. A forked child
-    /// gets locks of its own in this way.
+    /// gets locks of its own in this way, once: it opened the file again within the fork, so a
+    /// change of its user or root directory since then does not matter.
     ///
     /// # Errors
-    /// [`LockError::Lost`] in a child that could not reopen the file; [`LockError::File`] without
-    /// `/proc`.
+    /// [`LockError::Lost`] in a child that could not reopen the file within the fork, or has
+    /// called this before; [`LockError::File`] in the process that opened it, without `/proc`.
     pub fn reopened(&self) -> Result<Self, LockError> {
-        let fd = self.kept.fd().ok_or_else(|| LockError::Lost { path: self.path.clone() })?;
+        let lost = || LockError::Lost { path: self.path.clone() };
+        if self.kept.is_inherited() {
+            let kept = Kept::take_over(&self.kept).ok_or_else(lost)?;
+            return Ok(Self { kept, path: self.path.clone() });
+        }
+        let fd = self.kept.fd().ok_or_else(lost)?;
         Self::keep(&self.path, || open_again(fd, &self.path))
     }
 

@@ -57,6 +57,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
         "C's pointers, and the functions that C calls",
         &[
             "count.rs",
+            "entry.rs",
             "get.rs",
             "lib.rs",
             "load.rs",

@@ -60,6 +60,11 @@ impl Index {
         }
     }
 
+    /// Returns the flags that the client stored with an item.
+    pub(crate) fn flags(&self, found: &Found) -> u32 {
+        found.header.flags(self.region().memory(), found.record_at)
+    }
+
     /// Returns a found item with its key and value.
     pub(crate) fn entry<'a>(&self, key: &'a [u8], found: &Found, value: &'a [u8]) -> Entry<'a> {
         Entry {

@@ -1,6 +1,6 @@
 //! Whether a found record is alive: its deadline, flushes, and reservations by loads.
 
-use larder_item::{Deadline, Second};
+use larder_item::{Deadline, KEY_BYTES_MAX, Second};
 
 use crate::index::Index;
 use crate::index::find::Found;
@@ -49,9 +49,12 @@ impl Index {
     }
 
     fn reservation_end(&self, header: Header, record_at: usize) -> Option<Deadline> {
-        let is_marked = header.is_stale() && header.is_token_sent() && header.value_bytes() == 0;
-        let is_reservation =
-            is_marked && header.deadline(self.region().memory(), record_at) == Deadline::PAST;
+        let is_marked = header.is_stale() && header.is_token_sent();
+        // A lease has a value, and a key that no item has.
+        let is_empty = header.value_bytes() == 0 || header.key_bytes() > KEY_BYTES_MAX;
+        let is_reservation = is_marked
+            && is_empty
+            && header.deadline(self.region().memory(), record_at) == Deadline::PAST;
         let until = Deadline(header.flags(self.region().memory(), record_at));
         (is_reservation && until != Deadline::NEVER).then_some(until)
     }

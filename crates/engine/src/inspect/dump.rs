@@ -66,6 +66,19 @@ impl Engine {
         now: Second,
         out: &mut Vec<Dumped>,
     ) -> bool {
+        self.visit_group(thread, cursor, filter, now, |found| out.push(self.dumped(found, now)))
+    }
+
+    /// Passes the items of one group to `visit`, under the lock of the group: see
+    /// [`Engine::dump_group`].
+    pub(crate) fn visit_group(
+        &self,
+        thread: &ThreadSlot,
+        cursor: &mut Cursor,
+        filter: &DumpFilter<'_>,
+        now: Second,
+        mut visit: impl FnMut(&Found),
+    ) -> bool {
         self.segments().flush_if_due(now);
         let group = cursor.group;
         // Loaded at each step: the index may have grown. A split of a group that the walk has
@@ -75,8 +88,7 @@ impl Engine {
         }
         let locked = self.index().lock_group(&self.op(thread, now), group);
         let linked = self.index().linked(group).take_while(|_| locked.is_ok());
-        let shown = linked.filter(|found| self.is_shown(found, filter, now));
-        out.extend(shown.map(|found| self.dumped(&found, now)));
+        linked.filter(|found| self.is_shown(found, filter, now)).for_each(|found| visit(&found));
         drop(locked);
         cursor.group += 1;
         self.prefetch_groups_from(cursor.group);
@@ -214,7 +226,12 @@ impl Engine {
 
     /// Calls `look` for an item found without a lock. Returns `None` if the item is dead or changed
     /// meanwhile.
-    fn look_at<T>(&self, found: &Found, now: Second, look: impl FnOnce(&Self) -> T) -> Option<T> {
+    pub(crate) fn look_at<T>(
+        &self,
+        found: &Found,
+        now: Second,
+        look: impl FnOnce(&Self) -> T,
+    ) -> Option<T> {
         if found.sequence == 0 || self.index().death(found, now).is_some() {
             return None;
         }

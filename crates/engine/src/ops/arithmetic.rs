@@ -1,5 +1,7 @@
 //! Arithmetic on items whose value is a number.
 
+pub(crate) mod signed;
+
 use larder_item::{Deadline, Direction, Meta, Number, Second};
 
 use crate::engine::Engine;

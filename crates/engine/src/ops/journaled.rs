@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use larder_item::{Deadline, Second, check_key};
+use larder_item::{Deadline, KEY_BYTES_MAX, Second, check_key};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
@@ -40,6 +40,8 @@ impl Engine {
         let change = Change { now: op.now, is_resident, is_gone: &is_flushed };
         match condition {
             Condition::Restored(_) => return Ok(()),
+            // A lease is in memory only.
+            Condition::Reserve(_) if key.len() > KEY_BYTES_MAX => return Ok(()),
             Condition::Reserve(_) => {
                 return journal.absence(key, &change).map_err(|why| StoreError::from(why).into());
             }

@@ -12,6 +12,8 @@
 //! process that shares the region therefore also notices a delete of an absent key. Its flags hold
 //! the second until which it is kept.
 
+pub(crate) mod lease;
+
 use larder_item::{Deadline, Second, StoreMode, check_key};
 
 use crate::engine::Engine;
@@ -58,7 +60,7 @@ impl Engine {
             let Some(until) = reserved_until else {
                 return Ok(Basis::ABSENT);
             };
-            self.reserve_key(op, key, hash, until)?;
+            self.reserve_key(op, (key, hash), &[], until)?;
         }
         Ok(Basis::OVERTAKEN)
     }
@@ -124,8 +126,8 @@ impl Engine {
     fn reserve_key(
         &self,
         op: &Op<'_>,
-        key: &[u8],
-        hash: u64,
+        (key, hash): (&[u8], u64),
+        value: &[u8],
         until: Deadline,
     ) -> Result<(), StoreError> {
         let draft = Draft {
@@ -134,7 +136,7 @@ impl Engine {
             flags: until.0.max(1),
             deadline: Some(Deadline::PAST),
             versioned: self.segments().keeps_versions(),
-            value: &[],
+            value,
             form: Form::Plain,
         };
         let publication = Publication {

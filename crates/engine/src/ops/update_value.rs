@@ -74,6 +74,18 @@ impl Engine {
         Ok(UpdatedValue::Done(Arithmetic::Number { number: moved.0, meta }))
     }
 
+    /// Stores another number in a number record, which keeps its length. The caller holds the lock
+    /// of the item's group.
+    pub(crate) fn set_number(&self, op: &Op<'_>, found: &Found, number: u64) {
+        let value_at = found.record_at + found.header.value_at();
+        let header = self.note_change(found).with_used(op.now);
+        self.update_value(op.thread, found, None, || {
+            // Pairs with the acquire in `number`.
+            self.region().word(value_at).store(number, Release);
+            self.index().set_header(found, header);
+        });
+    }
+
     /// Appends to a value in place if its record has room.
     pub(crate) fn append_in_place(
         &self,

@@ -8,6 +8,7 @@
 //!
 //! ```text
 //! row of a peer    0  in use u64 │ 8  process id, for people u64 │ 16  segments pinned u64
+//!                 24  attachments so far u64
 //! what it holds    for each segment: pieces that are arriving 32 │ pins 32
 //! holders          for each segment, a bit for each peer that may hold something of it
 //! ```
@@ -30,6 +31,7 @@ use crate::process::Peers;
 const IN_USE: usize = 0;
 const PROCESS_ID: usize = 8;
 const PINNED: usize = 16;
+const ATTACHMENTS: usize = 24;
 
 /// The byte that a process locks while it opens the region. The bytes of the peers follow.
 pub const OPENING_BYTE: u64 = locks::BYTES_AT + 1;
@@ -47,6 +49,8 @@ pub(crate) struct Row {
     number: u32,
     /// The number of forks that led to this process when it took the row.
     forks: u32,
+    /// Tells this process from those that had the row before, and that will have it.
+    attachment: u64,
 }
 
 impl fmt::Debug for Peers {
@@ -136,8 +140,9 @@ impl Peers {
         self.region.word(global::PEERS_USED).fetch_max(u64::from(row) + 1, SeqCst);
         self.peer_word(row, PROCESS_ID).store(u64::from(std::process::id()), Relaxed);
         self.peer_word(row, PINNED).store(0, Relaxed);
+        let attachment = self.peer_word(row, ATTACHMENTS).fetch_add(1, Relaxed) + 1;
         self.peer_word(row, IN_USE).store(1, Release);
-        let _ = self.row.set(Row { number: row, forks: forks() });
+        let _ = self.row.set(Row { number: row, forks: forks(), attachment });
     }
 
     /// Gives the row of this process back after `repair` has released what its threads still hold.
@@ -160,6 +165,27 @@ impl Peers {
 
     fn peer_word(&self, row: u32, field: usize) -> &AtomicU64 {
         self.region.word(self.region.layout().peers_at + row as usize * PEER_BYTES + field)
+    }
+
+    /// Returns the row of this process, and what tells it from other processes in that row.
+    pub(crate) fn attachment(&self) -> (u64, u64) {
+        self.row.get().map_or((0, 0), |row| (row.number.into(), row.attachment))
+    }
+
+    /// True if the process that [`Self::attachment`] tells lives, or if that is unknown.
+    ///
+    /// Cost: a system call for another process.
+    pub(crate) fn is_attached(&self, row: u64, attachment: u64) -> bool {
+        if (row, attachment) == self.attachment() {
+            return true;
+        }
+        let is_in_row = |row| {
+            self.is_row_in_use(row) && self.peer_word(row, ATTACHMENTS).load(Relaxed) == attachment
+        };
+        let lives = |locks: &Locks, row| locks.is_locked_by_other(lock_byte(row)).unwrap_or(true);
+        self.is_peer(row)
+            && is_in_row(row as u32)
+            && self.locks.as_ref().is_some_and(|locks| lives(locks, row as u32))
     }
 
     /// True if a process is attached with this number, or died while it was.

@@ -27,6 +27,7 @@
 //! ([`Loaded::ttl`]), so that it is not called for every miss. Errors are never stored.
 
 pub(crate) mod flight;
+mod lease;
 mod loaded;
 mod options;
 

@@ -35,7 +35,7 @@ impl Cache {
     pub fn inheritance(&self) -> Option<Result<Inheritance, SharedError>> {
         let file = self.shared.file.as_ref().filter(|_| self.shared.tier.is_none());
         let region = file.filter(file::is_length_sealed)?;
-        let locks = self.shared.engine.lock_file_to_pass()?;
+        let locks = self.shared().engine.lock_file_to_pass()?;
         let region = file::open_again(region)
             .map_err(|source| FileError::System {
                 doing: "open again",

@@ -25,6 +25,8 @@ pub struct Builder {
     pub(super) alone: bool,
     pub(super) replaces: bool,
     pub(super) tier: Option<DiskTier>,
+    pub(super) processes_max: u32,
+    pub(super) substitute: bool,
 }
 
 impl Default for Builder {
@@ -44,6 +46,8 @@ impl Default for Builder {
             alone: false,
             replaces: false,
             tier: None,
+            processes_max: 0,
+            substitute: true,
         }
     }
 }
@@ -163,6 +167,40 @@ impl Builder {
         self
     }
 
+    /// Sets how many processes can use a new shared cache at a time, this one included: up to 256,
+    /// and up to one for each 64 KiB of memory, or 16. Without it they are 16 below 16 MiB of
+    /// memory, 64 below 256 MiB, and else 256. An existing cache keeps its number, unless
+    /// [`Builder::exactly`] asks for this one.
+    ///
+    /// A process takes 1.7 KiB and 8 bytes for each segment, of which there are 256 to 512 in most
+    /// caches. There are at least twice as many thread slots as processes: enough for processes of
+    /// one thread each.
+    ///
+    /// ```
+    /// let cache = larder::Cache::builder().memory_bytes(32 << 20).processes_max(128);
+    /// # if cfg!(target_os = "linux") {
+    /// cache.anonymous_shared(true).open()?;
+    /// let too_many = larder::Cache::builder().memory_bytes(1 << 20).processes_max(17);
+    /// assert!(too_many.anonymous_shared(true).open().is_err());
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn processes_max(mut self, processes: u32) -> Self {
+        self.processes_max = processes;
+        self
+    }
+
+    /// Decides what a forked child does that cannot join the processes of a shared cache. On by
+    /// default: it uses an empty cache of a megabyte. Off: each operation on an item fails with
+    /// [`Refusal::Lost`](crate::Refusal::Lost), and gets without an error find nothing.
+    /// [`Cache::lost`](crate::Cache::lost) gives the reason in both cases.
+    #[must_use]
+    pub fn substitute(mut self, on: bool) -> Self {
+        self.substitute = on;
+        self
+    }
+
     /// Sets the permission bits of the files that a shared cache creates, as for chmod: 0o600 by
     /// default, regardless of the umask. A process that may open the files can read and change
     /// everything in the cache.
@@ -181,7 +219,7 @@ impl Builder {
     }
 
     /// Requires an existing cache in the file to have the requested memory, cas tokens and
-    /// eviction. Off by default.
+    /// eviction, and the number of [`Builder::processes_max`] if that is set. Off by default.
     #[must_use]
     pub fn exactly(mut self, on: bool) -> Self {
         self.exactly = on;

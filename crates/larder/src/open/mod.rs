@@ -114,6 +114,7 @@ impl Builder {
             evicts: evict,
             hash_seed: random(),
             epoch: Epoch::starting_at(time.started_unix_secs()),
+            peers: self.processes_max,
         };
         let (mut engine, file, opening) = match inheritance {
             Some(inheritance) => {
@@ -131,7 +132,7 @@ impl Builder {
             engine.raise_versions(tier.versions_past());
             tier.schedule_clear(&engine);
         }
-        let cache = Cache::new(engine, time, file, (opening, tier));
+        let cache = Cache::new(engine, time, file, (opening, tier), self.substitute);
         if self.maintainer {
             let maintainer = maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
             let _ = cache.shared().maintainer.set(maintainer);

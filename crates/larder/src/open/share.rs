@@ -237,8 +237,11 @@ fn differs(config: &Config, found: &Config) -> Result<(), Unusable> {
         ("memory in bytes", config.memory_bytes as u64, found.memory_bytes as u64),
         ("use of cas tokens", config.keeps_versions.into(), found.keeps_versions.into()),
         ("use of eviction", config.evicts.into(), found.evicts.into()),
+        ("number of processes", config.peers.into(), found.peers.into()),
     ];
-    match fields.into_iter().find(|(_, expected, found)| expected != found) {
+    let is_asked =
+        |(field, expected, _): &(_, u64, _)| *field != "number of processes" || *expected != 0;
+    match fields.into_iter().filter(is_asked).find(|(_, expected, found)| expected != found) {
         Some((field, expected, found)) => Err(Unusable::Differs { field, expected, found }),
         None => Ok(()),
     }

@@ -14,6 +14,9 @@ pub(crate) enum Attached {
     /// The process that this one was forked from opened it. The child has neither its threads nor
     /// the lock of its directory.
     Parents,
+    /// The cache may have none, but this process could not join those that share the cache, and its
+    /// settings exclude a substitute: each operation on an item fails.
+    Lost,
 }
 
 impl From<Option<Tier>> for Attached {
@@ -34,20 +37,22 @@ impl Attached {
     pub(crate) fn own(&self) -> Option<&Tier> {
         match self {
             Self::Own(tier) => Some(tier),
-            Self::None | Self::Parents => None,
+            Self::None | Self::Parents | Self::Lost => None,
         }
     }
 
     /// The disk tier; `None` if the cache has none.
     ///
     /// # Errors
-    /// [`Refusal::Forked`] if another process opened it.
+    /// [`Refusal::Forked`] if another process opened it; [`Refusal::Lost`] if this process cannot
+    /// use the cache.
     #[inline]
     pub(crate) fn usable(&self) -> Result<Option<&Tier>, StoreError> {
         match self {
             Self::None => Ok(None),
             Self::Own(tier) => Ok(Some(tier)),
             Self::Parents => Err(Refusal::Forked.into()),
+            Self::Lost => Err(Refusal::Lost.into()),
         }
     }
 }

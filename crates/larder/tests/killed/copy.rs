@@ -259,5 +259,5 @@ fn layout_of(bytes: &[u8]) -> Layout {
     let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let memory_bytes = word(superblock::MEMORY_BYTES) as usize;
     let thread_slot_bytes = half(superblock::THREAD_SLOT_BYTES) as usize;
-    Layout::new(memory_bytes, bytes.len(), thread_slot_bytes, Sharing::Peers).unwrap()
+    Layout::new(memory_bytes, bytes.len(), thread_slot_bytes, Sharing::Peers(0)).unwrap()
 }

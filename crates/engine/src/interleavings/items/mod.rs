@@ -2,6 +2,7 @@
 
 mod extending;
 mod large;
+mod leasing;
 mod loading;
 mod ordering;
 mod reading;

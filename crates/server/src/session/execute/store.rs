@@ -178,7 +178,7 @@ pub(super) fn disk_error(refusal: Refusal) -> ServerError {
         Refusal::Failed => ServerError::DiskFailed,
         Refusal::Unreadable => ServerError::DiskUnreadable,
         // The library asks the disk itself.
-        Refusal::Busy | Refusal::AskDisk | Refusal::Forked | Refusal::Newer => {
+        Refusal::Busy | Refusal::AskDisk | Refusal::Forked | Refusal::Lost | Refusal::Newer => {
             ServerError::DiskBusy
         }
     }

@@ -1,0 +1,124 @@
+//! Signed counters: items with the tag [`LONG`](tag::LONG).
+
+use std::time::Duration;
+
+use larder_engine::{Signed, SignedChange, SignedRequest, StoreRequest, Stored};
+use larder_item::{Deadline, StoreMode};
+
+use crate::cache::Cache;
+use crate::set::CountError;
+use crate::tier::Use;
+
+/// Tags: the low four bits of an item's flags say what its value is, for programs of several
+/// languages that share a cache. The first ones are those of php-memcached.
+pub mod tag {
+    /// The bits of the flags that are the tag.
+    pub const MASK: u32 = 15;
+    /// A string of bytes.
+    pub const STRING: u32 = 0;
+    /// A signed integer of 64 bits, as decimal text.
+    pub const LONG: u32 = 1;
+    /// A floating-point number, as decimal text.
+    pub const DOUBLE: u32 = 2;
+    /// `1` for true; `0` or no bytes for false.
+    pub const BOOL: u32 = 3;
+    /// PHP's serialization.
+    pub const PHP: u32 = 4;
+    /// igbinary.
+    pub const IGBINARY: u32 = 5;
+    /// MessagePack.
+    pub const MSGPACK: u32 = 7;
+    /// No value; no bytes.
+    pub const NULL: u32 = 8;
+    /// An array in the compact encoding of `bindings/php`.
+    pub const ARRAY: u32 = 9;
+}
+
+impl Cache {
+    /// Adds to a signed counter and returns its new value. A counter is an item with the tag
+    /// [`tag::LONG`] whose value is a decimal number. It wraps at 2⁶³ and keeps its time to live.
+    /// If the key is absent, it begins at `delta`, with `ttl`. Concurrent additions are all
+    /// counted.
+    ///
+    /// Cost: one change in place while the number is not negative and keeps its length, else that
+    /// of a store.
+    ///
+    /// # Errors
+    /// [`CountError`]: the item has another tag or is not such a number, or the new one could not
+    /// be stored.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// assert_eq!(cache.add_signed("balance", 5, None)?, 5);
+    /// assert_eq!(cache.add_signed("balance", -7, None)?, -2);
+    /// assert_eq!(cache.get("balance").as_deref(), Some(&b"-2"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_signed(
+        &self,
+        key: impl AsRef<[u8]>,
+        delta: i64,
+        ttl: Option<Duration>,
+    ) -> Result<i64, CountError> {
+        let key = key.as_ref();
+        loop {
+            match self.change_signed(key, SignedChange::Add(delta))? {
+                Signed::Number(number) | Signed::Differs(number) => return Ok(number),
+                Signed::NonNumeric => return Err(CountError::NotANumber),
+                Signed::NotFound => {}
+            }
+            let deadline = ttl.map_or(Deadline::NEVER, |ttl| self.deadline_after(ttl));
+            let request = StoreRequest {
+                deadline,
+                flags: tag::LONG,
+                ..StoreRequest::new(key, StoreMode::Add)
+            };
+            // Another thread may have stored the key by now.
+            if let Stored::Stored { .. } =
+                self.store_counted(&request, delta.to_string().as_bytes())?
+            {
+                return Ok(delta);
+            }
+        }
+    }
+
+    /// Stores `new` in a signed counter if it is `old`. Keeps the time to live.
+    ///
+    /// # Errors
+    /// As [`Cache::add_signed`].
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// use larder::Signed;
+    /// cache.add_signed("state", 1, None)?;
+    /// assert_eq!(cache.swap_signed("state", 1, 2)?, Signed::Number(2));
+    /// assert_eq!(cache.swap_signed("state", 1, 3)?, Signed::Differs(2));
+    /// assert_eq!(cache.swap_signed("other", 1, 3)?, Signed::NotFound);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn swap_signed(
+        &self,
+        key: impl AsRef<[u8]>,
+        old: i64,
+        new: i64,
+    ) -> Result<Signed, CountError> {
+        match self.change_signed(key.as_ref(), SignedChange::Swap { old, new })? {
+            Signed::NonNumeric => Err(CountError::NotANumber),
+            outcome => Ok(outcome),
+        }
+    }
+
+    fn change_signed(&self, key: &[u8], change: SignedChange) -> Result<Signed, CountError> {
+        let request = SignedRequest {
+            flags_mask: tag::MASK,
+            flags: tag::LONG,
+            ..SignedRequest::new(key, change)
+        };
+        let now = self.now();
+        self.shared().flights.detach(key);
+        let is_absent = |outcome: &Signed| *outcome == Signed::NotFound;
+        Ok(self.change(key, Use::Needs, is_absent, |engine, thread| {
+            engine.signed(thread, &request, now)
+        })?)
+    }
+}
