@@ -32,7 +32,6 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/info.c
       src/module.c
       src/page.c
-      src/pending.c
       src/preload.c
       src/settings.c
       src/values/array.c

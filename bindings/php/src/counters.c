@@ -48,7 +48,7 @@ static larder_status try_hashed(const apcu_key *key, change *change, char *value
     bool is_missing = status == LARDER_MISSING;
     zval old;
     ZVAL_LONG(&old, 0);
-    if (!is_missing && (status != LARDER_OK || (item.flags & APCU_TAG_MASK) != LARDER_TAG_LONG
+    if (!is_missing && (status != LARDER_OK || (item.flags & LARDER_TAG_MASK) != LARDER_TAG_LONG
             || !apcu_decode(&old, value, item.value_bytes, item.flags, key))) {
         larder_cancel_load(apcu_cache, key->at, key->bytes, &load);
         return LARDER_NOT_A_NUMBER;

@@ -8,7 +8,6 @@
 #endif
 
 #include "php.h"
-#include "pending.h"
 #include <larder.h>
 
 #if PHP_VERSION_ID < 80100

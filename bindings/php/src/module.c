@@ -42,10 +42,8 @@ static void open_cache(void)
         .memory_bytes = (uint64_t)APCUG(shm_size),
         .item_bytes_max = (uint64_t)APCUG(shm_size) / 2,
         .flags = LARDER_SHARED_WITH_CHILDREN | LARDER_NO_SUBSTITUTE | LARDER_THREAD_TIME,
-#ifndef LARDER_PENDING
         // As many workers as a region of 1 GiB takes: a pool must not depend on apc.shm_size.
         .processes_max = 256,
-#endif
     };
     char why[256];
     if (!apcu_page_open() || larder_open(&options, &apcu_cache, why, sizeof why) != LARDER_OK) {

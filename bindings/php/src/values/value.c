@@ -275,7 +275,7 @@ bool apcu_decode(zval *value, const char *at, size_t bytes, uint32_t flags, cons
         at += front;
         bytes -= front;
     }
-    return decode_tagged(value, at, bytes, flags & APCU_TAG_MASK);
+    return decode_tagged(value, at, bytes, flags & LARDER_TAG_MASK);
 }
 
 // Reads a value that does not fit on the stack. Its length can change until it is read.

@@ -14,8 +14,6 @@
 // The flag of an item whose value begins with the full key: its length in 4 bytes, and its bytes.
 #define APCU_HAS_NAME 0x10u
 
-#define APCU_TAG_MASK 0x0Fu
-
 // The tag of a value of a serializer that is neither php nor igbinary nor msgpack.
 #define APCU_TAG_OTHER 10u
 

@@ -2,11 +2,22 @@
 
 #include "walk.h"
 
+// The items of all but overfull groups of the index fit.
+#define CAPACITY 128
+#define KEY_BYTES_EACH 256
+
+static void allocate(apcu_walk *walk, size_t capacity)
+{
+    walk->capacity = capacity;
+    walk->entries = safe_erealloc(walk->entries, capacity, sizeof *walk->entries, 0);
+    walk->keys = safe_erealloc(walk->keys, capacity, KEY_BYTES_EACH, 0);
+}
+
 apcu_walk *apcu_walk_begin(zend_string *prefix)
 {
-    apcu_walk *walk = emalloc(sizeof *walk);
+    apcu_walk *walk = ecalloc(1, sizeof *walk);
     walk->prefix = prefix;
-    apcu_walk_restart(walk);
+    allocate(walk, CAPACITY);
     return walk;
 }
 
@@ -19,9 +30,12 @@ void apcu_walk_restart(apcu_walk *walk)
 
 void apcu_walk_end(apcu_walk *walk)
 {
+    efree(walk->entries);
+    efree(walk->keys);
     efree(walk);
 }
 
+// Reads the next group of items. False at the end.
 static bool next_group(apcu_walk *walk)
 {
     const char *prefix = walk->prefix != NULL ? ZSTR_VAL(walk->prefix) : "";
@@ -29,12 +43,16 @@ static bool next_group(apcu_walk *walk)
     walk->at = walk->count = 0;
     while (!walk->has_ended && walk->count == 0) {
         larder_status status =
-            larder_walk(apcu_cache, &walk->cursor, prefix, bytes, walk->entries,
-                        APCU_WALK_ENTRIES, walk->bytes, sizeof walk->bytes, &walk->count);
-        if (status != LARDER_OK) {
+            larder_walk(apcu_cache, &walk->cursor, prefix, bytes, walk->entries, walk->capacity,
+                        walk->keys, walk->capacity * KEY_BYTES_EACH, &walk->count);
+        if (status == LARDER_TOO_SMALL) {
+            allocate(walk, 2 * walk->capacity);
+        } else if (status != LARDER_OK) {
             apcu_failed(status);
-            walk->count = 0;
             walk->has_ended = true;
+        }
+        if (status != LARDER_OK) {
+            walk->count = 0;
         }
     }
     return walk->count != 0;
@@ -67,7 +85,7 @@ bool apcu_walk_next(apcu_walk *walk, const larder_entry **entry, zend_string **n
             return false;
         }
         const larder_entry *next = &walk->entries[walk->at++];
-        const char *key = walk->bytes + next->key_at;
+        const char *key = walk->keys + next->key_at;
         *entry = next;
         *name = (next->flags & APCU_HAS_NAME) != 0 ? read_name(key, next)
                                                    : zend_string_init(key, next->key_bytes, 0);

@@ -6,18 +6,17 @@
 #include "values/values.h"
 #include "ext/pcre/php_pcre.h"
 
-#define APCU_WALK_ENTRIES 64
-#define APCU_WALK_BYTES (32 * 1024)
-
-// A walk. It is memory of the request, so that a bailout leaks nothing.
+// A walk. All of it is memory of the request, so that a bailout leaks nothing.
 typedef struct apcu_walk {
     larder_cursor cursor;
     bool has_ended;
     size_t at;
     size_t count;
     zend_string *prefix;
-    larder_entry entries[APCU_WALK_ENTRIES];
-    char bytes[APCU_WALK_BYTES];
+    // The entries and keys of a group of items.
+    size_t capacity;
+    larder_entry *entries;
+    char *keys;
 } apcu_walk;
 
 // Begins a walk through the keys that begin with `prefix`, which may be null; borrows it.
