@@ -44,7 +44,7 @@ static larder_status try_hashed(const apcu_key *key, change *change, char *value
     if (status != LARDER_OK) {
         return status;
     }
-    status = larder_get(apcu_cache, key->at, key->bytes, value, capacity, &item);
+    status = larder_look(apcu_cache, key->at, key->bytes, value, capacity, &item);
     bool is_missing = status == LARDER_MISSING;
     zval old;
     ZVAL_LONG(&old, 0);

@@ -105,7 +105,7 @@ static void describe(zval *item, const larder_entry *entry, zend_string *name)
     array_init(item);
     add_assoc_str(item, "info", zend_string_copy(name));
     add_assoc_long(item, "ttl", apcu_entry_ttl(entry));
-    add_assoc_double(item, "num_hits", entry->reads);
+    add_assoc_double(item, "num_hits", apcu_entry_hits(entry));
     add_assoc_long(item, "mtime", (zend_long)entry->stored_at);
     add_assoc_long(item, "creation_time", (zend_long)entry->stored_at);
     add_assoc_long(item, "deletion_time", 0);
@@ -208,7 +208,7 @@ PHP_FUNCTION(apcu_key_info)
         RETURN_NULL();
     }
     array_init(return_value);
-    add_assoc_long(return_value, "hits", entry.reads);
+    add_assoc_long(return_value, "hits", apcu_entry_hits(&entry));
     add_assoc_long(return_value, "access_time", apcu_entry_used_at(&entry));
     add_assoc_long(return_value, "mtime", (zend_long)entry.stored_at);
     add_assoc_long(return_value, "creation_time", (zend_long)entry.stored_at);

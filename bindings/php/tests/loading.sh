@@ -39,10 +39,11 @@ php -n -d "extension=$ours" -d "extension=apcu" -r '' 2>&1 | grep -q 'apcu' \
     || fail 'PHP loads APCu beside larder_apcu'
 
 if [ -n "$page" ]; then
-    for view in 1 2 3 9; do
+    for view in 1 2; do
         printed=$(php -n -d "extension=$ours" -d apc.enable_cli=1 -d display_errors=1 -r '
             apcu_store("a key of the page", ["x" => 1], 100);
             apcu_store("another", str_repeat("v", 10000));
+            sleep(1);  // The page divides by the age of the cache.
             $_SERVER += ["SERVER_NAME" => "localhost", "SERVER_SOFTWARE" => "cli"];
             $_GET = ["OB" => "'$view'", "SCOPE" => "A"]; $_REQUEST = $_GET;
             include $argv[1];' "$page" 2>&1)
@@ -51,8 +52,8 @@ if [ -n "$page" ]; then
         grep -q 'APCu' <<<"$printed" || fail "apc.php prints no page for view $view"
     done
     grep -q 'a key of the page' <<<"$(php -n -d "extension=$ours" -d apc.enable_cli=1 -r '
-        apcu_store("a key of the page", 1); $_SERVER += ["SERVER_NAME" => "x", "SERVER_SOFTWARE" => "x"];
-        $_GET = $_REQUEST = ["OB" => "3", "SCOPE" => "A"]; include $argv[1];' "$page" 2>&1)" \
+        apcu_store("a key of the page", 1); sleep(1); $_SERVER += ["SERVER_NAME" => "x", "SERVER_SOFTWARE" => "x"];
+        $_GET = $_REQUEST = ["OB" => "2", "SCOPE" => "A"]; include $argv[1];' "$page" 2>&1)" \
         || fail 'apc.php does not list the keys'
 fi
 echo 'loading.sh: all well'

@@ -83,7 +83,7 @@ bool apcu_decode(zval *value, const char *at, size_t bytes, uint32_t flags, cons
 // Reads and decodes the value of a key; false if there is none.
 bool apcu_read(const apcu_key *key, zval *value);
 
-// Reads a value for an iterator.
+// Reads a value without counting: for iterators, which APCu does not count.
 bool apcu_look(const apcu_key *key, zval *value);
 
 // Writes a number as decimal text, and returns the text's length. `text` has 24 bytes.

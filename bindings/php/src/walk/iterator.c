@@ -131,7 +131,7 @@ static bool fill(zval *fields, zend_long format, const larder_entry *entry, zend
         }
         add_assoc_zval(fields, "value", &value);
     }
-    add_long(fields, format, ITER_NUM_HITS, "num_hits", entry->reads);
+    add_long(fields, format, ITER_NUM_HITS, "num_hits", apcu_entry_hits(entry));
     add_long(fields, format, ITER_MTIME, "mtime", (zend_long)entry->stored_at);
     add_long(fields, format, ITER_CTIME, "creation_time", (zend_long)entry->stored_at);
     add_long(fields, format, ITER_DTIME, "deletion_time", 0);
@@ -204,7 +204,7 @@ static void read_totals(iterator *self)
     apcu_walk *walk = apcu_walk_begin(self->search.prefix);
     while (apcu_walk_next(walk, &entry, &name)) {
         if (apcu_search_matches(&self->search, name)) {
-            self->hits += entry->reads;
+            self->hits += apcu_entry_hits(entry);
             self->bytes += (zend_long)entry->memory_bytes;
             ++self->items;
         }

@@ -66,7 +66,7 @@ static zend_string *read_name(const char *key, const larder_entry *entry)
         char *value = emalloc(capacity + 1);
         larder_item item;
         larder_status status =
-            larder_get(apcu_cache, key, entry->key_bytes, value, capacity, &item);
+            larder_look(apcu_cache, key, entry->key_bytes, value, capacity, &item);
         zend_string *name = status == LARDER_OK && (item.flags & APCU_HAS_NAME) != 0
             ? apcu_name_of_value(value, item.value_bytes) : NULL;
         efree(value);
@@ -98,6 +98,12 @@ bool apcu_walk_next(apcu_walk *walk, const larder_entry **entry, zend_string **n
 zend_ulong apcu_slot_of(zend_string *name)
 {
     return ZSTR_HASH(name) % (zend_ulong)apcu_slots();
+}
+
+// The reads that eviction counts go on from one value of a key to the next.
+zend_long apcu_entry_hits(const larder_entry *entry)
+{
+    return (entry->marks & LARDER_FETCHED) == 0 ? 0 : MAX(1, entry->reads);
 }
 
 zend_long apcu_entry_ttl(const larder_entry *entry)

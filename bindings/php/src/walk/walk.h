@@ -31,6 +31,7 @@ void apcu_walk_end(apcu_walk *walk);
 zend_ulong apcu_slot_of(zend_string *name);
 
 // What APCu reports of an item.
+zend_long apcu_entry_hits(const larder_entry *entry);
 zend_long apcu_entry_ttl(const larder_entry *entry);
 zend_long apcu_entry_used_at(const larder_entry *entry);
 
