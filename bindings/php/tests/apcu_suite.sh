@@ -18,6 +18,10 @@ declare -A exceptions=(
     [apc_020]="apc.ttl decides which entries make room: Larder's eviction does"
 )
 
+# Tests for older PHP, which skip themselves. The normal build skips those of the debug build too.
+skipped=4
+skipped_debug_tests=5
+
 [ -n "${APCU_SOURCE:-}" ] || "$root/conformance/debian_source.sh" php-apcu "$version" "$source"
 tests=$(find "$source" -path '*apcu-5*/tests' -type d)
 [ -n "$tests" ] || { echo "apcu_suite.sh: no tests below $source" >&2; exit 1; }
@@ -37,10 +41,10 @@ run_build() {
     sed -n '/^Number of tests/,/^Time taken/p' "$folder/log"
 }
 
-# Fails on each test that failed and is no exception, and if tests are missing.
+# Fails on each test that failed and is no exception, and if fewer tests ran than should.
 judge() {
     local folder=$target/php/suite/$1 wanted=$2 failed=0 count
-    count=$(wc -l <"$folder/results" 2>/dev/null || echo 0)
+    count=$(grep -vc '^SKIPPED' "$folder/results" || true)
     while read -r test; do
         test=$(basename "$test" .phpt)
         if [ -n "${exceptions[$test]:-}" ]; then
@@ -60,7 +64,7 @@ make -s -C "$here/.." extension debug >"$target/php/suite-build.log" 2>&1 || {
 }
 outcome=0
 run_build "$target/php/larder_apcu.so" normal
-judge normal 67 || outcome=1
+judge normal $((67 - skipped - skipped_debug_tests)) || outcome=1
 run_build "$target/php/larder_apcu_debug.so" debug
-judge debug 67 || outcome=1
+judge debug $((67 - skipped)) || outcome=1
 exit $outcome
