@@ -481,6 +481,15 @@ enum larder_status larder_get(const struct larder *cache,
                               size_t capacity,
                               struct larder_item *item);
 
+// Copies the value of a key as `larder_get` does, without counting: neither in the statistics nor
+// as a read for eviction. `LARDER_UNSUPPORTED` on a server.
+enum larder_status larder_look(const struct larder *cache,
+                               const void *key,
+                               size_t key_bytes,
+                               void *value,
+                               size_t capacity,
+                               struct larder_item *item);
+
 // Writes the attributes of an item to `item`, without its value: the first of two calls for a host
 // that must allocate a buffer. The second call is `larder_get`, which may find a different value.
 // The call does not count as a read, except on a server, where it costs as much as `larder_get`.

@@ -37,6 +37,31 @@ pub unsafe extern "C" fn larder_get(
     })
 }
 
+/// Copies the value of a key as `larder_get` does, without counting: neither in the statistics nor
+/// as a read for eviction. `LARDER_UNSUPPORTED` on a server.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::look`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_look(
+    cache: *const Handle,
+    key: *const c_void,
+    key_bytes: usize,
+    value: *mut c_void,
+    capacity: usize,
+    item: *mut Item,
+) -> Status {
+    guard(|| {
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `value` has `capacity` writable bytes that overlap nothing, `item` is null or
+        // writable.
+        let (cache, key, mut value, mut item) = unsafe {
+            (reference(cache)?, bytes(key, key_bytes)?, buffer(value, capacity)?, place(item))
+        };
+        cache.look(key, &mut value, |found| item.put(found))
+    })
+}
+
 /// Writes the attributes of an item to `item`, without its value: the first of two calls for a host
 /// that must allocate a buffer. The second call is `larder_get`, which may find a different value.
 /// The call does not count as a read, except on a server, where it costs as much as `larder_get`.

@@ -101,6 +101,21 @@ impl Handle {
         Ok(if buffer.is_whole() { Status::Ok } else { Status::TooSmall })
     }
 
+    /// Copies a value into `buffer` as [`Handle::get`] does, without counting: [`Cache::look_to`].
+    pub(crate) fn look(
+        &self,
+        key: &[u8],
+        buffer: &mut Lent<'_>,
+        mut report: impl FnMut(Item),
+    ) -> Result<Status, Status> {
+        let cache = self.cache()?;
+        if !cache.look_to(key, buffer, |meta| report(Item::of(cache, meta))) {
+            report(Item::MISSING);
+            return Ok(Status::Missing);
+        }
+        Ok(if buffer.is_whole() { Status::Ok } else { Status::TooSmall })
+    }
+
     /// Copies a value into `buffer` and sets its time to live: [`Handle::get`], [`Handle::touch`].
     pub(crate) fn get_and_touch(
         &self,

@@ -47,8 +47,8 @@ mod walk;
 pub use count::{larder_add_i64, larder_cas_i64, larder_decrement, larder_increment};
 pub use entry::{Entry, WalkCursor, larder_describe, larder_walk};
 pub use get::{
-    Slice, larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_peek,
-    larder_prefetch,
+    Slice, larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_look,
+    larder_peek, larder_prefetch,
 };
 pub use handle::Handle;
 pub use item::{Item, mark, tag};

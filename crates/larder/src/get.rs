@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use larder_engine::LargeValue;
-use larder_engine::{Engine, Miss, StoreError, ThreadSlot};
+use larder_engine::{Engine, Miss, ReadOptions, StoreError, ThreadSlot};
 use larder_item::{Meta, Second};
 use larder_region::Sink;
 use larder_stats::Counter;
@@ -131,6 +131,40 @@ impl Cache {
         observe: impl FnMut(&Meta),
     ) -> Result<bool, StoreError> {
         Ok(self.look_up(key.as_ref(), out, observe)?.is_some())
+    }
+
+    /// Reads a value as [`Cache::get_to`] does, without counting: neither in the statistics nor as
+    /// a read for eviction. A cache with a disk tier counts.
+    ///
+    /// Cost: as [`Cache::get_into`].
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "value", None)?;
+    /// let mut out = Vec::new();
+    /// assert!(cache.look_to("k", &mut out, |_| ()));
+    /// assert_eq!(out, b"value");
+    /// assert!(!cache.peek(b"k").ok_or("k is absent")?.fetched);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn look_to<S: Sink>(
+        &self,
+        key: impl AsRef<[u8]>,
+        out: &mut S,
+        mut observe: impl FnMut(&Meta),
+    ) -> bool {
+        let key = key.as_ref();
+        if !self.shared().tier.is_none() {
+            return self.get_to(key, out, observe);
+        }
+        let (now, unnoted) = (self.now(), ReadOptions { noted: false, value: true });
+        self.with_thread_slot(|engine, thread| {
+            let mut observe = |_: &mut S, meta: &Meta| observe(meta);
+            read_whole_by(engine, out, |out| {
+                engine.read_as(thread, key, unnoted, now, out, &mut observe)
+            })
+            .is_ok()
+        })
     }
 
     /// Passes the value of a key to `look`, and returns the result of `look`; `None` on a miss.
@@ -326,9 +360,19 @@ fn read_whole(
     out: &mut impl Sink,
     mut observe: impl FnMut(&Meta),
 ) -> Result<Meta, Miss> {
+    read_whole_by(engine, out, |out| engine.read(thread, key, now, out, |_, meta| observe(meta)))
+}
+
+/// As [`read_whole`], by any way to read.
+#[inline]
+fn read_whole_by<S: Sink>(
+    engine: &Engine,
+    out: &mut S,
+    mut read: impl FnMut(&mut S) -> larder_engine::Read,
+) -> Result<Meta, Miss> {
     let start = out.filled();
     for _ in 0..ATTEMPTS_MAX {
-        match engine.read(thread, key, now, out, |_, meta| observe(meta)) {
+        match read(out) {
             larder_engine::Read::Hit(meta) => return Ok(meta),
             larder_engine::Read::Miss(miss) => return Err(miss),
             larder_engine::Read::Large(meta, mut pieces) => {

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds the extension with phpize in a folder of its own: `build.sh FOLDER FILE [OPTION…]`. The
+# options are those of configure. The source tree stays as it is.
+set -euo pipefail
+
+folder=$1 file=$2
+shift 2
+source=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$folder"
+cp -ru "$source/config.m4" "$source/src" "$folder"
+cd "$folder"
+if [ ! -e Makefile ] || [ config.m4 -nt Makefile ]; then
+    "${PHPIZE:-phpize}" >phpize.log 2>&1
+    ./configure --quiet --with-php-config="${PHP_CONFIG:-php-config}" \
+        --with-larder="$(dirname "$folder")/larder" "$@"
+fi
+# phpize's Makefile does not know the headers.
+library=$(readlink -f "$(dirname "$folder")/larder/lib/liblarder.a")
+if [ -n "$(find src -name '*.h' -newer modules/larder_apcu.so 2>/dev/null)" ] \
+    || [ "$library" -nt modules/larder_apcu.so ]; then
+    make -s clean
+fi
+make -s LIBTOOLFLAGS=--silent
+strip --strip-unneeded -o "$file" modules/larder_apcu.so

@@ -1,0 +1,52 @@
+PHP_ARG_ENABLE([larder-apcu], [for the APCu functions over Larder],
+  [AS_HELP_STRING([--enable-larder-apcu], [Build larder_apcu.so, which registers as apcu])], [yes])
+
+PHP_ARG_WITH([larder], [for the folder of Larder],
+  [AS_HELP_STRING([--with-larder=FOLDER],
+    [The folder with include/larder.h and lib/liblarder.a])], [/usr/local], [no])
+
+PHP_ARG_ENABLE([larder-apcu-debug], [for the debug build of larder_apcu],
+  [AS_HELP_STRING([--enable-larder-apcu-debug], [Add apcu_inc_request_time, for tests])],
+  [no], [no])
+
+if test "$PHP_LARDER_APCU" != "no"; then
+  AC_MSG_CHECKING([for liblarder.a and larder.h])
+  if test ! -f "$PHP_LARDER/lib/liblarder.a" || test ! -f "$PHP_LARDER/include/larder.h"; then
+    AC_MSG_ERROR([not below $PHP_LARDER: give their folder by --with-larder=FOLDER])
+  fi
+  AC_MSG_RESULT([$PHP_LARDER])
+  if test "$PHP_LARDER_APCU_DEBUG" != "no"; then
+    AC_DEFINE([APC_DEBUG], [1], [True in the debug build])
+  fi
+
+  PHP_ADD_INCLUDE([$PHP_LARDER/include])
+  dnl The symbols of the library stay inside: another extension may link one of its own.
+  LARDER_APCU_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a -lpthread -ldl -lm -lgcc_s"
+  LDFLAGS="$LDFLAGS -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,relro,-z,now"
+  PHP_SUBST([LARDER_APCU_SHARED_LIBADD])
+  PHP_NEW_EXTENSION([larder_apcu], m4_normalize([
+      src/counters.c
+      src/entry.c
+      src/failures.c
+      src/functions.c
+      src/info.c
+      src/module.c
+      src/page.c
+      src/preload.c
+      src/settings.c
+      src/values/array.c
+      src/values/key.c
+      src/values/serializer.c
+      src/values/value.c
+      src/walk/iterator.c
+      src/walk/search.c
+      src/walk/walk.c
+    ]), [$ext_shared],,
+    m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
+      -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/values])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/walk])
+  PHP_ADD_INCLUDE([$ext_srcdir/src])
+  PHP_ADD_EXTENSION_DEP(larder_apcu, hash)
+  PHP_ADD_EXTENSION_DEP(larder_apcu, pcre)
+fi

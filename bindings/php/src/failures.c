@@ -1,0 +1,38 @@
+// Failures that are no outcome of the cache: a process warns once, and everything misses.
+
+#include "larder_apcu.h"
+#include <unistd.h>
+
+static bool is_outcome(larder_status status)
+{
+    switch (status) {
+        case LARDER_OK:
+        case LARDER_MISSING:
+        case LARDER_EXISTS:
+        case LARDER_CHANGED:
+        case LARDER_TOO_SMALL:
+        case LARDER_END:
+        case LARDER_TOO_LARGE:
+        case LARDER_NO_MEMORY:
+        case LARDER_NOT_A_NUMBER:
+            return true;
+        default:
+            return false;
+    }
+}
+
+void apcu_failed(larder_status status)
+{
+    static pid_t warned_by;
+    if (EXPECTED(is_outcome(status)) || warned_by == getpid()) {
+        return;
+    }
+    warned_by = getpid();
+    char why[256] = "";
+    if (status == LARDER_NOT_OPENED && larder_usable(apcu_cache, why, sizeof why) != LARDER_OK) {
+        php_error_docref(NULL, E_WARNING, "This process cannot use the cache, so all keys miss: %s",
+                         why);
+        return;
+    }
+    php_error_docref(NULL, E_WARNING, "The cache fails: %s", larder_status_text(status));
+}

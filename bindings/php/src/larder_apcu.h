@@ -1,0 +1,120 @@
+// The module `apcu` over Larder: what its files share.
+
+#ifndef LARDER_APCU_H
+#define LARDER_APCU_H
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "php.h"
+#include <larder.h>
+
+#if PHP_VERSION_ID < 80100
+#error "larder_apcu needs PHP 8.1 or later"
+#endif
+
+// The version of APCu whose behavior the module has.
+#define APCU_VERSION "5.1.22"
+
+// A lease of `apcu_entry` that this process holds, on the stack of its call.
+typedef struct apcu_held apcu_held;
+
+// A way to turn values into bytes and back, registered by a module.
+typedef struct apcu_serializer apcu_serializer;
+
+ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
+    bool enabled;
+    bool enable_cli;
+    bool slam_defense;
+    bool coredump_unmap;
+    bool use_request_time;
+    // True if calls of this thread already use the time of the request.
+    bool is_time_set;
+    zend_long shm_segments;
+    zend_long shm_size;
+    zend_long entries_hint;
+    zend_long gc_ttl;
+    zend_long ttl;
+    zend_long smart;
+    char *mmap_file_mask;
+    char *preload_path;
+    char *serializer_name;
+    zend_long request_time;
+    // The serializer of apc.serializer; null while no module has registered that name.
+    const apcu_serializer *serializer;
+    apcu_held *held;
+ZEND_END_MODULE_GLOBALS(larder_apcu)
+
+ZEND_EXTERN_MODULE_GLOBALS(larder_apcu)
+
+#define APCUG(field) ZEND_MODULE_GLOBALS_ACCESSOR(larder_apcu, field)
+
+#if defined(ZTS) && defined(COMPILE_DL_LARDER_APCU)
+ZEND_TSRMLS_CACHE_EXTERN()
+#endif
+
+// The cache of this process and its children; null if the module is disabled.
+extern larder *apcu_cache;
+
+// settings.c: the ini keys.
+void apcu_settings_register(int module_number);
+void apcu_settings_unregister(int module_number);
+
+// preload.c: stores the files `*.data` of a folder.
+void apcu_preload(const char *folder);
+
+// entry.c: ends the leases that this process still holds.
+void apcu_release_held(void);
+
+// failures.c: warns once in a process about a failure that is no outcome of the cache.
+void apcu_failed(larder_status status);
+
+// page.c: the words that the processes share besides the cache, and the time.
+bool apcu_page_open(void);
+void apcu_page_close(void);
+void apcu_page_restart(void);
+zend_long apcu_started_at(void);
+zend_long apcu_now(void);
+void apcu_use_request_time(void);
+bool apcu_is_slam(zend_string *name);
+
+// Makes calls of this thread use the time of the request, if apc.use_request_time is on.
+static zend_always_inline void apcu_prepare_time(void)
+{
+    if (UNEXPECTED(APCUG(use_request_time) && !APCUG(is_time_set))) {
+        apcu_use_request_time();
+    }
+}
+
+// info.c
+zend_long apcu_slots(void);
+
+// functions.c
+bool apcu_fetch_name(zend_string *name, zval *value);
+bool apcu_store_name(zend_string *name, zval *value, zend_long ttl, bool is_add);
+bool apcu_delete_name(zend_string *name);
+
+// walk/iterator.c
+void apcu_iterator_register(int module_number);
+bool apcu_iterator_delete(zval *object);
+
+PHP_FUNCTION(apcu_clear_cache);
+PHP_FUNCTION(apcu_cache_info);
+PHP_FUNCTION(apcu_key_info);
+PHP_FUNCTION(apcu_sma_info);
+PHP_FUNCTION(apcu_enabled);
+PHP_FUNCTION(apcu_store);
+PHP_FUNCTION(apcu_add);
+PHP_FUNCTION(apcu_inc);
+PHP_FUNCTION(apcu_dec);
+PHP_FUNCTION(apcu_cas);
+PHP_FUNCTION(apcu_fetch);
+PHP_FUNCTION(apcu_exists);
+PHP_FUNCTION(apcu_delete);
+PHP_FUNCTION(apcu_entry);
+#ifdef APC_DEBUG
+PHP_FUNCTION(apcu_inc_request_time);
+#endif
+
+#endif

@@ -1,0 +1,192 @@
+// The module: it starts before php-fpm and Apache fork, so that all workers share one cache.
+
+#include "values/values.h"
+#include "arginfo.h"
+#include "ext/standard/info.h"
+#include "php_ini.h"
+#include "SAPI.h"
+#include "zend_smart_str.h"
+#include <unistd.h>
+
+ZEND_DECLARE_MODULE_GLOBALS(larder_apcu)
+
+larder *apcu_cache;
+
+// APCu's slots take 8 bytes each, and its header about 300.
+#define SLOT_BYTES 8
+#define HEADER_BYTES 300
+
+#define MANY_PROCESSES_BYTES (Z_L(16) << 20)
+
+static PHP_GINIT_FUNCTION(larder_apcu)
+{
+#if defined(ZTS) && defined(COMPILE_DL_LARDER_APCU)
+    ZEND_TSRMLS_CACHE_UPDATE();
+#endif
+    memset(larder_apcu_globals, 0, sizeof *larder_apcu_globals);
+}
+
+// APCu refuses to start if its slots do not fit. Larder has none, but hosts rely on the refusal.
+static void check_hint(void)
+{
+    size_t bytes = HEADER_BYTES + (size_t)apcu_slots() * SLOT_BYTES;
+    if (bytes >= (size_t)APCUG(shm_size)) {
+        zend_error_noreturn(E_CORE_ERROR,
+            "Unable to allocate %zu bytes of shared memory for cache structures. "
+            "Either apc.shm_size is too small or apc.entries_hint too large", bytes);
+    }
+}
+
+static void open_cache(void)
+{
+    larder_options options = {
+        .struct_bytes = sizeof options,
+        .memory_bytes = (uint64_t)APCUG(shm_size),
+        .item_bytes_max = (uint64_t)APCUG(shm_size) / 2,
+        .flags = LARDER_SHARED_WITH_CHILDREN | LARDER_NO_SUBSTITUTE | LARDER_THREAD_TIME,
+        // A pool of many workers must not need a large cache. A small one has no room for them.
+        .processes_max = APCUG(shm_size) >= MANY_PROCESSES_BYTES ? 256 : 0,
+    };
+    char why[256] = "no memory";
+    if (!apcu_page_open() || larder_open(&options, &apcu_cache, why, sizeof why) != LARDER_OK) {
+        zend_error_noreturn(E_CORE_ERROR,
+            "apc_mmap: Failed to mmap %zu bytes. Is your apc.shm_size too large? (%s)",
+            (size_t)APCUG(shm_size), why);
+    }
+}
+
+static void start(int module_number)
+{
+    check_hint();
+    open_cache();
+    apcu_serializers_register(module_number);
+    APCUG(serializer) = apcu_serializer_named(APCUG(serializer_name));
+    if (APCUG(preload_path) != NULL) {
+        apcu_preload(APCUG(preload_path));
+    }
+}
+
+static PHP_MINIT_FUNCTION(larder_apcu)
+{
+    apcu_settings_register(module_number);
+    if (!APCUG(enable_cli) && strcmp(sapi_module.name, "cli") == 0) {
+        APCUG(enabled) = false;
+    }
+    if (APCUG(enabled)) {
+        start(module_number);
+    }
+    apcu_iterator_register(module_number);
+    return SUCCESS;
+}
+
+static PHP_MSHUTDOWN_FUNCTION(larder_apcu)
+{
+    larder_close(apcu_cache);
+    apcu_cache = NULL;
+    apcu_page_close();
+    apcu_serializers_forget();
+    apcu_settings_unregister(module_number);
+    return SUCCESS;
+}
+
+// Warns in the first request of a worker that cannot use the cache.
+static void check_process(void)
+{
+    static pid_t checked;
+    if (checked != getpid()) {
+        checked = getpid();
+        char why[256];
+        apcu_failed(larder_usable(apcu_cache, why, sizeof why));
+    }
+}
+
+static PHP_RINIT_FUNCTION(larder_apcu)
+{
+#if defined(ZTS) && defined(COMPILE_DL_LARDER_APCU)
+    ZEND_TSRMLS_CACHE_UPDATE();
+#endif
+    APCUG(request_time) = 0;
+    APCUG(held) = NULL;
+    if (apcu_cache == NULL) {
+        return SUCCESS;
+    }
+    check_process();
+    if (APCUG(serializer) == NULL) {
+        // A module that starts after this one has registered its serializer by now.
+        APCUG(serializer) = apcu_serializer_named(APCUG(serializer_name));
+    }
+    return SUCCESS;
+}
+
+static PHP_RSHUTDOWN_FUNCTION(larder_apcu)
+{
+    apcu_release_held();
+    if (APCUG(is_time_set)) {
+        larder_set_now(0);
+        APCUG(is_time_set) = false;
+    }
+    return SUCCESS;
+}
+
+static void print_serializers(void)
+{
+    if (!APCUG(enabled)) {
+        php_info_print_table_row(2, "Serialization Support", "Disabled");
+        return;
+    }
+    smart_str names = {0};
+    apcu_serializer_names(&names);
+    php_info_print_table_row(2, "Serialization Support", ZSTR_VAL(names.s));
+    smart_str_free(&names);
+}
+
+static PHP_MINFO_FUNCTION(larder_apcu)
+{
+    php_info_print_table_start();
+    php_info_print_table_row(2, "APCu Support", APCUG(enabled) ? "Enabled" : "Disabled");
+    php_info_print_table_row(2, "Version", APCU_VERSION);
+#ifdef APC_DEBUG
+    php_info_print_table_row(2, "APCu Debugging", "Enabled");
+#else
+    php_info_print_table_row(2, "APCu Debugging", "Disabled");
+#endif
+    php_info_print_table_row(2, "MMAP Support", "Enabled");
+    php_info_print_table_row(2, "MMAP File Mask", APCUG(mmap_file_mask));
+    print_serializers();
+    php_info_print_table_row(2, "Larder", larder_version());
+    php_info_print_table_row(2, "Build Date", __DATE__ " " __TIME__);
+    php_info_print_table_end();
+    display_ini_entries(zend_module);
+}
+
+static const zend_module_dep dependencies[] = {
+    ZEND_MOD_REQUIRED("hash")
+    ZEND_MOD_REQUIRED("pcre")
+    ZEND_MOD_END
+};
+
+zend_module_entry larder_apcu_module_entry = {
+    STANDARD_MODULE_HEADER_EX,
+    NULL,
+    dependencies,
+    "apcu",
+    apcu_functions,
+    PHP_MINIT(larder_apcu),
+    PHP_MSHUTDOWN(larder_apcu),
+    PHP_RINIT(larder_apcu),
+    PHP_RSHUTDOWN(larder_apcu),
+    PHP_MINFO(larder_apcu),
+    APCU_VERSION,
+    PHP_MODULE_GLOBALS(larder_apcu),
+    PHP_GINIT(larder_apcu),
+    NULL,
+    NULL,
+    STANDARD_MODULE_PROPERTIES_EX
+};
+
+#ifdef COMPILE_DL_LARDER_APCU
+#ifdef ZTS
+ZEND_TSRMLS_CACHE_DEFINE()
+#endif
+ZEND_GET_MODULE(larder_apcu)
+#endif

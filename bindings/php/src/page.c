@@ -1,0 +1,105 @@
+// A page that the processes share besides the cache, for what APCu has in its header: when the
+// cache began, and the last key that was stored. And the time of the request.
+
+#include "larder_apcu.h"
+#include "SAPI.h"
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+// The last store. The words are not consistent with each other while another process writes them:
+// the defense is a guess, as APCu's is.
+typedef struct last_store {
+    zend_ulong hash;
+    size_t key_bytes;
+    zend_long at;
+    pid_t process;
+} last_store;
+
+static struct page {
+    zend_long started_at;
+    last_store last;
+} *page;
+
+bool apcu_page_open(void)
+{
+    void *at = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        return false;
+    }
+    page = at;
+    page->started_at = (zend_long)time(NULL);
+    return true;
+}
+
+void apcu_page_close(void)
+{
+    if (page != NULL) {
+        munmap(page, sizeof *page);
+        page = NULL;
+    }
+}
+
+void apcu_page_restart(void)
+{
+    page->started_at = apcu_now();
+    page->last = (last_store){0};
+}
+
+zend_long apcu_started_at(void)
+{
+    return page->started_at;
+}
+
+zend_long apcu_now(void)
+{
+    if (!APCUG(use_request_time)) {
+        return (zend_long)time(NULL);
+    }
+    if (APCUG(request_time) == 0) {
+        APCUG(request_time) = (zend_long)sapi_get_request_time();
+    }
+    return APCUG(request_time);
+}
+
+void apcu_use_request_time(void)
+{
+    larder_set_now(apcu_now());
+    APCUG(is_time_set) = true;
+}
+
+bool apcu_is_slam(zend_string *name)
+{
+    last_store store = {
+        .hash = ZSTR_HASH(name),
+        .key_bytes = ZSTR_LEN(name),
+        .at = apcu_now(),
+        .process = getpid(),
+    };
+    last_store last = page->last;
+    if (last.hash == store.hash && last.key_bytes == store.key_bytes && last.at == store.at
+        && last.process != store.process) {
+        return true;
+    }
+    page->last = store;
+    return false;
+}
+
+#ifdef APC_DEBUG
+// Moves the time of the request, for tests of times to live.
+PHP_FUNCTION(apcu_inc_request_time)
+{
+    zend_long by = 1;
+    ZEND_PARSE_PARAMETERS_START(0, 1)
+        Z_PARAM_OPTIONAL
+        Z_PARAM_LONG(by)
+    ZEND_PARSE_PARAMETERS_END();
+    if (!APCUG(use_request_time)) {
+        php_error_docref(NULL, E_WARNING,
+                         "Trying to increment request time while use_request_time is disabled");
+        return;
+    }
+    APCUG(request_time) = apcu_now() + by;
+    apcu_use_request_time();
+}
+#endif

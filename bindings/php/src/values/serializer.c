@@ -1,0 +1,210 @@
+// Serializers: PHP's own, and those that other modules register through a constant of APCu.
+
+#include "values.h"
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/php_var.h"
+#include "zend_smart_str.h"
+
+// The name of the constant whose value is the address of the function that registers a serializer.
+// The number is the version of that function's type.
+#define HOOK "\0apc_register_serializer-0"
+
+#define SERIALIZERS_MAX 16
+
+typedef int (*serialize_function)(unsigned char **bytes, size_t *count, const zval *value,
+                                  void *config);
+typedef int (*unserialize_function)(zval *value, unsigned char *bytes, size_t count, void *config);
+
+struct apcu_serializer {
+    const char *name;
+    serialize_function serialize;
+    unserialize_function unserialize;
+    void *config;
+    uint32_t tag;
+};
+
+static apcu_serializer serializers[SERIALIZERS_MAX];
+static size_t serializers_count;
+
+static uint32_t tag_of_name(const char *name)
+{
+    if (strcmp(name, "php") == 0) {
+        return LARDER_TAG_PHP;
+    }
+    if (strcmp(name, "igbinary") == 0) {
+        return LARDER_TAG_IGBINARY;
+    }
+    if (strcmp(name, "msgpack") == 0) {
+        return LARDER_TAG_MSGPACK;
+    }
+    return APCU_TAG_OTHER;
+}
+
+// The function that other modules call. Its type is that of APCu.
+static int register_serializer(const char *name, serialize_function serialize,
+                               unserialize_function unserialize, void *config)
+{
+    if (serializers_count == SERIALIZERS_MAX) {
+        return 0;
+    }
+    serializers[serializers_count++] = (apcu_serializer){
+        .name = name,
+        .serialize = serialize,
+        .unserialize = unserialize,
+        .config = config,
+        .tag = tag_of_name(name),
+    };
+    return 1;
+}
+
+// A serializer of PHP code can use the cache: `serialize_lock` gives its calls a state of their
+// own, so that they do not see the references of the outer value (bug 76145).
+static int php_serialize(unsigned char **bytes, size_t *count, const zval *value, void *config)
+{
+    smart_str text = {0};
+    php_serialize_data_t state;
+    BG(serialize_lock)++;
+    PHP_VAR_SERIALIZE_INIT(state);
+    php_var_serialize(&text, (zval *)value, &state);
+    PHP_VAR_SERIALIZE_DESTROY(state);
+    BG(serialize_lock)--;
+    if (EG(exception) || text.s == NULL) {
+        smart_str_free(&text);
+        return 0;
+    }
+    *bytes = (unsigned char *)estrndup(ZSTR_VAL(text.s), ZSTR_LEN(text.s));
+    *count = ZSTR_LEN(text.s);
+    smart_str_free(&text);
+    return 1;
+}
+
+static int php_unserialize(zval *value, unsigned char *bytes, size_t count, void *config)
+{
+    const unsigned char *at = bytes;
+    php_unserialize_data_t state;
+    BG(serialize_lock)++;
+    PHP_VAR_UNSERIALIZE_INIT(state);
+    int is_whole = php_var_unserialize(value, &at, bytes + count, &state);
+    PHP_VAR_UNSERIALIZE_DESTROY(state);
+    BG(serialize_lock)--;
+    if (!is_whole) {
+        // What unserialize() reports.
+        php_error_docref(NULL, E_NOTICE, "Error at offset " ZEND_LONG_FMT " of %zu bytes",
+                         (zend_long)(at - bytes), count);
+    }
+    return is_whole;
+}
+
+static const apcu_serializer php_serializer = {
+    .name = "php",
+    .serialize = php_serialize,
+    .unserialize = php_unserialize,
+    .tag = LARDER_TAG_PHP,
+};
+
+void apcu_serializers_register(int module_number)
+{
+    register_serializer("php", php_serialize, php_unserialize, NULL);
+    zend_register_long_constant(HOOK, sizeof HOOK - 1, (zend_long)(uintptr_t)register_serializer,
+                                CONST_PERSISTENT, module_number);
+}
+
+void apcu_serializers_forget(void)
+{
+    serializers_count = 0;
+}
+
+const apcu_serializer *apcu_serializer_named(const char *name)
+{
+    for (size_t at = 0; name != NULL && at < serializers_count; ++at) {
+        if (strcmp(serializers[at].name, name) == 0) {
+            return &serializers[at];
+        }
+    }
+    return NULL;
+}
+
+void apcu_serializer_names(smart_str *names)
+{
+    for (size_t at = 0; at < serializers_count; ++at) {
+        if (at != 0) {
+            smart_str_appends(names, ", ");
+        }
+        smart_str_appends(names, serializers[at].name);
+    }
+    smart_str_0(names);
+}
+
+bool apcu_serializes_as_php(void)
+{
+    return APCUG(serializer) != NULL && APCUG(serializer)->tag == LARDER_TAG_PHP;
+}
+
+bool apcu_serialize(apcu_encoded *encoded, zval *value)
+{
+    if (APCUG(serializer) == NULL) {
+        APCUG(serializer) = apcu_serializer_named(APCUG(serializer_name));
+    }
+    const apcu_serializer *serializer = APCUG(serializer);
+    if (serializer == NULL) {
+        // APCu copies arrays without a serializer then: a reference to the array itself stays one.
+        serializer = &php_serializer;
+    } else {
+        ZVAL_DEREF(value);
+    }
+    apcu_writer *writer = &encoded->writer;
+    unsigned char *bytes = NULL;
+    size_t count = 0;
+    if (!serializer->serialize(&bytes, &count, value, serializer->config)) {
+        return false;
+    }
+    encoded->flags |= serializer->tag;
+    if (writer->at == writer->begin) {
+        encoded->serialized = bytes;
+        encoded->at = (const char *)bytes;
+        encoded->bytes = count;
+        return true;
+    }
+    bool fits = apcu_reserve(writer, count);
+    if (fits) {
+        memcpy(writer->at, bytes, count);
+        writer->at += count;
+    }
+    efree(bytes);
+    return fits;
+}
+
+// Returns the serializer whose values have a tag; null if no module has registered it.
+static const apcu_serializer *serializer_of_tag(uint32_t tag)
+{
+    switch (tag) {
+        case LARDER_TAG_PHP:
+            return &php_serializer;
+        case LARDER_TAG_IGBINARY:
+            return apcu_serializer_named("igbinary");
+        case LARDER_TAG_MSGPACK:
+            return apcu_serializer_named("msgpack");
+        case APCU_TAG_OTHER:
+            return apcu_serializer_named(APCUG(serializer_name));
+        default:
+            return NULL;
+    }
+}
+
+bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag)
+{
+    const apcu_serializer *serializer = serializer_of_tag(tag);
+    if (serializer == NULL) {
+        return false;
+    }
+    ZVAL_NULL(value);
+    if (!serializer->unserialize(value, (unsigned char *)at, bytes, serializer->config)) {
+        zval_ptr_dtor(value);
+        ZVAL_NULL(value);
+        return false;
+    }
+    if (Z_ISREF_P(value)) {
+        zend_unwrap_reference(value);
+    }
+    return true;
+}

@@ -1,0 +1,114 @@
+// Keys and values as the cache stores them.
+
+#ifndef LARDER_APCU_VALUES_H
+#define LARDER_APCU_VALUES_H
+
+#include "larder_apcu.h"
+
+// A key of more bytes is stored under its first bytes and its SHA-256.
+#define APCU_PLAIN_KEY_MAX 217
+
+// The first byte of a SHA-256 in a stored key. A plain key does not begin with it.
+#define APCU_HASH_MARK 0xFF
+
+// The flag of an item whose value begins with the full key: its length in 4 bytes, and its bytes.
+#define APCU_HAS_NAME 0x10u
+
+// The tag of a value of a serializer that is neither php nor igbinary nor msgpack.
+#define APCU_TAG_OTHER 10u
+
+// A key as the cache stores it.
+typedef struct apcu_key {
+    const char *at;
+    size_t bytes;
+    // The full key if it is stored under its hash, else null.
+    zend_string *name;
+    char hashed[LARDER_KEY_BYTES_MAX];
+} apcu_key;
+
+void apcu_key_hash(apcu_key *key, zend_string *name);
+
+// Finds the stored form of a key. The key borrows `name`.
+static zend_always_inline void apcu_key_of(apcu_key *key, zend_string *name)
+{
+    if (EXPECTED(ZSTR_LEN(name) - 1 < APCU_PLAIN_KEY_MAX)
+        && EXPECTED((unsigned char)ZSTR_VAL(name)[0] != APCU_HASH_MARK)) {
+        key->at = ZSTR_VAL(name);
+        key->bytes = ZSTR_LEN(name);
+        key->name = NULL;
+    } else {
+        apcu_key_hash(key, name);
+    }
+}
+
+// Takes the full key from the front of a stored value. Returns null if it is damaged.
+zend_string *apcu_name_of_value(const char *value, size_t bytes);
+
+// Bytes that grow: in `room` at first, then in memory of the request.
+typedef struct apcu_writer {
+    char *begin;
+    char *at;
+    char *end;
+    // The most bytes that a value may have.
+    size_t limit;
+    char room[4096];
+} apcu_writer;
+
+// Makes space for `bytes` more; false if that exceeds the limit.
+bool apcu_writer_grow(apcu_writer *writer, size_t bytes);
+
+static zend_always_inline bool apcu_reserve(apcu_writer *writer, size_t bytes)
+{
+    return EXPECTED((size_t)(writer->end - writer->at) >= bytes) || apcu_writer_grow(writer, bytes);
+}
+
+// A value as the cache stores it.
+typedef struct apcu_encoded {
+    const char *at;
+    size_t bytes;
+    uint32_t flags;
+    // The bytes of a serializer that `at` points into, else null.
+    unsigned char *serialized;
+    apcu_writer writer;
+} apcu_encoded;
+
+// Encodes a value. False if it cannot be stored: the function has warned or thrown, if APCu does.
+// `apcu_encoded_free` frees the result.
+bool apcu_encode(apcu_encoded *encoded, zval *value, const apcu_key *key);
+void apcu_encoded_free(apcu_encoded *encoded);
+
+// Decodes a stored value. False if it is damaged or another key's.
+bool apcu_decode(zval *value, const char *at, size_t bytes, uint32_t flags, const apcu_key *key);
+
+// Reads and decodes the value of a key; false if there is none.
+bool apcu_read(const apcu_key *key, zval *value);
+
+// Reads a value without counting: for iterators, which APCu does not count.
+bool apcu_look(const apcu_key *key, zval *value);
+
+// Writes a number as decimal text, and returns the text's length. `text` has 24 bytes.
+size_t apcu_long_text(char *text, zend_long number);
+bool apcu_long_of_text(const char *at, size_t bytes, zend_long *number);
+
+// Encodes an array that contains only scalars, strings and such arrays.
+typedef enum apcu_plain {
+    APCU_PLAIN,
+    // The array contains an object or a reference, or is too deep.
+    APCU_NOT_PLAIN,
+    APCU_HAS_RESOURCE,
+    APCU_TOO_LARGE,
+} apcu_plain;
+
+apcu_plain apcu_array_encode(apcu_writer *writer, HashTable *array);
+bool apcu_array_decode(zval *value, const char *at, size_t bytes);
+
+// serializer.c
+void apcu_serializers_register(int module_number);
+void apcu_serializers_forget(void);
+const apcu_serializer *apcu_serializer_named(const char *name);
+void apcu_serializer_names(smart_str *names);
+bool apcu_serializes_as_php(void);
+bool apcu_serialize(apcu_encoded *encoded, zval *value);
+bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag);
+
+#endif

@@ -1,0 +1,53 @@
+// Walks through the items of the cache.
+
+#ifndef LARDER_APCU_WALK_H
+#define LARDER_APCU_WALK_H
+
+#include "values/values.h"
+#include "ext/pcre/php_pcre.h"
+
+// A walk. All of it is memory of the request, so that a bailout leaks nothing.
+typedef struct apcu_walk {
+    larder_cursor cursor;
+    bool has_ended;
+    size_t at;
+    size_t count;
+    zend_string *prefix;
+    // The entries and keys of a group of items.
+    size_t capacity;
+    larder_entry *entries;
+    char *keys;
+} apcu_walk;
+
+// Begins a walk through the keys that begin with `prefix`, which may be null; borrows it.
+apcu_walk *apcu_walk_begin(zend_string *prefix);
+void apcu_walk_restart(apcu_walk *walk);
+
+// Finds the next item, and its full key, which the caller releases. False at the end.
+bool apcu_walk_next(apcu_walk *walk, const larder_entry **entry, zend_string **name);
+void apcu_walk_end(apcu_walk *walk);
+
+// Where APCu would have a key: its walks go by that order.
+zend_ulong apcu_slot_of(zend_string *name);
+
+// What APCu reports of an item.
+zend_long apcu_entry_hits(const larder_entry *entry);
+zend_long apcu_entry_ttl(const larder_entry *entry);
+zend_long apcu_entry_used_at(const larder_entry *entry);
+
+// The keys that an iterator looks for: all, those that match an expression, or given ones.
+typedef struct apcu_search {
+    zend_string *expression;
+    pcre_cache_entry *compiled;
+    pcre2_match_data *match;
+    HashTable *names;
+    // The keys of a match begin with it; null if that is unknown.
+    zend_string *prefix;
+} apcu_search;
+
+// False if the expression is wrong; the function has warned.
+bool apcu_search_begin(apcu_search *search, zval *wanted);
+bool apcu_search_matches(const apcu_search *search, zend_string *name);
+void apcu_search_end(apcu_search *search);
+
+#endif

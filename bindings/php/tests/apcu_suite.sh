@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Runs the tests of APCu on larder_apcu: `apcu_suite.sh`. It fetches Debian's source of php-apcu,
+# builds the normal and the debug build, and runs each test on both with run-tests.php. The tests
+# start servers at ports 16820 to 16822. EXTRA_ARGS are arguments of run-tests.php, such as -m.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+version=5.1.22+4.0.11
+source=${APCU_SOURCE:-$target/php/apcu-source}
+runner=$(php-config --prefix)/lib/php/$(php-config --phpapi)/build/run-tests.php
+[ -e "$runner" ] || runner=$target/php/build/run-tests.php
+
+# Tests that may fail, and why.
+declare -A exceptions=(
+    [apc_019]="an entry that another key of its slot removes, because apc.ttl has passed"
+    [apc_020]="apc.ttl decides which entries make room: Larder's eviction does"
+)
+
+# Tests for older PHP, which skip themselves. The normal build skips those of the debug build too.
+skipped=4
+skipped_debug_tests=5
+
+[ -n "${APCU_SOURCE:-}" ] || "$root/conformance/debian_source.sh" php-apcu "$version" "$source"
+tests=$(find "$source" -path '*apcu-5*/tests' -type d)
+[ -n "$tests" ] || { echo "apcu_suite.sh: no tests below $source" >&2; exit 1; }
+
+# Runs the suite on one build. The servers of some tests load modules/apcu.so beside the tests.
+run_build() {
+    local file=$1 name=$2
+    local folder=$target/php/suite/$name
+    rm -rf "$folder"
+    mkdir -p "$folder/modules"
+    cp -r "$tests" "$folder/tests"
+    cp "$file" "$folder/modules/apcu.so"
+    echo "== $name"
+    (cd "$folder" && TEST_PHP_EXECUTABLE=$(command -v php) NO_INTERACTION=1 php "$runner" -q -n \
+        -d "extension=$folder/modules/apcu.so" ${EXTRA_ARGS:-} -W results --show-diff tests) \
+        >"$folder/log" 2>&1 || true
+    sed -n '/^Number of tests/,/^Time taken/p' "$folder/log"
+}
+
+# Fails on each test that failed and is no exception, and if fewer tests ran than should.
+judge() {
+    local folder=$target/php/suite/$1 wanted=$2 failed=0 count
+    count=$(grep -vc '^SKIPPED' "$folder/results" || true)
+    while read -r test; do
+        test=$(basename "$test" .phpt)
+        if [ -n "${exceptions[$test]:-}" ]; then
+            echo "accepted: $test: ${exceptions[$test]}"
+        else
+            echo "FAILED: $test: see $folder/tests/$test.diff"
+            failed=1
+        fi
+    done < <(sed -n 's/^\(FAILED\|BORKED\|LEAKED\|WARNED\)[[:space:]]*//p' "$folder/results")
+    [ "$count" -ge "$wanted" ] || { echo "FAILED: $count of $wanted tests ran"; failed=1; }
+    return $failed
+}
+
+make -s -C "$here/.." extension debug >"$target/php/suite-build.log" 2>&1 || {
+    cat "$target/php/suite-build.log"
+    exit 1
+}
+outcome=0
+run_build "$target/php/larder_apcu.so" normal
+judge normal $((67 - skipped - skipped_debug_tests)) || outcome=1
+run_build "$target/php/larder_apcu_debug.so" debug
+judge debug $((67 - skipped)) || outcome=1
+exit $outcome
