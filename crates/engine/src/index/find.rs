@@ -72,9 +72,11 @@ impl Index {
                 }
             }
         }
-        self.find_in_chain(hash, key)
+        let Found { slot_at, slot, sequence, record_at, header } = self.find_in_chain(hash, key)?;
+        Some(Found { slot_at, slot, sequence, record_at, header })
     }
 
+    #[inline(never)]
     fn find_in_chain(&self, hash: u64, key: &[u8]) -> Option<Found> {
         let tag = self.tag_of(hash);
         let mut group = self.group_of(hash);
