@@ -76,9 +76,10 @@ clients: build ## Runs the quick client suites and the quick part of memcached's
 		LARDERD=$(LARDERD) LARDER=$(LARDER) conformance/clients/$$suite.sh; done
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
 
-bindings: build ## Tests the libraries for C and Go as their users install them
+bindings: build ## Tests the libraries for C, Go and PHP as their users install them
 	bindings/c/tests/install.sh
 	$(MAKE) --no-print-directory -C bindings/go test
+	$(MAKE) --no-print-directory -C bindings/php test
 
 readme: build ## Runs the first minute of README.md as a newcomer would
 	.ci/readme
@@ -295,8 +296,9 @@ bench-go-traces: build ## Hit ratios of the pure-Go engine on the traces beside 
 
 PHP_ROUNDS ?= 3
 bench-php: ## APCu, Yac, memcached and our module for PHP, PHP_ROUNDS=3 of 2 min
-	bindings/php/bench/extensions.sh target/php
-	php -n bindings/php/bench/run.php --rounds $(PHP_ROUNDS)
+	bindings/php/bench/extensions.sh target/php/debian
+	$(MAKE) --no-print-directory -C bindings/php
+	php -n bindings/php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so
 
 bench-capacity: build ## Items held in equal memory beside memcached, 1 to 2 min
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench capacity

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Fetches the upstream tarball of a Debian source package and unpacks it: `debian_source.sh NAME
-# VERSION FOLDER`. Nothing of it is ever committed. A missing source entry of apt is added in a file
+# VERSION FOLDER [STRIPPED]`, where STRIPPED, 1 by default, is how many leading folders of the
+# archive are left out. Nothing of it is ever committed. A missing source entry of apt is added in a file
 # of its own, which needs root.
 set -euo pipefail
 
-name=$1 version=$2 folder=$3
+name=$1 version=$2 folder=$3 stripped=${4:-1}
 entry=/etc/apt/sources.list.d/larder-sources.sources
 
 fail() {
@@ -31,7 +32,7 @@ rm -rf "$folder"
 mkdir -p "$folder/download"
 cd "$folder/download"
 apt-get source -qq --tar-only "$name" || fail "the archive does not give it"
-tar -xf "${name}_${version}".orig.tar.* --strip-components=1 -C ..
+tar -xf "${name}_${version}".orig.tar.* --strip-components="$stripped" -C ..
 cd ..
 rm -r download
 touch ready

@@ -153,7 +153,8 @@ func TestDumpsHaveAllItems(t *testing.T) {
 	check.Equal(t, "another class", lines(t, conn, "lru_crawler metadump 2,63"), "OK\r\nEND\r\n")
 	pass(250)
 	meta = lines(t, conn, "lru_crawler metadump 1,2,1")
-	// Of those with 100 and 200 seconds, half have flags, and 100 seconds with twice the exptime are over.
+	// Of those with 100 and 200 seconds, half have flags, and 100 seconds with twice the exptime
+	// are over.
 	check.Equal(t, "lines after a while", strings.Count(meta, "key="), 1+count/3+count/6)
 }
 

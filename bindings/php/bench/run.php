@@ -11,7 +11,7 @@ require __DIR__ . '/caches.php';
 const USAGE = <<<'END'
     php run.php [OPTION…]    compares APCu, Yac, memcached and larder_apcu
 
-      --extensions FOLDER    where apcu.so, yac.so and memcached.so are (target/php)
+      --extensions FOLDER    where apcu.so, yac.so and memcached.so are (target/php/debian)
       --ours FILE            larder_apcu.so
       --rounds N             rounds, of 20 s for each cache (3)
       --workers N            processes of the second table (4)
@@ -26,7 +26,7 @@ if (isset($options['help']) || isset($argv[$end])) {
     exit(isset($options['help']) ? 0 : 2);
 }
 $settings = [
-    'extensions' => realpath($options['extensions'] ?? __DIR__ . '/../../../target/php'),
+    'extensions' => realpath($options['extensions'] ?? __DIR__ . '/../../../target/php/debian'),
     'ours' => isset($options['ours']) ? realpath($options['ours']) : null,
     'sockets' => ['tcp' => 21211, 'unix' => sys_get_temp_dir() . '/bench-php-' . getmypid()],
 ];

@@ -22,7 +22,7 @@ declare -A exceptions=(
 skipped=4
 skipped_debug_tests=5
 
-[ -n "${APCU_SOURCE:-}" ] || "$root/conformance/debian_source.sh" php-apcu "$version" "$source"
+[ -n "${APCU_SOURCE:-}" ] || "$root/conformance/debian_source.sh" php-apcu "$version" "$source" 0
 tests=$(find "$source" -path '*apcu-5*/tests' -type d)
 [ -n "$tests" ] || { echo "apcu_suite.sh: no tests below $source" >&2; exit 1; }
 

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """php-fpm under real conditions, with a module that has APCu's functions: run.py MODULE [NAME…]
 
-MODULE is the file of the extension. With names, these scenarios alone. It needs root, because
-php-fpm changes the user of its workers, and Debian's php8.2-fpm and nginx."""
+MODULE is the file of the extension. With names, these scenarios alone; otherwise all but that of
+MediaWiki, which needs Debian's package of it. SECS is how long workers are killed, 5 by default,
+and LONGEST_MS how long another worker may wait then, 100 by default: a worker that holds a lock may
+lose its processor to other programs, so 20 is for a quiet machine. It needs Debian's php8.2-fpm and
+nginx, and root, because php-fpm changes the user of its workers."""
 
 import concurrent.futures
 import json
@@ -18,6 +21,8 @@ from website import Site
 
 MODULE = None
 SCENARIOS = {}
+SECS = float(os.environ.get("SECS", 5))
+LONGEST_MS = float(os.environ.get("LONGEST_MS", 100))
 
 
 def scenario(play):
@@ -85,7 +90,7 @@ def workers_of_a_chroot_pool_share():
 @scenario
 def killed_workers_harm_no_other():
     with Site(MODULE, workers=4, ini={"apc.shm_size": "64M"}) as site:
-        ends = time.monotonic() + 15
+        ends = time.monotonic() + SECS
         killed, reports, errors, hung = [], [], 0, 0
         lock = threading.Lock()
 
@@ -106,7 +111,7 @@ def killed_workers_harm_no_other():
         loads = [threading.Thread(target=load) for _ in range(3)]
         for thread in loads:
             thread.start()
-        while time.monotonic() < ends - 1:
+        while time.monotonic() < ends - 0.5:
             time.sleep(random.uniform(0.02, 0.1))
             workers = site.workers()
             if workers:
@@ -118,13 +123,15 @@ def killed_workers_harm_no_other():
         for thread in loads:
             thread.join()
         check(hung == 0, f"{hung} requests hang: a killed worker has left a lock")
-        check(len(killed) > 50 and errors > 0, f"{len(killed)} killed, {errors} requests failed")
-        check(len(reports) > 50, f"only {len(reports)} requests ended")
+        has_killed = len(killed) > 5 * SECS and errors > 0
+        check(has_killed, f"{len(killed)} killed, {errors} requests failed")
+        check(len(reports) > 5 * SECS, f"only {len(reports)} requests ended")
         wrong = sum(report["wrong"] for report in reports)
         check(wrong == 0, f"{wrong} wrong values")
         longest = max(report["longest_us"] for report in reports) / 1000
-        print(f"   {len(killed)} killed, {sum(r['done'] for r in reports)} operations, longest {longest:.1f} ms")
-        check(longest <= 20, f"a worker waited for {longest:.1f} ms, allowed are 20")
+        done = sum(report["done"] for report in reports)
+        print(f"   {len(killed)} killed, {done} operations, longest {longest:.1f} ms")
+        check(longest <= LONGEST_MS, f"a worker waited for {longest:.1f} of {LONGEST_MS} ms")
         all_share(site, 4)
 
 
@@ -169,9 +176,10 @@ def mediawiki_keeps_its_objects_here():
         for title in ("Main_Page", "Special:Version", "Special:RecentChanges") * 4:
             reply = site.get("wiki/index.php", title=title)
             check(reply.status == 200, f"{title}: {reply.status} {reply.text[:500]}\n{site.logs()}")
-            check("MediaWiki" in reply.text, f"{title} is not a page of MediaWiki: {reply.text[:200]}")
+            is_wiki = "MediaWiki" in reply.text
+            check(is_wiki, f"{title} is not a page of MediaWiki: {reply.text[:200]}")
         _, info = call(site, "apcu_cache_info", True)
-        print(f"   {info['num_hits']:.0f} hits, {info['num_misses']:.0f} misses, {info['num_entries']} items")
+        print("   " + ", ".join(f"{info[f'num_{n}']:.0f} {n}" for n in ("hits", "misses", "entries")))
         check(info["num_hits"] > 50 and info["num_entries"] > 5, f"{info}")
 
 
@@ -180,8 +188,11 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     MODULE = os.path.abspath(sys.argv[1])
+    if os.getuid() != 0:
+        print("fpm: skipped, because php-fpm needs root to change the user of its workers")
+        return
     failed = 0
-    names = sys.argv[2:] or list(SCENARIOS)
+    names = sys.argv[2:] or [name for name in SCENARIOS if "mediawiki" not in name]
     for name in names:
         begun = time.monotonic()
         try:

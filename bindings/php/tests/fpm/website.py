@@ -78,12 +78,15 @@ class Site:
         settings = [*extensions, ("apc.enabled", 1), *(ini or {}).items()]
         self.defines = [word for name, value in settings for word in ("-d", f"{name}={value}")]
         self.write("fpm.conf", POOL, user=USER, workers=workers, pool=pool)
-        self.write("nginx.conf", NGINX_CONF, pages=pages, application=application.format(folder=self.folder))
+        application = application.format(folder=self.folder)
+        self.write("nginx.conf", NGINX_CONF, pages=pages, application=application)
         self.log = self.folder / "fpm.log"
         self.fpm = self.start(
             [PHP_FPM, "-n", *self.defines, "-F", "-R", "-y", f"{self.folder}/fpm.conf"]
         )
-        self.nginx = self.start([NGINX, "-p", self.folder, "-c", f"{self.folder}/nginx.conf", "-g", "daemon off;"])
+        self.nginx = self.start(
+            [NGINX, "-p", self.folder, "-c", f"{self.folder}/nginx.conf", "-g", "daemon off;"]
+        )
         self.wait_until_up()
 
     def write(self, name, text, **values):

@@ -34,8 +34,8 @@ const (
 	Fetched
 	// Unpublished marks a record that is still being written.
 	Unpublished
-	// Stale marks an item whose value a client of a server is to replace, and Claimed one that a client
-	// has undertaken to replace. The cache itself only keeps them.
+	// Stale marks an item whose value a client of a server is to replace, and Claimed one that a
+	// client has undertaken to replace. The cache itself only keeps them.
 	Stale
 	Claimed
 )
