@@ -19,12 +19,12 @@ const (
 	collapseFromBytes = 8 << 20
 	// collapseTries is the number of attempts to collapse a block.
 	collapseTries = 4
-	// collapsePause is the time between two blocks: 128 MiB in a second at most. While writers take new
-	// segments, they need the processor themselves, and it is fillingPause.
+	// collapsePause is the time between two blocks: 128 MiB in a second at most. While writers take
+	// new segments, they need the processor themselves, and it is fillingPause.
 	collapsePause = time.Second / 64
 	fillingPause  = time.Second / 8
-	// pauseMultiple is how many times as long as the collapse the pause after it is, at least: where a
-	// collapse is slow, all of them take a fifth of a processor.
+	// pauseMultiple is how many times as long as the collapse the pause after it is, at least: where
+	// a collapse is slow, all of them take a fifth of a processor.
 	pauseMultiple = 4
 )
 
