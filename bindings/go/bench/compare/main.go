@@ -45,8 +45,10 @@ type options struct {
 	caches, loads string
 	rounds        int
 	length        time.Duration
-	settings      []setting
-	isCPU         bool
+	// settle is the time between the filling and the first round.
+	settle   time.Duration
+	settings []setting
+	isCPU    bool
 	// draws is the number of drawn keys, a power of two.
 	draws int
 }
@@ -87,6 +89,8 @@ func main() {
 	flag.StringVar(&o.loads, "loads", "", "measure the loads whose names contain this, such as 10 KiB or full")
 	flag.IntVar(&o.rounds, "rounds", 7, "rounds of each operation")
 	flag.DurationVar(&o.length, "time", 200*time.Millisecond, "duration of a round")
+	flag.DurationVar(&o.settle, "settle", 5*time.Second,
+		"time after the filling for what caches do in the background")
 	gogc := flag.String("gogc", "100", "GOGC of the processes; with 100,400 all is measured twice")
 	hugePages := flag.String("hugepages", "default",
 		"default: as the kernel's setting is; never: without, by prctl in the processes;\n"+
@@ -206,6 +210,7 @@ func measure(load bench.Load, kinds []bench.Kind, o opener) (t table, err error)
 		}
 		t.rows = append(t.rows, p)
 	}
+	time.Sleep(o.settle)
 	for _, op := range load.Ops() {
 		for range o.rounds {
 			for _, p := range t.rows {

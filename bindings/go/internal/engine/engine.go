@@ -94,7 +94,9 @@ type Engine struct {
 	config Config
 	bytes  int
 	arena  *memory.Arena
-	stop   chan struct{}
+	// collapser is nil if the memory keeps its small pages.
+	collapser *collapser
+	stop      chan struct{}
 }
 
 // Stats is what a cache has counted.
@@ -128,7 +130,7 @@ func divide(memoryBytes int64) (geometry, error) {
 			ErrMemory, memoryBytes, MemoryMin, int64(MemoryMax))
 	}
 	_, tableBytes := pins.Cells()
-	usable := int(memoryBytes) - tableBytes
+	usable := int(memoryBytes) - tableBytes - collapserBytes(memoryBytes)
 	shards := max(1, min(ceilPower(4*runtime.GOMAXPROCS(0)), floorPower(int(memoryBytes)/shardBytesMin)))
 	// The shards of a large memory have as many segments as a slot can name.
 	for usable/shards/segmentBytesMax >= record.NoSegment {
@@ -181,6 +183,7 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 		shards: make([]shard.Shard, geometry.shards),
 		pins:   pins.NewTable(geometry.segments * 3 / 32),
 	}
+	taken := e.openCollapser()
 	for number := range e.shards {
 		e.shards[number].Open(shard.Config{
 			// The shard has this part of the arena for itself.
@@ -188,8 +191,8 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 			Segments: geometry.segments, SegmentBytes: geometry.segmentBytes,
 			Number: number, Shards: len(e.shards), Pins: e.pins, Seed: seed,
 			Tokens: config.CAS, Accesses: config.TrackAccess, Reports: config.OnRemove != nil,
-			NoGhosts: config.NoGhosts,
-			Now:      config.Now,
+			NoGhosts: config.NoGhosts, Taken: taken,
+			Now: config.Now,
 		})
 	}
 	if most := e.shards[0].ItemMax(); e.config.ItemMax == 0 || e.config.ItemMax > most {

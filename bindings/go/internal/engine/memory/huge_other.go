@@ -2,5 +2,14 @@
 
 package memory
 
+// CollapseIsKnown is true where Collapse may do something.
+const CollapseIsKnown = false
+
 // Populate does nothing: the first access to each page takes its memory.
 func Populate([]byte) {}
+
+// Collapse does nothing where package syscall has no such call.
+func Collapse([]byte) bool { return true }
+
+// MayCollapse returns true if huge pages are to be used.
+func MayCollapse() bool { return false }

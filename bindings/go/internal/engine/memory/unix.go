@@ -10,25 +10,29 @@ import (
 
 type held = []byte
 
-// hugeFromBytes is the size of arenas from which on huge pages are asked for. The pages that a
-// shard touches first take two megabytes of memory at once.
-const hugeFromBytes = 8 << 20
-
 func allocate(bytes int) (*Arena, error) {
-	const protection = syscall.PROT_READ | syscall.PROT_WRITE
-	mapped, err := syscall.Mmap(-1, 0, bytes+HugePageBytes, protection,
-		syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	mapped, err := mapAligned(bytes)
 	if err != nil {
 		return nil, fmt.Errorf("cannot map %d bytes: %w", bytes, err)
 	}
-	// What lies in front of the base and behind the arena is never touched and takes no memory.
-	base := unsafe.Pointer(unsafe.SliceData(mapped))
-	skipped := int(-uintptr(base) & (HugePageBytes - 1))
-	if bytes >= hugeFromBytes {
-		adviseHugePages(mapped[skipped : skipped+bytes])
-	}
 	// The mapping is not part of the Go heap: it stays in place until Free unmaps it.
-	return &Arena{base: unsafe.Add(base, skipped), bytes: bytes, held: mapped}, nil
+	base := unsafe.Pointer(unsafe.SliceData(mapped.aligned))
+	return &Arena{base: base, bytes: bytes, held: mapped.all}, nil
+}
+
+// mapping is memory from the system. What lies in front of the aligned part and behind it is never
+// touched and takes no memory.
+type mapping struct{ all, aligned []byte }
+
+// mapAligned maps memory that starts on a multiple of the size of a huge page.
+func mapAligned(bytes int) (mapping, error) {
+	const protection = syscall.PROT_READ | syscall.PROT_WRITE
+	all, err := syscall.Mmap(-1, 0, bytes+HugePageBytes, protection, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return mapping{}, err
+	}
+	skipped := int(-uintptr(unsafe.Pointer(unsafe.SliceData(all))) & (HugePageBytes - 1))
+	return mapping{all, all[skipped : skipped+bytes]}, nil
 }
 
 // Free gives the memory back to the system. Every later access faults.

@@ -116,6 +116,7 @@ func (s *Shard) pop(spare int) (int, bool) {
 	}
 	s.fresh++
 	s.lookAhead()
+	s.noteTaken()
 	return s.fresh - 1, true
 }
 
@@ -131,6 +132,18 @@ func (s *Shard) lookAhead() {
 	if uintptr(next)%memory.HugePageBytes == 0 {
 		s.ahead = unsafe.Slice((*byte)(next), min(rest, memory.HugePageBytes))
 	}
+}
+
+// noteTaken reports the memory of a huge page whose last segment in this shard was taken.
+func (s *Shard) noteTaken() {
+	taken := s.fresh * s.segmentBytes
+	end := uintptr(s.base) + uintptr(taken)
+	ahead := int(-end & (memory.HugePageBytes - 1))
+	if s.config.Taken == nil || ahead != 0 && s.fresh < len(s.segments) {
+		return
+	}
+	bytes := min(memory.HugePageBytes-ahead, taken)
+	s.config.Taken(unsafe.Slice((*byte)(unsafe.Add(s.base, taken-bytes)), bytes))
 }
 
 // mayEmpty returns true if a sealed segment may be emptied: nothing is being written to it, and at

@@ -37,6 +37,9 @@ type Config struct {
 	NoGhosts bool
 	// Reports collects removed items; see TakeRemovals.
 	Reports bool
+	// Taken is called, under the lock, for each part of the shard's memory that lies in one huge page
+	// when all segments in it have been taken for the first time. It may be nil.
+	Taken func(part []byte)
 	// Now returns monotonic milliseconds.
 	Now func() int64
 }
@@ -108,6 +111,7 @@ func (s *Shard) Open(config Config) {
 	s.overflowPages = make([]atomic.Uint32, config.Segments)
 	s.openSpace(config.Segments)
 	s.openIndex()
+	s.noteTaken()
 }
 
 // Lock locks the shard. Removals run their reports after Unlock.
