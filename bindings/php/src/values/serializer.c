@@ -135,6 +135,21 @@ void apcu_serializer_names(smart_str *names)
     smart_str_0(names);
 }
 
+size_t apcu_value_limit(void)
+{
+    return (size_t)APCUG(shm_size) / 2;
+}
+
+// A serializer has its own way with the resources in an array.
+bool apcu_refuse_resource(bool is_nested)
+{
+    if (is_nested && APCUG(serializer) != NULL) {
+        return false;
+    }
+    php_error_docref(NULL, E_WARNING, "Cannot store resources in apcu cache");
+    return true;
+}
+
 bool apcu_serializes_as_php(void)
 {
     return APCUG(serializer) != NULL && APCUG(serializer)->tag == LARDER_TAG_PHP;
