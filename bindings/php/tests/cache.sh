@@ -9,6 +9,7 @@ runner=$(php-config --prefix)/lib/php/$(php-config --phpapi)/build/run-tests.php
 folder=$target/php/phpt-cache
 
 export LARDER_SO=$target/php/larder.so
+export LARDER_STUBS=$here/../stubs/larder.php
 rm -rf "$folder"
 cp -r "$here/cache" "$folder"
 TEST_PHP_EXECUTABLE=$(command -v php) NO_INTERACTION=1 php "$runner" -q -n --set-timeout 60 --show-diff \
