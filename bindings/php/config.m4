@@ -62,6 +62,7 @@ if test "$PHP_LARDER_CACHE" != "no"; then
   PHP_NEW_EXTENSION([larder], m4_normalize([
       src/cache/cache.c
       src/cache/change.c
+      src/cache/client.c
       src/cache/compute.c
       src/cache/failures.c
       src/cache/item.c
@@ -72,6 +73,8 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/place.c
       src/cache/region.c
       src/cache/serializer.c
+      src/cache/server.c
+      src/cache/session.c
       src/cache/settings.c
       src/cache/walk.c
       src/cache/shared/array.c

@@ -191,6 +191,113 @@ final class Cache implements \Countable
     }
 }
 
+/**
+ * A cache on a larderd, or on any memcached, at a unix socket. Hits are read in the memory of a
+ * larderd that runs with `--local-readers`; other calls are requests to the server.
+ *
+ * Strings and integers from 0 on are stored so that other clients can read them; other values have
+ * a mark in front. Keys have 1 to 250 bytes, at most 187 with blanks or control characters.
+ */
+final class Client
+{
+    private function __construct()
+    {
+    }
+
+    /**
+     * Connects to a server. All objects of a process that name the same socket share the connection,
+     * which later requests use too.
+     *
+     * Options: `timeoutMs`, how long a call waits for the server (5000); `classes`, a list of the
+     * classes that stored objects may have, or `*` for all (none).
+     *
+     * @param array{timeoutMs?: int, classes?: list<class-string>|string} $options
+     */
+    public static function connect(string $socket, array $options = []): Client
+    {
+    }
+
+    /** Returns the value of a key, and `$default` if there is none. */
+    public function get(string $key, mixed $default = null): mixed
+    {
+    }
+
+    /**
+     * Returns the values of those keys that have one. PHP turns keys that are decimal numbers into
+     * integers.
+     *
+     * @param iterable<string|int> $keys
+     * @return array<string|int, mixed>
+     */
+    public function getMany(iterable $keys): array
+    {
+    }
+
+    /** Stores a value. Returns false if the server refuses it, or cannot be reached. */
+    public function set(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
+    {
+    }
+
+    /**
+     * Stores values by key. Returns false if one of them could not be stored.
+     *
+     * @param iterable<string|int, mixed> $values
+     */
+    public function setMany(iterable $values, \DateInterval|int|null $ttl = null): bool
+    {
+    }
+
+    /** Stores a value if the key has none; else returns false. */
+    public function add(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
+    {
+    }
+
+    /** Stores a value if the key has one; else returns false. */
+    public function replace(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
+    {
+    }
+
+    /**
+     * Adds to an integer, which keeps its time to live, and returns the sum. A key without a value
+     * begins at `$by`, at least 0, with the time to live `$ttl`. Returns false if the server cannot
+     * be reached.
+     *
+     * @throws Exception if the value is not an integer from 0 on
+     */
+    public function increment(string $key, int $by = 1, \DateInterval|int|null $ttl = null): int|false
+    {
+    }
+
+    /** Subtracts from an integer, which stops at 0: see increment(). */
+    public function decrement(string $key, int $by = 1, \DateInterval|int|null $ttl = null): int|false
+    {
+    }
+
+    /** Removes a value. Returns false if the key has none. */
+    public function delete(string $key): bool
+    {
+    }
+
+    /**
+     * Removes values, and returns how many keys had one.
+     *
+     * @param iterable<string|int> $keys
+     */
+    public function deleteMany(iterable $keys): int
+    {
+    }
+
+    /** Returns true if the key has a value. */
+    public function has(string $key): bool
+    {
+    }
+
+    /** Gives a value a new time to live. Returns false if the key has none. */
+    public function touch(string $key, \DateInterval|int|null $ttl = null): bool
+    {
+    }
+}
+
 /** The items of Cache::iterate(): keys and values. */
 final class Items implements \Iterator
 {

@@ -8,7 +8,7 @@
 zend_class_entry *larder_cache_class;
 static zend_object_handlers handlers;
 
-static zend_object *create(zend_class_entry *class)
+zend_object *larder_object_create(zend_class_entry *class)
 {
     larder_object *object = zend_object_alloc(sizeof *object, class);
     memset(object, 0, XtOffsetOf(larder_object, std));
@@ -32,7 +32,7 @@ static void free_object(zend_object *std)
 
 static zend_object *new_object(larder_region *region, HashTable *classes)
 {
-    zend_object *std = create(larder_cache_class);
+    zend_object *std = larder_object_create(larder_cache_class);
     larder_object_of(std)->region = region;
     larder_object_of(std)->classes = classes;
     return std;
@@ -88,7 +88,7 @@ PHP_METHOD(Larder_Cache, get)
         Z_PARAM_ZVAL(missing)
     ZEND_PARSE_PARAMETERS_END();
     apcu_key key;
-    if (UNEXPECTED(!larder_key_of(&key, name))) {
+    if (UNEXPECTED(!larder_key_of(THIS_CACHE(), &key, name))) {
         RETURN_THROWS();
     }
     if (!larder_read(THIS_CACHE(), &key, return_value, NULL) && missing != NULL) {
@@ -109,7 +109,7 @@ static void store(INTERNAL_FUNCTION_PARAMETERS, larder_store function)
         Z_PARAM_TTL(ttl)
     ZEND_PARSE_PARAMETERS_END();
     apcu_key key;
-    if (UNEXPECTED(!larder_key_of(&key, name) || !larder_ttl_of(&ttl, &seconds))) {
+    if (UNEXPECTED(!larder_key_of(THIS_CACHE(), &key, name) || !larder_ttl_of(&ttl, &seconds))) {
         RETURN_THROWS();
     }
     RETURN_BOOL(larder_write(THIS_CACHE(), &key, value, seconds, 0, function));
@@ -145,7 +145,7 @@ PHP_METHOD(Larder_Cache, cas)
         Z_PARAM_TTL(ttl)
     ZEND_PARSE_PARAMETERS_END();
     apcu_key key;
-    if (!larder_key_of(&key, name) || !larder_ttl_of(&ttl, &seconds)) {
+    if (!larder_key_of(THIS_CACHE(), &key, name) || !larder_ttl_of(&ttl, &seconds)) {
         RETURN_THROWS();
     }
     RETURN_BOOL(larder_exchange(THIS_CACHE(), &key, expected, value, seconds));
@@ -164,7 +164,7 @@ static void step(INTERNAL_FUNCTION_PARAMETERS, bool is_down)
         Z_PARAM_TTL(ttl)
     ZEND_PARSE_PARAMETERS_END();
     apcu_key key;
-    if (!larder_key_of(&key, name) || !larder_ttl_of(&ttl, &seconds)) {
+    if (!larder_key_of(THIS_CACHE(), &key, name) || !larder_ttl_of(&ttl, &seconds)) {
         RETURN_THROWS();
     }
     zend_long number;
@@ -189,7 +189,7 @@ PHP_METHOD(Larder_Cache, decrement)
 // cache, or after an exception.
 static larder *begin_of_key(zend_string *name, larder_object *object, apcu_key *key)
 {
-    return larder_key_of(key, name) ? larder_cache_of(object->region) : NULL;
+    return larder_key_of(object, key, name) ? larder_cache_of(object->region) : NULL;
 }
 
 PHP_METHOD(Larder_Cache, delete)
@@ -222,7 +222,23 @@ PHP_METHOD(Larder_Cache, has)
     larder_item item;
     larder_status status = larder_peek(cache, key.at, key.bytes, &item);
     larder_failed(THIS_CACHE()->region, status);
-    RETURN_BOOL(status == LARDER_OK && !larder_is_stale(&item));
+    bool is_stale = !THIS_CACHE()->region->is_server && larder_is_stale(&item);
+    RETURN_BOOL(status == LARDER_OK && !is_stale);
+}
+
+static larder_status touch(larder *cache, const larder_region *region, const apcu_key *key,
+                           uint32_t seconds)
+{
+    if (!region->is_server) {
+        larder_item item;
+        larder_status status = larder_peek(cache, key->at, key->bytes, &item);
+        if (status != LARDER_OK || larder_is_stale(&item)) {
+            return status == LARDER_OK ? LARDER_MISSING : status;
+        }
+        // The item lives on as a stale one afterwards.
+        seconds += seconds != 0 ? item.flags >> LARDER_STALE_SHIFT : 0;
+    }
+    return larder_touch(cache, key->at, key->bytes, seconds);
 }
 
 PHP_METHOD(Larder_Cache, touch)
@@ -243,16 +259,7 @@ PHP_METHOD(Larder_Cache, touch)
     if (cache == NULL) {
         RETURN_FALSE;
     }
-    larder_item item;
-    larder_status status = larder_peek(cache, key.at, key.bytes, &item);
-    if (status == LARDER_OK && larder_is_stale(&item)) {
-        RETURN_FALSE;
-    }
-    if (status == LARDER_OK) {
-        // The item lives on as a stale one afterwards.
-        seconds += seconds != 0 ? item.flags >> LARDER_STALE_SHIFT : 0;
-        status = larder_touch(cache, key.at, key.bytes, seconds);
-    }
+    larder_status status = touch(cache, THIS_CACHE()->region, &key, seconds);
     larder_failed(THIS_CACHE()->region, status);
     RETURN_BOOL(status == LARDER_OK);
 }
@@ -327,7 +334,7 @@ void larder_cache_register(void)
     larder_cache_class = zend_register_internal_class(&class);
     larder_cache_class->ce_flags |=
         ZEND_ACC_FINAL | ZEND_ACC_NOT_SERIALIZABLE | ZEND_ACC_NO_DYNAMIC_PROPERTIES;
-    larder_cache_class->create_object = create;
+    larder_cache_class->create_object = larder_object_create;
     zend_class_implements(larder_cache_class, 1, zend_ce_countable);
     memcpy(&handlers, &std_object_handlers, sizeof handlers);
     handlers.offset = XtOffsetOf(larder_object, std);

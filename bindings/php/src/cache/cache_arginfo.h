@@ -3,39 +3,13 @@
 #ifndef LARDER_CACHE_ARGINFO_H
 #define LARDER_CACHE_ARGINFO_H
 
-#define ARG_TTL \
-    ZEND_ARG_OBJ_TYPE_MASK(0, ttl, DateInterval, MAY_BE_LONG | MAY_BE_NULL, "null")
-#define ARG_KEY ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
-
-ZEND_BEGIN_ARG_INFO_EX(arginfo_construct, 0, 0, 0)
-ZEND_END_ARG_INFO()
-
+#include "common_arginfo.h"
 ZEND_BEGIN_ARG_WITH_RETURN_OBJ_INFO_EX(arginfo_open, 0, 0, Larder\\Cache, 0)
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, path, IS_STRING, 1, "null")
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, options, IS_ARRAY, 0, "[]")
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_OBJ_INFO_EX(arginfo_shared, 0, 0, Larder\\Cache, 0)
-ZEND_END_ARG_INFO()
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_get, 0, 1, IS_MIXED, 0)
-    ARG_KEY
-    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, default, IS_MIXED, 0, "null")
-ZEND_END_ARG_INFO()
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_get_many, 0, 1, IS_ARRAY, 0)
-    ZEND_ARG_OBJ_TYPE_MASK(0, keys, Traversable, MAY_BE_ARRAY, NULL)
-ZEND_END_ARG_INFO()
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_set, 0, 2, _IS_BOOL, 0)
-    ARG_KEY
-    ZEND_ARG_TYPE_INFO(0, value, IS_MIXED, 0)
-    ARG_TTL
-ZEND_END_ARG_INFO()
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_set_many, 0, 1, _IS_BOOL, 0)
-    ZEND_ARG_OBJ_TYPE_MASK(0, values, Traversable, MAY_BE_ARRAY, NULL)
-    ARG_TTL
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_cas, 0, 3, _IS_BOOL, 0)
@@ -45,27 +19,8 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_cas, 0, 3, _IS_BOOL, 0)
     ARG_TTL
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_step, 0, 1, MAY_BE_LONG | MAY_BE_FALSE)
-    ARG_KEY
-    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, by, IS_LONG, 0, "1")
-    ARG_TTL
-ZEND_END_ARG_INFO()
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_of_key, 0, 1, _IS_BOOL, 0)
-    ARG_KEY
-ZEND_END_ARG_INFO()
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_delete_many, 0, 1, IS_LONG, 0)
-    ZEND_ARG_OBJ_TYPE_MASK(0, keys, Traversable, MAY_BE_ARRAY, NULL)
-ZEND_END_ARG_INFO()
-
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_delete_prefix, 0, 1, IS_LONG, 0)
     ZEND_ARG_TYPE_INFO(0, prefix, IS_STRING, 0)
-ZEND_END_ARG_INFO()
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_touch, 0, 1, _IS_BOOL, 0)
-    ARG_KEY
-    ARG_TTL
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_compute, 0, 2, IS_MIXED, 0)
@@ -92,19 +47,9 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_count, 0, 0, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-PHP_METHOD(Larder_Cache, __construct);
 PHP_METHOD(Larder_Cache, open);
 PHP_METHOD(Larder_Cache, shared);
-PHP_METHOD(Larder_Cache, get);
-PHP_METHOD(Larder_Cache, set);
-PHP_METHOD(Larder_Cache, add);
-PHP_METHOD(Larder_Cache, replace);
 PHP_METHOD(Larder_Cache, cas);
-PHP_METHOD(Larder_Cache, increment);
-PHP_METHOD(Larder_Cache, decrement);
-PHP_METHOD(Larder_Cache, delete);
-PHP_METHOD(Larder_Cache, has);
-PHP_METHOD(Larder_Cache, touch);
 PHP_METHOD(Larder_Cache, getOrCompute);
 PHP_METHOD(Larder_Cache, iterate);
 PHP_METHOD(Larder_Cache, clear);

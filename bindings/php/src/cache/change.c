@@ -125,6 +125,32 @@ static larder_status try_step(larder_object *object, larder *cache, const apcu_k
     return status;
 }
 
+// A counter of a server is not negative, and stops at 0.
+static larder_status step_on_server(larder *cache, const apcu_key *key, zend_long by, uint32_t ttl,
+                                    zend_long *number)
+{
+    char text[24];
+    uint64_t sum = 0;
+    zend_ulong amount = by < 0 ? 0 - (zend_ulong)by : (zend_ulong)by;
+    larder_status status = LARDER_MISSING;
+    // Another client can store or remove the counter between the two requests.
+    for (int tries = 0; tries < TRIES_MAX; ++tries) {
+        status = (by < 0 ? larder_decrement : larder_increment)(cache, key->at, key->bytes, amount,
+                                                                 &sum);
+        *number = (zend_long)sum;
+        if (status != LARDER_MISSING) {
+            return status;
+        }
+        *number = MAX(by, 0);
+        size_t bytes = apcu_long_text(text, *number);
+        status = larder_add(cache, key->at, key->bytes, text, bytes, ttl, 0);
+        if (status != LARDER_EXISTS) {
+            return status;
+        }
+    }
+    return status;
+}
+
 bool larder_step(larder_object *object, const apcu_key *key, zend_long by, uint32_t ttl,
                  zend_long *number)
 {
@@ -133,7 +159,9 @@ bool larder_step(larder_object *object, const apcu_key *key, zend_long by, uint3
     if (cache == NULL) {
         return false;
     }
-    if (key->name == NULL) {
+    if (object->region->is_server) {
+        status = step_on_server(cache, key, by, ttl, number);
+    } else if (key->name == NULL) {
         int64_t sum;
         status = larder_add_i64(cache, key->at, key->bytes, by, ttl, &sum);
         *number = (zend_long)sum;

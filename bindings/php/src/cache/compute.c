@@ -148,7 +148,7 @@ void larder_compute(larder_object *object, zend_string *name, zend_fcall_info *c
     larder_held held = {.object = object, .name = name, .process = getpid()};
     bool is_stale = false;
     ZVAL_UNDEF(value);
-    if (!larder_key_of(&held.key, name)) {
+    if (!larder_key_of(object, &held.key, name)) {
         return;
     }
     bool is_found = larder_read(object, &held.key, value, &is_stale);

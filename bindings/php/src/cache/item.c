@@ -6,11 +6,20 @@
 #include "zend_interfaces.h"
 #include <time.h>
 
-bool larder_key_of(apcu_key *key, zend_string *name)
+bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name)
 {
     if (UNEXPECTED(ZSTR_LEN(name) == 0)) {
         larder_misuse("A key has at least one byte");
         return false;
+    }
+    if (UNEXPECTED(object->region->is_server)) {
+        // Other clients use the same keys, so a long one is not replaced by its hash.
+        *key = (apcu_key){.at = ZSTR_VAL(name), .bytes = ZSTR_LEN(name)};
+        if (ZSTR_LEN(name) > LARDER_KEY_BYTES_MAX) {
+            larder_misuse("A key of a server has at most %d bytes", LARDER_KEY_BYTES_MAX);
+            return false;
+        }
+        return true;
     }
     apcu_key_of(key, name);
     return true;
@@ -73,6 +82,9 @@ bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, co
         }
         return false;
     }
+    if (UNEXPECTED(object->region->is_server)) {
+        larder_frame(encoded);
+    }
     return true;
 }
 
@@ -80,6 +92,9 @@ bool larder_decode(larder_object *object, zval *value, const char *at, size_t by
                    uint32_t flags, const apcu_key *key)
 {
     LG(classes) = object->classes;
+    if (UNEXPECTED(object->region->is_server)) {
+        return larder_unframe(value, at, bytes, flags);
+    }
     return apcu_decode(value, at, bytes, flags & (LARDER_TAG_MASK | APCU_HAS_NAME), key);
 }
 
@@ -95,7 +110,7 @@ static bool read_long(larder_object *object, larder *cache, const apcu_key *key,
         if (status == LARDER_OK) {
             ZSTR_VAL(text)[item->value_bytes] = 0;
             if (item->value_bytes == bytes && (item->flags & LARDER_TAG_MASK) == LARDER_TAG_STRING
-                && key->name == NULL) {
+                && key->name == NULL && !object->region->is_server) {
                 ZVAL_NEW_STR(value, text);
                 return true;
             }
@@ -122,7 +137,8 @@ bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *
         return false;
     }
     larder_status status = larder_get(cache, key->at, key->bytes, room, sizeof room, &item);
-    if ((status == LARDER_OK || status == LARDER_TOO_SMALL) && larder_is_stale(&item)) {
+    if ((status == LARDER_OK || status == LARDER_TOO_SMALL) && !object->region->is_server
+        && larder_is_stale(&item)) {
         if (is_stale == NULL) {
             return false;
         }

@@ -19,8 +19,10 @@ typedef struct larder_region {
     struct larder_region *next;
     // Null until the first use, and where the region cannot be used.
     larder *cache;
-    // The file, null if there is none.
+    // The file, or the socket of a server; null if there is none.
     char *path;
+    bool is_server;
+    uint32_t timeout_ms;
     uint64_t memory_bytes;
     uint64_t item_bytes_max;
     // The permissions, owner and group that the file must have; -1 is any group.
@@ -92,6 +94,7 @@ HashTable *larder_classes_setting(bool is_named);
 larder_region *larder_region_private(uint64_t memory_bytes, uint64_t item_bytes_max);
 larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
                                    uint64_t item_bytes_max, uint32_t permissions);
+larder_region *larder_region_server(const char *socket, uint32_t timeout_ms);
 larder_region *larder_region_shared(void);
 void larder_region_free(larder_region *region);
 void larder_regions_start(void);
@@ -144,14 +147,18 @@ typedef larder_status (*larder_store)(const larder *cache, const void *key, size
 
 // Converts a time to live; false if it is none, then the function has thrown.
 bool larder_ttl_of(larder_ttl *ttl, uint32_t *seconds);
-// Finds the stored form of a key; false if it is empty, then the function has thrown.
-bool larder_key_of(apcu_key *key, zend_string *name);
+// Finds the stored form of a key; false if it cannot be one, then the function has thrown.
+bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name);
 bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *is_stale);
 bool larder_write(larder_object *object, const apcu_key *key, zval *value, uint32_t ttl,
                   uint32_t stale, larder_store store);
 bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, const apcu_key *key);
 bool larder_decode(larder_object *object, zval *value, const char *at, size_t bytes,
                    uint32_t flags, const apcu_key *key);
+
+// server.c: values of servers, whose items carry no flags.
+void larder_frame(apcu_encoded *encoded);
+bool larder_unframe(zval *value, const char *at, size_t bytes, uint32_t flags);
 
 // True if an item is no longer fresh, but kept for the time in which it is computed anew.
 static zend_always_inline bool larder_is_stale(const larder_item *item)
@@ -205,6 +212,10 @@ typedef struct larder_open_options {
 
 // Reads the options; false if one is wrong, then the function has thrown.
 bool larder_options_take(HashTable *given, bool is_named, larder_open_options *options);
+bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms, HashTable **classes);
+
+// session.c
+void larder_session_register(void);
 
 // many.c
 PHP_METHOD(Larder_Cache, getMany);
@@ -214,7 +225,22 @@ PHP_METHOD(Larder_Cache, deletePrefix);
 PHP_METHOD(Larder_Cache, keys);
 PHP_METHOD(Larder_Cache, stats);
 
-// cache.c
+// cache.c: methods that both classes have, and the class.
+zend_object *larder_object_create(zend_class_entry *class);
 void larder_cache_register(void);
+
+PHP_METHOD(Larder_Cache, __construct);
+PHP_METHOD(Larder_Cache, get);
+PHP_METHOD(Larder_Cache, set);
+PHP_METHOD(Larder_Cache, add);
+PHP_METHOD(Larder_Cache, replace);
+PHP_METHOD(Larder_Cache, increment);
+PHP_METHOD(Larder_Cache, decrement);
+PHP_METHOD(Larder_Cache, delete);
+PHP_METHOD(Larder_Cache, has);
+PHP_METHOD(Larder_Cache, touch);
+
+// client.c
+void larder_client_register(void);
 
 #endif

@@ -84,7 +84,7 @@ static bool get_one(larder_object *object, zval *index, zval *name_value, void *
     if (name == NULL) {
         return false;
     }
-    bool is_key = larder_key_of(&key, name);
+    bool is_key = larder_key_of(object, &key, name);
     if (is_key && larder_read(object, &key, &value, NULL)) {
         zend_symtable_update(context, name, &value);
     }
@@ -161,7 +161,7 @@ static bool set_one(larder_object *object, zval *name_value, zval *value, void *
     if (name == NULL) {
         return false;
     }
-    bool is_key = larder_key_of(&key, name);
+    bool is_key = larder_key_of(object, &key, name);
     if (is_key && !larder_write(object, &key, value, stores->ttl, 0, larder_set)) {
         stores->are_stored = false;
     }
@@ -190,7 +190,7 @@ static bool delete_name(larder_object *object, zend_string *name, zend_long *del
 {
     apcu_key key;
     larder *cache = larder_cache_of(object->region);
-    if (!larder_key_of(&key, name)) {
+    if (!larder_key_of(object, &key, name)) {
         return false;
     }
     if (cache != NULL) {

@@ -27,6 +27,8 @@ static PHP_MINIT_FUNCTION(larder)
     larder_settings_register(module_number);
     larder_items_register();
     larder_cache_register();
+    larder_client_register();
+    larder_session_register();
     larder_regions_start();
     return SUCCESS;
 }
@@ -86,6 +88,7 @@ static const zend_module_dep dependencies[] = {
     ZEND_MOD_REQUIRED("date")
     ZEND_MOD_REQUIRED("hash")
     ZEND_MOD_REQUIRED("spl")
+    ZEND_MOD_OPTIONAL("session")
     ZEND_MOD_END
 };
 

@@ -2,19 +2,22 @@
 
 #include "larder_php.h"
 
-static const char *const names[] = {"memory", "itemLimit", "permissions", "classes"};
+static bool is_one_of(const zend_string *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(ZSTR_VAL(name), *names) != 0) {
+        ++names;
+    }
+    return *names != NULL;
+}
 
-static bool check_names(HashTable *options)
+// Throws if an option has none of the names, which are followed by null.
+static bool check_names(HashTable *options, const char *const *names, const char *list)
 {
     zend_string *name;
     ZEND_HASH_FOREACH_STR_KEY(options, name) {
-        bool is_known = false;
-        for (size_t at = 0; name != NULL && at < sizeof names / sizeof *names; ++at) {
-            is_known = is_known || zend_string_equals_cstr(name, names[at], strlen(names[at]));
-        }
-        if (!is_known) {
-            larder_misuse("There is no option %s: the options are memory, itemLimit, permissions "
-                          "and classes", name != NULL ? ZSTR_VAL(name) : "without a name");
+        if (name == NULL || !is_one_of(name, names)) {
+            larder_misuse("There is no option %s: the options are %s",
+                          name != NULL ? ZSTR_VAL(name) : "without a name", list);
             return false;
         }
     } ZEND_HASH_FOREACH_END();
@@ -78,14 +81,26 @@ static bool take_classes(HashTable *options, bool is_named, HashTable **classes)
 bool larder_options_take(HashTable *given, bool is_named, larder_open_options *options)
 {
     static const uint64_t MIB = 1 << 20;
+    static const char *const names[] = {"memory", "itemLimit", "permissions", "classes", NULL};
     uint64_t permissions = 0600;
     options->memory_bytes = 32 * MIB;
     options->item_bytes_max = 0;
-    bool is_well = check_names(given)
+    bool is_well = check_names(given, names, "memory, itemLimit, permissions and classes")
         && take_number(given, "memory", MIB, MIB << 20, &options->memory_bytes)
         && take_number(given, "itemLimit", 1, options->memory_bytes, &options->item_bytes_max)
         && take_number(given, "permissions", 0600, 0777, &permissions)
         && take_classes(given, is_named, &options->classes);
     options->permissions = (uint32_t)permissions;
+    return is_well;
+}
+
+bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms, HashTable **classes)
+{
+    static const char *const names[] = {"timeoutMs", "classes", NULL};
+    uint64_t timeout = 5000;
+    bool is_well = check_names(given, names, "timeoutMs and classes")
+        && take_number(given, "timeoutMs", 1, INT32_MAX, &timeout)
+        && take_classes(given, true, classes);
+    *timeout_ms = (uint32_t)timeout;
     return is_well;
 }

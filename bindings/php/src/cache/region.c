@@ -13,7 +13,7 @@
 
 #define MEMORY_MIN (1 << 20)
 
-// The files that this process has named.
+// The files and sockets that this process has named.
 static larder_region *named;
 
 // The memory of larder.memory, null if there is none.
@@ -82,12 +82,19 @@ static bool open_file(larder_region *region, bool is_exact)
     return false;
 }
 
+static bool connect_to_server(larder_region *region)
+{
+    region->checked_at = time(NULL);
+    return larder_connect(region->path, region->timeout_ms, &region->cache, region->why,
+                          sizeof region->why) == LARDER_OK;
+}
+
 // The first use of a region in this process, or a use of one that failed.
 larder *larder_region_open(larder_region *region)
 {
     bool is_known = region->cache != NULL;
     if (!is_known && region->path != NULL && time(NULL) - region->checked_at >= 1) {
-        is_known = open_file(region, false);
+        is_known = region->is_server ? connect_to_server(region) : open_file(region, false);
     }
     if (!is_known && region->why[0] == 0) {
         return NULL;
@@ -108,10 +115,10 @@ larder_region *larder_region_private(uint64_t memory_bytes, uint64_t item_bytes_
     return region;
 }
 
-static larder_region *find_named(const char *path)
+static larder_region *find_named(const char *path, bool is_server)
 {
     for (larder_region *region = named; region != NULL; region = region->next) {
-        if (strcmp(region->path, path) == 0) {
+        if (region->is_server == is_server && strcmp(region->path, path) == 0) {
             return region;
         }
     }
@@ -121,7 +128,7 @@ static larder_region *find_named(const char *path)
 larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
                                    uint64_t item_bytes_max, uint32_t permissions)
 {
-    larder_region *region = find_named(path);
+    larder_region *region = find_named(path, false);
     if (region == NULL) {
         region = new_region(memory_bytes, item_bytes_max);
         region->path = pestrdup(path, 1);
@@ -130,6 +137,20 @@ larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
         named = region;
     }
     larder_region_check(region);
+    return region;
+}
+
+larder_region *larder_region_server(const char *socket, uint32_t timeout_ms)
+{
+    larder_region *region = find_named(socket, true);
+    if (region == NULL) {
+        region = new_region(0, 0);
+        region->path = pestrdup(socket, 1);
+        region->is_server = true;
+        region->timeout_ms = timeout_ms;
+        region->next = named;
+        named = region;
+    }
     return region;
 }
 
@@ -147,7 +168,8 @@ void larder_region_free(larder_region *region)
 // Attaches the file that has the name now, at most once a second.
 void larder_region_check(larder_region *region)
 {
-    if (region->path == NULL || region->cache == NULL || region->users != 0) {
+    if (region->path == NULL || region->cache == NULL || region->is_server
+        || region->users != 0) {
         return;
     }
     time_t now = time(NULL);
