@@ -16,8 +16,9 @@ if [ ! -e Makefile ] || [ config.m4 -nt Makefile ]; then
         --with-larder="$(dirname "$folder")/larder" "$@"
 fi
 # phpize's Makefile does not know the headers.
+library=$(readlink -f "$(dirname "$folder")/larder/lib/liblarder.a")
 if [ -n "$(find src -name '*.h' -newer modules/larder_apcu.so 2>/dev/null)" ] \
-    || [ "$(readlink -f "$(dirname "$folder")/larder/lib/liblarder.a")" -nt modules/larder_apcu.so ]; then
+    || [ "$library" -nt modules/larder_apcu.so ]; then
     make -s clean
 fi
 make -s LIBTOOLFLAGS=--silent

@@ -48,7 +48,8 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/walk/search.c
       src/walk/walk.c
     ]), [$ext_shared],,
-    [-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1])
+    m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
+      -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
   PHP_ADD_BUILD_DIR([$ext_builddir/src/values])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/walk])
   PHP_ADD_INCLUDE([$ext_srcdir/src])

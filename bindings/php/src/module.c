@@ -16,6 +16,8 @@ larder *apcu_cache;
 #define SLOT_BYTES 8
 #define HEADER_BYTES 300
 
+#define MANY_PROCESSES_BYTES (Z_L(16) << 20)
+
 static PHP_GINIT_FUNCTION(larder_apcu)
 {
 #if defined(ZTS) && defined(COMPILE_DL_LARDER_APCU)
@@ -42,14 +44,14 @@ static void open_cache(void)
         .memory_bytes = (uint64_t)APCUG(shm_size),
         .item_bytes_max = (uint64_t)APCUG(shm_size) / 2,
         .flags = LARDER_SHARED_WITH_CHILDREN | LARDER_NO_SUBSTITUTE | LARDER_THREAD_TIME,
-        // As many workers as a region of 1 GiB takes: a pool must not depend on apc.shm_size.
-        .processes_max = 256,
+        // A pool of many workers must not need a large cache. A small one has no room for them.
+        .processes_max = APCUG(shm_size) >= MANY_PROCESSES_BYTES ? 256 : 0,
     };
-    char why[256];
+    char why[256] = "no memory";
     if (!apcu_page_open() || larder_open(&options, &apcu_cache, why, sizeof why) != LARDER_OK) {
         zend_error_noreturn(E_CORE_ERROR,
-            "apc_mmap: Failed to mmap %zu bytes. Is your apc.shm_size too large?",
-            (size_t)APCUG(shm_size));
+            "apc_mmap: Failed to mmap %zu bytes. Is your apc.shm_size too large? (%s)",
+            (size_t)APCUG(shm_size), why);
     }
 }
 

@@ -11,5 +11,7 @@ folder=$target/php/phpt
 make -s -C "$here/.." extension
 rm -rf "$folder"
 cp -r "$here/phpt" "$folder"
-TEST_PHP_EXECUTABLE=$(command -v php) NO_INTERACTION=1 php "$runner" -q -n --set-timeout 60 --show-diff \
+export TEST_PHP_EXECUTABLE NO_INTERACTION=1
+TEST_PHP_EXECUTABLE=$(command -v php)
+php "$runner" -q -n --set-timeout 60 --show-diff \
     -d "extension=$target/php/larder_apcu.so" ${EXTRA_ARGS:-} "$folder"

@@ -1,4 +1,5 @@
-// Values: scalars and strings as they are, plain arrays in a compact form, the rest by a serializer.
+// Values: scalars and strings as they are, plain arrays in a compact form, the rest by a
+// serializer.
 
 #include "values.h"
 #include "main/snprintf.h"
@@ -88,7 +89,8 @@ static bool write_double(apcu_writer *writer, double number)
         return write_bytes(writer, "NaN", 3);
     }
     if (zend_isinf(number)) {
-        return number > 0 ? write_bytes(writer, "Infinity", 8) : write_bytes(writer, "-Infinity", 9);
+        const char *text = number > 0 ? "Infinity" : "-Infinity";
+        return write_bytes(writer, text, strlen(text));
     }
     char text[DOUBLE_TEXT_MAX];
     php_gcvt(number, DOUBLE_DIGITS, '.', 'e', text);
@@ -135,6 +137,12 @@ static bool encode_array(apcu_encoded *encoded, zval *value)
             }
             break;
         case APCU_TOO_LARGE:
+            // serialize() writes an array in full wherever it occurs, so that its text would be as
+            // large. igbinary may write it once.
+            if (APCUG(serializer) == NULL || apcu_serializes_as_php()) {
+                return false;
+            }
+            break;
         case APCU_NOT_PLAIN:
             break;
     }

@@ -20,6 +20,7 @@ foreach ($ways as $name => $value) {
 }
 unset($ways, $value);
 foreach (['string', 'array', 'object', 'entry', 'iterate'] as $way) {
+    apcu_store('small', "small of $way");
     if (pcntl_fork() === 0) {
         ini_set('display_errors', '0');
         register_shutdown_function(function () use ($way) {
@@ -37,7 +38,6 @@ foreach (['string', 'array', 'object', 'entry', 'iterate'] as $way) {
         };
         exit(0);
     }
-    apcu_store('small', "small of $way");
     pcntl_wait($status);
     apcu_delete('key');
 }

@@ -29,8 +29,8 @@ $tree = ['leaf'];
 for ($level = 0; $level < 40; ++$level) {
     $tree = [$tree, $tree];
 }
-ini_set('memory_limit', '256M');
-var_dump(function_exists('igbinary_serialize') || @apcu_exists('tree'));
+ini_set('memory_limit', '128M');
+var_dump(apcu_store('tree', $tree), apcu_exists('tree'));
 ?>
 --EXPECTF--
 array(2) {
@@ -47,4 +47,5 @@ bool(true)
 string(3) "top"
 bool(true)
 bool(true)
+bool(false)
 bool(false)
