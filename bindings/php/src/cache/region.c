@@ -8,8 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-// As many as a large region takes: a pool must not depend on the memory.
+// A pool of many workers must not need a large cache. A small one has no room for them.
 #define PROCESSES_MAX 256
+#define MANY_PROCESSES_BYTES (16 << 20)
 
 #define MEMORY_MIN (1 << 20)
 
@@ -42,11 +43,8 @@ static larder_status open_as(larder_region *region, uint32_t flags)
         .flags = flags | LARDER_NO_SUBSTITUTE,
         .permissions = region->permissions,
         .path = region->path,
-        .processes_max = (flags & LARDER_SHARED_WITH_CHILDREN) != 0 || region->path != NULL
-            ? PROCESSES_MAX : 0,
+        .processes_max = region->memory_bytes >= MANY_PROCESSES_BYTES ? PROCESSES_MAX : 0,
     };
-    // 64 KiB for each process are the least.
-    options.processes_max = (uint32_t)MIN(options.processes_max, region->memory_bytes >> 16);
     return larder_open(&options, &region->cache, region->why, sizeof region->why);
 }
 

@@ -27,6 +27,11 @@ bool apcu_serializes_as_php(void)
     return true;
 }
 
+bool apcu_serializes_in_full(void)
+{
+    return true;
+}
+
 static zend_class_entry *refused_of(zval *value, const HashTable *classes);
 
 static zend_class_entry *refused_in(HashTable *items, const HashTable *classes)

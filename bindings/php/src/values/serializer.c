@@ -155,6 +155,11 @@ bool apcu_serializes_as_php(void)
     return APCUG(serializer) != NULL && APCUG(serializer)->tag == LARDER_TAG_PHP;
 }
 
+bool apcu_serializes_in_full(void)
+{
+    return APCUG(serializer) == NULL || apcu_serializes_as_php();
+}
+
 bool apcu_serialize(apcu_encoded *encoded, zval *value)
 {
     if (APCUG(serializer) == NULL) {

@@ -139,7 +139,7 @@ static bool encode_array(apcu_encoded *encoded, zval *value)
         case APCU_TOO_LARGE:
             // serialize() writes an array in full wherever it occurs, so that its text would be as
             // large. igbinary may write it once.
-            if (APCUG(serializer) == NULL || apcu_serializes_as_php()) {
+            if (apcu_serializes_in_full()) {
                 return false;
             }
             break;

@@ -112,6 +112,7 @@ void apcu_serializers_forget(void);
 const apcu_serializer *apcu_serializer_named(const char *name);
 void apcu_serializer_names(smart_str *names);
 bool apcu_serializes_as_php(void);
+bool apcu_serializes_in_full(void);
 bool apcu_serialize(apcu_encoded *encoded, zval *value);
 bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag);
 

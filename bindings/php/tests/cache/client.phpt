@@ -39,14 +39,14 @@ foreach ([fn () => $client->get(str_repeat('x', 251)), fn () => $client->get('')
 var_dump($client->set(str_repeat('x', 250), 1), Client::connect($socket, ['classes' => '*'])->set('o', new ArrayObject([1])),
     Client::connect($socket, ['classes' => ['ArrayObject']])->get('o')->count());
 // A server that ends: misses, and one warning. A new one is found.
-proc_terminate($server);
+proc_terminate($server, 9);
 proc_close($server);
 // Its memory is read for three seconds.
 sleep(4);
 var_dump($client->get('m'), $client->set('m', 1));
 $server = serve($socket);
 var_dump($client->set('m', 2), $client->get('m'));
-proc_terminate($server);
+proc_terminate($server, 9);
 ?>
 --CLEAN--
 <?php require __DIR__ . '/run.inc'; remove_folders(); ?>
