@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the extension with phpize in a folder of its own: `build.sh FOLDER FILE [OPTION…]`. The
-# options are those of configure. The source tree stays as it is.
+# Builds the extensions with phpize in a folder of its own: `build.sh FOLDER FILE [OPTION…]`. FILE is
+# larder_apcu.so; larder.so is put beside it, unless the options of configure exclude it. The source
+# tree stays as it is.
 set -euo pipefail
 
 folder=$1 file=$2
@@ -22,3 +23,6 @@ if [ -n "$(find src -name '*.h' -newer modules/larder_apcu.so 2>/dev/null)" ] \
 fi
 make -s LIBTOOLFLAGS=--silent
 strip --strip-unneeded -o "$file" modules/larder_apcu.so
+if [ -e modules/larder.so ]; then
+    strip --strip-unneeded -o "$(dirname "$file")/larder.so" modules/larder.so
+fi

@@ -1,6 +1,9 @@
 PHP_ARG_ENABLE([larder-apcu], [for the APCu functions over Larder],
   [AS_HELP_STRING([--enable-larder-apcu], [Build larder_apcu.so, which registers as apcu])], [yes])
 
+PHP_ARG_ENABLE([larder-cache], [for the classes of Larder],
+  [AS_HELP_STRING([--enable-larder-cache], [Build larder.so, which has Larder\\Cache])], [yes])
+
 PHP_ARG_WITH([larder], [for the folder of Larder],
   [AS_HELP_STRING([--with-larder=FOLDER],
     [The folder with include/larder.h and lib/liblarder.a])], [/usr/local], [no])
@@ -9,20 +12,22 @@ PHP_ARG_ENABLE([larder-apcu-debug], [for the debug build of larder_apcu],
   [AS_HELP_STRING([--enable-larder-apcu-debug], [Add apcu_inc_request_time, for tests])],
   [no], [no])
 
+AC_MSG_CHECKING([for liblarder.a and larder.h])
+if test ! -f "$PHP_LARDER/lib/liblarder.a" || test ! -f "$PHP_LARDER/include/larder.h"; then
+  AC_MSG_ERROR([not below $PHP_LARDER: give their folder by --with-larder=FOLDER])
+fi
+AC_MSG_RESULT([$PHP_LARDER])
+
+PHP_ADD_INCLUDE([$PHP_LARDER/include])
+dnl The symbols of the library stay inside: another extension may link one of its own.
+LDFLAGS="$LDFLAGS -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,relro,-z,now"
+
 if test "$PHP_LARDER_APCU" != "no"; then
-  AC_MSG_CHECKING([for liblarder.a and larder.h])
-  if test ! -f "$PHP_LARDER/lib/liblarder.a" || test ! -f "$PHP_LARDER/include/larder.h"; then
-    AC_MSG_ERROR([not below $PHP_LARDER: give their folder by --with-larder=FOLDER])
-  fi
-  AC_MSG_RESULT([$PHP_LARDER])
   if test "$PHP_LARDER_APCU_DEBUG" != "no"; then
     AC_DEFINE([APC_DEBUG], [1], [True in the debug build])
   fi
 
-  PHP_ADD_INCLUDE([$PHP_LARDER/include])
-  dnl The symbols of the library stay inside: another extension may link one of its own.
   LARDER_APCU_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a -lpthread -ldl -lm -lgcc_s"
-  LDFLAGS="$LDFLAGS -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,relro,-z,now"
   PHP_SUBST([LARDER_APCU_SHARED_LIBADD])
   PHP_NEW_EXTENSION([larder_apcu], m4_normalize([
       src/counters.c
@@ -36,6 +41,7 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/settings.c
       src/values/array.c
       src/values/key.c
+      src/values/read.c
       src/values/serializer.c
       src/values/value.c
       src/walk/iterator.c
@@ -49,4 +55,35 @@ if test "$PHP_LARDER_APCU" != "no"; then
   PHP_ADD_INCLUDE([$ext_srcdir/src])
   PHP_ADD_EXTENSION_DEP(larder_apcu, hash)
   PHP_ADD_EXTENSION_DEP(larder_apcu, pcre)
+fi
+
+if test "$PHP_LARDER_CACHE" != "no"; then
+  LARDER_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a -lpthread -ldl -lm -lgcc_s"
+  PHP_SUBST([LARDER_SHARED_LIBADD])
+  PHP_NEW_EXTENSION([larder], m4_normalize([
+      src/cache/cache.c
+      src/cache/change.c
+      src/cache/client.c
+      src/cache/compute.c
+      src/cache/failures.c
+      src/cache/item.c
+      src/cache/items.c
+      src/cache/many.c
+      src/cache/module.c
+      src/cache/options.c
+      src/cache/place.c
+      src/cache/region.c
+      src/cache/serializer.c
+      src/cache/server.c
+      src/cache/session.c
+      src/cache/settings.c
+      src/cache/walk.c
+      src/cache/shared/array.c
+      src/cache/shared/key.c
+      src/cache/shared/value.c
+    ]), [$ext_shared],,
+    [-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/shared])
+  PHP_ADD_INCLUDE([$ext_srcdir/src])
+  PHP_ADD_EXTENSION_DEP(larder, hash)
 fi

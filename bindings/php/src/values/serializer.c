@@ -135,9 +135,29 @@ void apcu_serializer_names(smart_str *names)
     smart_str_0(names);
 }
 
+size_t apcu_value_limit(void)
+{
+    return (size_t)APCUG(shm_size) / 2;
+}
+
+// A serializer has its own way with the resources in an array.
+bool apcu_refuse_resource(bool is_nested)
+{
+    if (is_nested && APCUG(serializer) != NULL) {
+        return false;
+    }
+    php_error_docref(NULL, E_WARNING, "Cannot store resources in apcu cache");
+    return true;
+}
+
 bool apcu_serializes_as_php(void)
 {
     return APCUG(serializer) != NULL && APCUG(serializer)->tag == LARDER_TAG_PHP;
+}
+
+bool apcu_serializes_in_full(void)
+{
+    return APCUG(serializer) == NULL || apcu_serializes_as_php();
 }
 
 bool apcu_serialize(apcu_encoded *encoded, zval *value)

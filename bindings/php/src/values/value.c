@@ -13,7 +13,7 @@ static void writer_begin(apcu_writer *writer)
 {
     writer->begin = writer->at = writer->room;
     writer->end = writer->room + sizeof writer->room;
-    writer->limit = (size_t)APCUG(shm_size) / 2;
+    writer->limit = apcu_value_limit();
 }
 
 bool apcu_writer_grow(apcu_writer *writer, size_t bytes)
@@ -132,15 +132,14 @@ static bool encode_array(apcu_encoded *encoded, zval *value)
             encoded->flags |= LARDER_TAG_ARRAY;
             return true;
         case APCU_HAS_RESOURCE:
-            if (APCUG(serializer) == NULL) {
-                php_error_docref(NULL, E_WARNING, "Cannot store resources in apcu cache");
+            if (apcu_refuse_resource(true)) {
                 return false;
             }
             break;
         case APCU_TOO_LARGE:
             // serialize() writes an array in full wherever it occurs, so that its text would be as
             // large. igbinary may write it once.
-            if (APCUG(serializer) == NULL || apcu_serializes_as_php()) {
+            if (apcu_serializes_in_full()) {
                 return false;
             }
             break;
@@ -185,8 +184,7 @@ static bool encode_value(apcu_encoded *encoded, zval *value)
         case IS_OBJECT:
             return apcu_serialize(encoded, value);
         default:
-            php_error_docref(NULL, E_WARNING, "Cannot store resources in apcu cache");
-            return false;
+            return !apcu_refuse_resource(false);
     }
 }
 
@@ -284,59 +282,4 @@ bool apcu_decode(zval *value, const char *at, size_t bytes, uint32_t flags, cons
         bytes -= front;
     }
     return decode_tagged(value, at, bytes, flags & LARDER_TAG_MASK);
-}
-
-typedef larder_status (*get_function)(const larder *, const void *, size_t, void *, size_t,
-                                      larder_item *);
-
-// Reads a value that does not fit on the stack. Its length can change until it is read.
-static bool read_long(get_function get, const apcu_key *key, size_t bytes, zval *value)
-{
-    for (;;) {
-        zend_string *text = zend_string_alloc(bytes, 0);
-        larder_item item;
-        larder_status status = get(apcu_cache, key->at, key->bytes, ZSTR_VAL(text), bytes, &item);
-        if (status == LARDER_OK) {
-            ZSTR_VAL(text)[item.value_bytes] = 0;
-            if (item.value_bytes == bytes && item.flags == LARDER_TAG_STRING && bytes > 1
-                && key->name == NULL) {
-                ZVAL_NEW_STR(value, text);
-                return true;
-            }
-            bool is_whole = apcu_decode(value, ZSTR_VAL(text), item.value_bytes, item.flags, key);
-            zend_string_release_ex(text, 0);
-            return is_whole;
-        }
-        zend_string_release_ex(text, 0);
-        if (status != LARDER_TOO_SMALL) {
-            apcu_failed(status);
-            return false;
-        }
-        bytes = item.value_bytes;
-    }
-}
-
-static zend_always_inline bool read_by(get_function get, const apcu_key *key, zval *value)
-{
-    char room[4096];
-    larder_item item;
-    larder_status status = get(apcu_cache, key->at, key->bytes, room, sizeof room, &item);
-    if (EXPECTED(status == LARDER_OK)) {
-        return apcu_decode(value, room, item.value_bytes, item.flags, key);
-    }
-    if (status == LARDER_TOO_SMALL) {
-        return read_long(get, key, item.value_bytes, value);
-    }
-    apcu_failed(status);
-    return false;
-}
-
-bool apcu_read(const apcu_key *key, zval *value)
-{
-    return read_by(larder_get, key, value);
-}
-
-bool apcu_look(const apcu_key *key, zval *value)
-{
-    return read_by(larder_look, key, value);
 }

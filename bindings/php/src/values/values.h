@@ -102,12 +102,17 @@ typedef enum apcu_plain {
 apcu_plain apcu_array_encode(apcu_writer *writer, HashTable *array);
 bool apcu_array_decode(zval *value, const char *at, size_t bytes);
 
-// serializer.c
+// serializer.c, and what else differs between the modules that store values.
+// Returns the most bytes that a value may have.
+size_t apcu_value_limit(void);
+// True if a resource cannot be stored: the function has warned or thrown.
+bool apcu_refuse_resource(bool is_nested);
 void apcu_serializers_register(int module_number);
 void apcu_serializers_forget(void);
 const apcu_serializer *apcu_serializer_named(const char *name);
 void apcu_serializer_names(smart_str *names);
 bool apcu_serializes_as_php(void);
+bool apcu_serializes_in_full(void);
 bool apcu_serialize(apcu_encoded *encoded, zval *value);
 bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag);
 

@@ -1,0 +1,52 @@
+// The parameters of the methods that both classes have, as reflection shows them.
+
+#ifndef LARDER_COMMON_ARGINFO_H
+#define LARDER_COMMON_ARGINFO_H
+
+#define ARG_TTL \
+    ZEND_ARG_OBJ_TYPE_MASK(0, ttl, DateInterval, MAY_BE_LONG | MAY_BE_NULL, "null")
+#define ARG_KEY ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
+
+ZEND_BEGIN_ARG_INFO_EX(arginfo_construct, 0, 0, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_get, 0, 1, IS_MIXED, 0)
+    ARG_KEY
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, default, IS_MIXED, 0, "null")
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_get_many, 0, 1, IS_ARRAY, 0)
+    ZEND_ARG_OBJ_TYPE_MASK(0, keys, Traversable, MAY_BE_ARRAY, NULL)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_set, 0, 2, _IS_BOOL, 0)
+    ARG_KEY
+    ZEND_ARG_TYPE_INFO(0, value, IS_MIXED, 0)
+    ARG_TTL
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_set_many, 0, 1, _IS_BOOL, 0)
+    ZEND_ARG_OBJ_TYPE_MASK(0, values, Traversable, MAY_BE_ARRAY, NULL)
+    ARG_TTL
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_step, 0, 1, MAY_BE_LONG | MAY_BE_FALSE)
+    ARG_KEY
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, by, IS_LONG, 0, "1")
+    ARG_TTL
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_of_key, 0, 1, _IS_BOOL, 0)
+    ARG_KEY
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_delete_many, 0, 1, IS_LONG, 0)
+    ZEND_ARG_OBJ_TYPE_MASK(0, keys, Traversable, MAY_BE_ARRAY, NULL)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_touch, 0, 1, _IS_BOOL, 0)
+    ARG_KEY
+    ARG_TTL
+ZEND_END_ARG_INFO()
+
+#endif

@@ -1,0 +1,173 @@
+// Single items: keys, times to live, reading and writing.
+
+#include "larder_php.h"
+#include "ext/date/php_date.h"
+#include "zend_exceptions.h"
+#include "zend_interfaces.h"
+#include <time.h>
+
+bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name)
+{
+    if (UNEXPECTED(ZSTR_LEN(name) == 0)) {
+        larder_misuse("A key has at least one byte");
+        return false;
+    }
+    if (UNEXPECTED(object->region->is_server)) {
+        // Other clients use the same keys, so a long one is not replaced by its hash.
+        *key = (apcu_key){.at = ZSTR_VAL(name), .bytes = ZSTR_LEN(name)};
+        if (ZSTR_LEN(name) > LARDER_KEY_BYTES_MAX) {
+            larder_misuse("A key of a server has at most %d bytes", LARDER_KEY_BYTES_MAX);
+            return false;
+        }
+        return true;
+    }
+    apcu_key_of(key, name);
+    return true;
+}
+
+// Returns the length of an interval that begins now, in seconds.
+static zend_long seconds_of(zend_object *interval)
+{
+    zval now, argument, end, stamp;
+    char text[32];
+    time_t begin = time(NULL);
+    snprintf(text, sizeof text, "@%lld", (long long)begin);
+    object_init_ex(&now, php_date_get_immutable_ce());
+    ZVAL_STRING(&argument, text);
+    zend_call_method_with_1_params(Z_OBJ(now), php_date_get_immutable_ce(), NULL, "__construct",
+                                   NULL, &argument);
+    zval_ptr_dtor(&argument);
+    ZVAL_OBJ(&argument, interval);
+    ZVAL_UNDEF(&end);
+    ZVAL_LONG(&stamp, (zend_long)begin);
+    zend_call_method_with_1_params(Z_OBJ(now), php_date_get_immutable_ce(), NULL, "add", &end,
+                                   &argument);
+    if (Z_TYPE(end) == IS_OBJECT) {
+        zend_call_method_with_0_params(Z_OBJ(end), php_date_get_immutable_ce(), NULL,
+                                       "gettimestamp", &stamp);
+    }
+    zval_ptr_dtor(&end);
+    zval_ptr_dtor(&now);
+    return Z_LVAL(stamp) - (zend_long)begin;
+}
+
+bool larder_ttl_of(larder_ttl *ttl, uint32_t *seconds)
+{
+    if (ttl->interval != NULL) {
+        ttl->seconds = seconds_of(ttl->interval);
+    } else if (ttl->is_null) {
+        *seconds = 0;
+        return true;
+    }
+    if (EG(exception) != NULL) {
+        return false;
+    }
+    if (ttl->seconds < 1) {
+        larder_misuse("A time to live is at least one second, or null: " ZEND_LONG_FMT " given",
+                      ttl->seconds);
+        return false;
+    }
+    *seconds = ttl->seconds > LARDER_TTL_MAX ? 0 : (uint32_t)ttl->seconds;
+    return true;
+}
+
+bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, const apcu_key *key)
+{
+    LG(classes) = object->classes;
+    if (UNEXPECTED(!apcu_encode(encoded, value, key))) {
+        if (EG(exception) == NULL) {
+            larder_misuse("The value cannot be stored: it is too large");
+        } else if (EG(exception)->ce != larder_exception_class) {
+            larder_misuse("The value cannot be serialized");
+        }
+        return false;
+    }
+    if (UNEXPECTED(object->region->is_server)) {
+        larder_frame(encoded);
+    }
+    return true;
+}
+
+bool larder_decode(larder_object *object, zval *value, const char *at, size_t bytes,
+                   uint32_t flags, const apcu_key *key)
+{
+    LG(classes) = object->classes;
+    if (UNEXPECTED(object->region->is_server)) {
+        return larder_unframe(value, at, bytes, flags);
+    }
+    return apcu_decode(value, at, bytes, flags & (LARDER_TAG_MASK | APCU_HAS_NAME), key);
+}
+
+// Reads a value that does not fit on the stack. Its length can change until it is read.
+static bool read_long(larder_object *object, larder *cache, const apcu_key *key, zval *value,
+                      larder_item *item)
+{
+    for (;;) {
+        size_t bytes = item->value_bytes;
+        zend_string *text = zend_string_alloc(bytes, 0);
+        larder_status status =
+            larder_get(cache, key->at, key->bytes, ZSTR_VAL(text), bytes, item);
+        if (status == LARDER_OK) {
+            ZSTR_VAL(text)[item->value_bytes] = 0;
+            if (item->value_bytes == bytes && (item->flags & LARDER_TAG_MASK) == LARDER_TAG_STRING
+                && key->name == NULL && !object->region->is_server) {
+                ZVAL_NEW_STR(value, text);
+                return true;
+            }
+            bool is_whole = larder_decode(object, value, ZSTR_VAL(text), item->value_bytes,
+                                          item->flags, key);
+            zend_string_release_ex(text, 0);
+            return is_whole;
+        }
+        zend_string_release_ex(text, 0);
+        if (status != LARDER_TOO_SMALL) {
+            larder_failed(object->region, status);
+            return false;
+        }
+    }
+}
+
+bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *is_stale)
+{
+    char room[4096];
+    larder_item item;
+    bool is_found = false;
+    larder *cache = larder_cache_of(object->region);
+    if (UNEXPECTED(cache == NULL)) {
+        return false;
+    }
+    larder_status status = larder_get(cache, key->at, key->bytes, room, sizeof room, &item);
+    if ((status == LARDER_OK || status == LARDER_TOO_SMALL) && !object->region->is_server
+        && larder_is_stale(&item)) {
+        if (is_stale == NULL) {
+            return false;
+        }
+        *is_stale = true;
+    }
+    if (EXPECTED(status == LARDER_OK)) {
+        is_found = larder_decode(object, value, room, item.value_bytes, item.flags, key);
+    } else if (status == LARDER_TOO_SMALL) {
+        is_found = read_long(object, cache, key, value, &item);
+    } else {
+        larder_failed(object->region, status);
+    }
+    return is_found;
+}
+
+bool larder_write(larder_object *object, const apcu_key *key, zval *value, uint32_t ttl,
+                  uint32_t stale, larder_store store)
+{
+    apcu_encoded encoded;
+    if (!larder_encode(object, &encoded, value, key)) {
+        return false;
+    }
+    larder *cache = larder_cache_of(object->region);
+    larder_status status = LARDER_NOT_OPENED;
+    if (EXPECTED(cache != NULL)) {
+        status = store(cache, key->at, key->bytes, encoded.at, encoded.bytes, ttl + stale,
+                       encoded.flags | stale << LARDER_STALE_SHIFT);
+        larder_failed(object->region, status);
+    }
+    apcu_encoded_free(&encoded);
+    return status == LARDER_OK;
+}

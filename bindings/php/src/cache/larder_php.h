@@ -1,0 +1,246 @@
+// The module `larder`: what its files share.
+
+#ifndef LARDER_PHP_H
+#define LARDER_PHP_H
+
+#include "values/values.h"
+#include "ext/date/php_date.h"
+#include <sys/stat.h>
+
+// The version of the module: that of the library.
+#define LARDER_PHP_VERSION "0.1.0"
+
+// A lease that this process holds, on the stack of its call.
+typedef struct larder_held larder_held;
+
+// The memory of a cache: in this process, of a process and its children, or in a file.
+typedef struct larder_region {
+    // The next region in a file that this process has named.
+    struct larder_region *next;
+    // Null until the first use, and where the region cannot be used.
+    larder *cache;
+    // The file, or the socket of a server; null if there is none.
+    char *path;
+    bool is_server;
+    uint32_t timeout_ms;
+    uint64_t memory_bytes;
+    uint64_t item_bytes_max;
+    // The permissions, owner and group that the file must have; -1 is any group.
+    uint32_t permissions;
+    uid_t owner;
+    gid_t group;
+    // The file that is attached, to notice another one under its name.
+    dev_t device;
+    ino_t inode;
+    // When the name was looked up last.
+    time_t checked_at;
+    // Calls and iterators that must not lose the cache meanwhile.
+    uint32_t users;
+    // Why the cache cannot be used.
+    char why[320];
+} larder_region;
+
+// An object of Larder\Cache.
+typedef struct larder_object {
+    larder_region *region;
+    // True if the region ends with the object.
+    bool owns_region;
+    // The classes that stored objects may have, in lower case; null for all.
+    HashTable *classes;
+    zend_object std;
+} larder_object;
+
+ZEND_BEGIN_MODULE_GLOBALS(larder)
+    char *memory;
+    char *path;
+    char *owner;
+    char *shared_group;
+    char *unserialize_classes;
+    bool enable_cli;
+    // The object of Larder\Cache::shared() in this request.
+    zend_object *shared;
+    // The classes of the value that is decoded or encoded next.
+    HashTable *classes;
+    larder_held *held;
+ZEND_END_MODULE_GLOBALS(larder)
+
+ZEND_EXTERN_MODULE_GLOBALS(larder)
+
+#define LG(field) ZEND_MODULE_GLOBALS_ACCESSOR(larder, field)
+
+extern zend_class_entry *larder_exception_class;
+extern zend_class_entry *larder_cache_class;
+
+static zend_always_inline larder_object *larder_object_of(zend_object *object)
+{
+    return (larder_object *)((char *)object - XtOffsetOf(larder_object, std));
+}
+
+#define THIS_CACHE() larder_object_of(Z_OBJ_P(ZEND_THIS))
+
+// settings.c: the ini keys.
+void larder_settings_register(int module_number);
+void larder_settings_unregister(int module_number);
+// Reads a number such as `64M`; warns about a wrong one.
+zend_long larder_quantity(const char *text, const char *name);
+uint64_t larder_memory_setting(void);
+bool larder_is_cli(void);
+// Returns the classes of a list with commas, null for `*`.
+HashTable *larder_classes_of(const char *list);
+// Returns the classes of the ini key; `is_named` is true for a cache in a file.
+HashTable *larder_classes_setting(bool is_named);
+
+// region.c: opening.
+larder_region *larder_region_private(uint64_t memory_bytes, uint64_t item_bytes_max);
+larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
+                                   uint64_t item_bytes_max, uint32_t permissions);
+larder_region *larder_region_server(const char *socket, uint32_t timeout_ms);
+larder_region *larder_region_shared(void);
+void larder_region_free(larder_region *region);
+void larder_regions_start(void);
+void larder_regions_check(void);
+void larder_regions_end(void);
+larder *larder_region_open(larder_region *region);
+void larder_region_check(larder_region *region);
+
+// Returns the cache of a region; null if it cannot be used, with one warning in a process.
+static zend_always_inline larder *larder_cache_of(larder_region *region)
+{
+    larder *cache = region->cache;
+    return EXPECTED(cache != NULL) ? cache : larder_region_open(region);
+}
+
+// place.c: files that other users cannot have made.
+bool larder_place_prepare(larder_region *region);
+bool larder_place_confirm(larder_region *region);
+bool larder_place_has_changed(const larder_region *region);
+
+// failures.c
+void larder_failed(larder_region *region, larder_status status);
+void larder_warn_once(const char *why);
+void larder_misuse(const char *format, ...) ZEND_ATTRIBUTE_FORMAT(printf, 1, 2);
+
+// item.c: single items.
+typedef struct larder_ttl {
+    zend_object *interval;
+    zend_long seconds;
+    bool is_null;
+} larder_ttl;
+
+// A time to live is at most 68 years: a longer one does not expire.
+#define LARDER_TTL_MAX INT32_MAX
+
+// The seconds that an item lives on as a stale one are in the flags from this bit on.
+#define LARDER_STALE_SHIFT 5
+#define LARDER_STALE_MAX ((1 << 27) - 1)
+
+// Reads the parameter `int|DateInterval|null $ttl`.
+#define Z_PARAM_TTL(ttl) \
+    Z_PARAM_OBJ_OF_CLASS_OR_LONG_OR_NULL((ttl).interval, php_date_get_interval_ce(), \
+                                         (ttl).seconds, (ttl).is_null)
+
+#define NO_TTL {.is_null = true}
+
+typedef larder_status (*larder_store)(const larder *cache, const void *key, size_t key_bytes,
+                                      const void *value, size_t value_bytes, uint32_t ttl_secs,
+                                      uint32_t flags);
+
+// Converts a time to live; false if it is none, then the function has thrown.
+bool larder_ttl_of(larder_ttl *ttl, uint32_t *seconds);
+// Finds the stored form of a key; false if it cannot be one, then the function has thrown.
+bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name);
+bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *is_stale);
+bool larder_write(larder_object *object, const apcu_key *key, zval *value, uint32_t ttl,
+                  uint32_t stale, larder_store store);
+bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, const apcu_key *key);
+bool larder_decode(larder_object *object, zval *value, const char *at, size_t bytes,
+                   uint32_t flags, const apcu_key *key);
+
+// server.c: values of servers, whose items carry no flags.
+void larder_frame(apcu_encoded *encoded);
+bool larder_unframe(zval *value, const char *at, size_t bytes, uint32_t flags);
+
+// True if an item is no longer fresh, but kept for the time in which it is computed anew.
+static zend_always_inline bool larder_is_stale(const larder_item *item)
+{
+    uint32_t stale = item->flags >> LARDER_STALE_SHIFT;
+    return UNEXPECTED(stale != 0) && item->ttl_secs != 0 && item->ttl_secs <= stale;
+}
+
+// change.c
+bool larder_exchange(larder_object *object, const apcu_key *key, zval *expected, zval *value,
+                     uint32_t ttl);
+bool larder_step(larder_object *object, const apcu_key *key, zend_long by, uint32_t ttl,
+                 zend_long *number);
+
+// compute.c
+void larder_compute(larder_object *object, zend_string *name, zend_fcall_info *callback,
+                    zend_fcall_info_cache *cached, uint32_t ttl, uint32_t stale, zval *value);
+void larder_release_held(void);
+
+// walk.c: walks through the keys that begin with a prefix, which a walk borrows.
+typedef struct larder_walker {
+    larder_object *object;
+    zend_string *prefix;
+    larder_cursor cursor;
+    bool has_ended;
+    size_t at;
+    size_t count;
+    // The entries and keys of a group of items, in memory of the request.
+    size_t capacity;
+    larder_entry *entries;
+    char *keys;
+} larder_walker;
+
+void larder_walk_begin(larder_walker *walker, larder_object *object, zend_string *prefix);
+// Finds the next key, which the caller releases; null at the end.
+zend_string *larder_walk_next(larder_walker *walker);
+void larder_walk_end(larder_walker *walker);
+
+// items.c
+void larder_items_register(void);
+void larder_items_begin(zval *items, zend_object *cache, zend_string *prefix);
+
+// options.c
+typedef struct larder_open_options {
+    uint64_t memory_bytes;
+    uint64_t item_bytes_max;
+    uint32_t permissions;
+    // Null for all.
+    HashTable *classes;
+} larder_open_options;
+
+// Reads the options; false if one is wrong, then the function has thrown.
+bool larder_options_take(HashTable *given, bool is_named, larder_open_options *options);
+bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms, HashTable **classes);
+
+// session.c
+void larder_session_register(void);
+
+// many.c
+PHP_METHOD(Larder_Cache, getMany);
+PHP_METHOD(Larder_Cache, setMany);
+PHP_METHOD(Larder_Cache, deleteMany);
+PHP_METHOD(Larder_Cache, deletePrefix);
+PHP_METHOD(Larder_Cache, keys);
+PHP_METHOD(Larder_Cache, stats);
+
+// cache.c: methods that both classes have, and the class.
+zend_object *larder_object_create(zend_class_entry *class);
+void larder_cache_register(void);
+
+PHP_METHOD(Larder_Cache, __construct);
+PHP_METHOD(Larder_Cache, get);
+PHP_METHOD(Larder_Cache, set);
+PHP_METHOD(Larder_Cache, add);
+PHP_METHOD(Larder_Cache, replace);
+PHP_METHOD(Larder_Cache, increment);
+PHP_METHOD(Larder_Cache, decrement);
+PHP_METHOD(Larder_Cache, delete);
+PHP_METHOD(Larder_Cache, has);
+PHP_METHOD(Larder_Cache, touch);
+
+// client.c
+void larder_client_register(void);
+
+#endif

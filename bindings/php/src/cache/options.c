@@ -1,0 +1,106 @@
+// The options of Larder\Cache::open().
+
+#include "larder_php.h"
+
+static bool is_one_of(const zend_string *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(ZSTR_VAL(name), *names) != 0) {
+        ++names;
+    }
+    return *names != NULL;
+}
+
+// Throws if an option has none of the names, which are followed by null.
+static bool check_names(HashTable *options, const char *const *names, const char *list)
+{
+    zend_string *name;
+    ZEND_HASH_FOREACH_STR_KEY(options, name) {
+        if (name == NULL || !is_one_of(name, names)) {
+            larder_misuse("There is no option %s: the options are %s",
+                          name != NULL ? ZSTR_VAL(name) : "without a name", list);
+            return false;
+        }
+    } ZEND_HASH_FOREACH_END();
+    return true;
+}
+
+// Reads a number: an integer, or a text such as `64M`.
+static bool take_number(HashTable *options, const char *name, uint64_t least, uint64_t most,
+                        uint64_t *number)
+{
+    zval *value = zend_hash_str_find(options, name, strlen(name));
+    if (value == NULL) {
+        return true;
+    }
+    ZVAL_DEREF(value);
+    zend_long given = -1;
+    if (Z_TYPE_P(value) == IS_LONG) {
+        given = Z_LVAL_P(value);
+    } else if (Z_TYPE_P(value) == IS_STRING) {
+        given = larder_quantity(Z_STRVAL_P(value), name);
+    }
+    if (given < 0 || (uint64_t)given < least || (uint64_t)given > most) {
+        larder_misuse("The option %s is a number from %llu to %llu", name,
+                      (unsigned long long)least, (unsigned long long)most);
+        return false;
+    }
+    *number = (uint64_t)given;
+    return true;
+}
+
+static bool take_classes(HashTable *options, bool is_named, HashTable **classes)
+{
+    zval *value = zend_hash_str_find(options, "classes", sizeof "classes" - 1);
+    zval *name;
+    if (value == NULL) {
+        *classes = larder_classes_setting(is_named);
+        return true;
+    }
+    ZVAL_DEREF(value);
+    if (Z_TYPE_P(value) == IS_STRING) {
+        *classes = larder_classes_of(Z_STRVAL_P(value));
+        return true;
+    }
+    if (Z_TYPE_P(value) != IS_ARRAY) {
+        larder_misuse("The option classes is a list of class names, or '*'");
+        return false;
+    }
+    *classes = zend_new_array(0);
+    ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), name) {
+        zend_string *text = zval_get_string(name);
+        HashTable *one = larder_classes_of(ZSTR_VAL(text));
+        zend_string_release(text);
+        if (one != NULL) {
+            zend_hash_merge(*classes, one, NULL, true);
+            zend_array_destroy(one);
+        }
+    } ZEND_HASH_FOREACH_END();
+    return true;
+}
+
+bool larder_options_take(HashTable *given, bool is_named, larder_open_options *options)
+{
+    static const uint64_t MIB = 1 << 20;
+    static const char *const names[] = {"memory", "itemLimit", "permissions", "classes", NULL};
+    uint64_t permissions = 0600;
+    options->memory_bytes = 32 * MIB;
+    options->item_bytes_max = 0;
+    bool is_well = check_names(given, names, "memory, itemLimit, permissions and classes")
+        && take_number(given, "memory", MIB, MIB << 20, &options->memory_bytes)
+        && take_number(given, "itemLimit", 1, options->memory_bytes, &options->item_bytes_max)
+        && take_number(given, "permissions", 0600, 0777, &permissions)
+        && take_classes(given, is_named, &options->classes);
+    options->permissions = (uint32_t)permissions;
+    return is_well;
+}
+
+bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms, HashTable **classes)
+{
+    static const char *const names[] = {"timeoutMs", "classes", NULL};
+    uint64_t timeout = 5000;
+    bool is_well = check_names(given, names, "timeoutMs and classes")
+        && take_number(given, "timeoutMs", 1, INT32_MAX, &timeout)
+        && take_classes(given, true, classes);
+    *timeout_ms = (uint32_t)timeout;
+    return is_well;
+}

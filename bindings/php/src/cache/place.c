@@ -1,0 +1,164 @@
+// Files of caches. A process that can write such a file can inject values into its readers, so a
+// file is used only if the folder and the file exclude other users.
+
+#include "larder_php.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <unistd.h>
+
+#define FAIL(region, ...) (snprintf((region)->why, sizeof (region)->why, __VA_ARGS__), false)
+
+static bool has_group(const larder_region *region)
+{
+    return region->group != (gid_t)-1;
+}
+
+// Others must not be able to replace the file: only its owner and root may write to the folder, or
+// the folder has the sticky bit.
+static bool check_folder(larder_region *region)
+{
+    char path[MAXPATHLEN];
+    if (strlcpy(path, region->path, sizeof path) >= sizeof path) {
+        return FAIL(region, "the path is too long");
+    }
+    const char *folder = dirname(path);
+    struct stat found;
+    if (stat(folder, &found) != 0) {
+        return FAIL(region, "%s: %s", folder, strerror(errno));
+    }
+    if (!S_ISDIR(found.st_mode)) {
+        return FAIL(region, "%s is not a directory", folder);
+    }
+    if (found.st_uid != 0 && found.st_uid != region->owner) {
+        return FAIL(region, "the directory %s belongs to another user (%u)", folder,
+                    (unsigned)found.st_uid);
+    }
+    bool is_ours = has_group(region) && found.st_gid == region->group;
+    mode_t others = is_ours ? S_IWOTH : S_IWGRP | S_IWOTH;
+    if ((found.st_mode & others) != 0 && (found.st_mode & S_ISVTX) == 0) {
+        return FAIL(region, "other users can write to the directory %s: chmod 755, or 1777", folder);
+    }
+    return true;
+}
+
+static bool check_file(larder_region *region, const struct stat *found)
+{
+    if (!S_ISREG(found->st_mode)) {
+        return FAIL(region, "%s is not a regular file", region->path);
+    }
+    if (found->st_nlink != 1) {
+        return FAIL(region, "%s has several names", region->path);
+    }
+    if (found->st_uid != region->owner) {
+        return FAIL(region, "%s belongs to user %u, not to user %u: see larder.owner", region->path,
+                    (unsigned)found->st_uid, (unsigned)region->owner);
+    }
+    if (has_group(region) && found->st_gid != region->group) {
+        return FAIL(region, "%s belongs to group %u, not to group %u: see larder.shared_group",
+                    region->path, (unsigned)found->st_gid, (unsigned)region->group);
+    }
+    if ((found->st_mode & 07777) != region->permissions) {
+        return FAIL(region, "%s has permissions %04o, expected %04o", region->path,
+                    (unsigned)found->st_mode & 07777, (unsigned)region->permissions);
+    }
+    return true;
+}
+
+static int open_file(const larder_region *region, int flags)
+{
+    // A pipe or a device must not block.
+    return open(region->path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+                (mode_t)region->permissions);
+}
+
+// Gives a file that root has made to its owner and group.
+static bool give(larder_region *region, int file)
+{
+    uid_t user = geteuid() != region->owner ? region->owner : (uid_t)-1;
+    if (user == (uid_t)-1 && !has_group(region)) {
+        return true;
+    }
+    if (fchown(file, user, region->group) == 0 && fchmod(file, (mode_t)region->permissions) == 0) {
+        return true;
+    }
+    return FAIL(region, "%s: cannot change its owner: %s", region->path, strerror(errno));
+}
+
+// Makes an empty file, which has its owner before it has a cache.
+static bool make(larder_region *region)
+{
+    // The umask would change the permissions for a moment, in which other processes refuse them.
+    mode_t mask = umask(0);
+    int file = open_file(region, O_CREAT | O_EXCL);
+    int error = errno;
+    umask(mask);
+    if (file < 0) {
+        return error == EEXIST || FAIL(region, "%s: %s", region->path, strerror(error));
+    }
+    bool is_given = give(region, file);
+    close(file);
+    return is_given;
+}
+
+static bool look(larder_region *region, struct stat *found, bool *is_missing)
+{
+    int file = open_file(region, 0);
+    *is_missing = file < 0 && errno == ENOENT;
+    if (file < 0) {
+        return FAIL(region, errno == ELOOP ? "%s is a symbolic link" : "%s: %s", region->path,
+                    strerror(errno));
+    }
+    fstat(file, found);
+    close(file);
+    return true;
+}
+
+// Checks the folder and the file before the library opens it, and makes an empty file if there is
+// none: then no other user can put one there meanwhile.
+bool larder_place_prepare(larder_region *region)
+{
+    struct stat found;
+    bool is_missing;
+    if (!check_folder(region)) {
+        return false;
+    }
+    if (!look(region, &found, &is_missing)
+        && (!is_missing || !make(region) || !look(region, &found, &is_missing))) {
+        return false;
+    }
+    return check_file(region, &found);
+}
+
+// Gives the file to its owner if the library has put a new one in its place, and remembers it.
+bool larder_place_confirm(larder_region *region)
+{
+    int file = open_file(region, 0);
+    struct stat found;
+    if (file < 0 || fstat(file, &found) != 0) {
+        file < 0 ? 0 : close(file);
+        return FAIL(region, "%s: %s", region->path, strerror(errno));
+    }
+    bool is_mine = found.st_uid == geteuid() && found.st_nlink == 1;
+    bool is_well = (!is_mine || give(region, file)) && fstat(file, &found) == 0
+        && check_file(region, &found);
+    close(file);
+    region->device = found.st_dev;
+    region->inode = found.st_ino;
+    return is_well;
+}
+
+// True if the name is that of another file now, or if the file is gone and can be made again.
+bool larder_place_has_changed(const larder_region *region)
+{
+    struct stat found;
+    if (lstat(region->path, &found) == 0) {
+        return found.st_dev != region->device || found.st_ino != region->inode;
+    }
+    if (errno != ENOENT) {
+        return false;
+    }
+    char path[MAXPATHLEN];
+    strlcpy(path, region->path, sizeof path);
+    return access(dirname(path), W_OK | X_OK) == 0;
+}

@@ -1,0 +1,318 @@
+// The memory of caches. Anonymous memory begins with the module, before php-fpm and Apache fork; a
+// file is opened by each process, with the first call that needs it.
+
+#include "larder_php.h"
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <time.h>
+#include <unistd.h>
+
+// A pool of many workers must not need a large cache. A small one has no room for them.
+#define PROCESSES_MAX 256
+#define MANY_PROCESSES_BYTES (16 << 20)
+
+#define MEMORY_MIN (1 << 20)
+
+// The files and sockets that this process has named.
+static larder_region *named;
+
+// The memory of larder.memory, null if there is none.
+static larder_region *anonymous;
+
+// The file of larder.path, once this process has used it.
+static larder_region *configured;
+
+static larder_region *new_region(uint64_t memory_bytes, uint64_t item_bytes_max)
+{
+    larder_region *region = pecalloc(1, sizeof *region, 1);
+    region->memory_bytes = MAX(memory_bytes, MEMORY_MIN);
+    region->item_bytes_max = item_bytes_max != 0 ? item_bytes_max : region->memory_bytes / 2;
+    region->permissions = 0600;
+    region->owner = geteuid();
+    region->group = (gid_t)-1;
+    return region;
+}
+
+static larder_status open_as(larder_region *region, uint32_t flags)
+{
+    larder_options options = {
+        .struct_bytes = sizeof options,
+        .memory_bytes = region->memory_bytes,
+        .item_bytes_max = region->item_bytes_max,
+        .flags = flags | LARDER_NO_SUBSTITUTE,
+        .permissions = region->permissions,
+        .path = region->path,
+        .processes_max = region->memory_bytes >= MANY_PROCESSES_BYTES ? PROCESSES_MAX : 0,
+    };
+    return larder_open(&options, &region->cache, region->why, sizeof region->why);
+}
+
+static void close_region(larder_region *region)
+{
+    larder_close(region->cache);
+    region->cache = NULL;
+}
+
+// Opens the cache of a file. `is_exact` asks for the size of the settings: a cache of another size
+// that no process uses makes way for an empty one.
+static bool open_file(larder_region *region, bool is_exact)
+{
+    region->checked_at = time(NULL);
+    if (!larder_place_prepare(region)) {
+        return false;
+    }
+    uint32_t flags = LARDER_REPLACES_UNUSABLE | (is_exact ? LARDER_EXACTLY : 0);
+    larder_status status = open_as(region, flags);
+    if (status != LARDER_OK && is_exact) {
+        char why[sizeof region->why];
+        strlcpy(why, region->why, sizeof why);
+        status = open_as(region, LARDER_REPLACES_UNUSABLE);
+        if (status == LARDER_OK) {
+            php_error_docref(NULL, E_NOTICE, "The cache in %s stays as it is: %s", region->path,
+                             why);
+        }
+    }
+    if (status == LARDER_OK && larder_place_confirm(region)) {
+        return true;
+    }
+    close_region(region);
+    return false;
+}
+
+static bool connect_to_server(larder_region *region)
+{
+    region->checked_at = time(NULL);
+    return larder_connect(region->path, region->timeout_ms, &region->cache, region->why,
+                          sizeof region->why) == LARDER_OK;
+}
+
+// The first use of a region in this process, or a use of one that failed.
+larder *larder_region_open(larder_region *region)
+{
+    bool is_known = region->cache != NULL;
+    if (!is_known && region->path != NULL && time(NULL) - region->checked_at >= 1) {
+        is_known = region->is_server ? connect_to_server(region) : open_file(region, false);
+    }
+    if (!is_known && region->why[0] == 0) {
+        return NULL;
+    }
+    if (!is_known) {
+        char text[512];
+        snprintf(text, sizeof text, "The cache cannot be used, so all keys miss: %s", region->why);
+        larder_warn_once(text);
+        return NULL;
+    }
+    return region->cache;
+}
+
+larder_region *larder_region_private(uint64_t memory_bytes, uint64_t item_bytes_max)
+{
+    larder_region *region = new_region(memory_bytes, item_bytes_max);
+    open_as(region, LARDER_SHARED_WITH_CHILDREN);
+    return region;
+}
+
+static larder_region *find_named(const char *path, bool is_server)
+{
+    for (larder_region *region = named; region != NULL; region = region->next) {
+        if (region->is_server == is_server && strcmp(region->path, path) == 0) {
+            return region;
+        }
+    }
+    return NULL;
+}
+
+larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
+                                   uint64_t item_bytes_max, uint32_t permissions)
+{
+    larder_region *region = find_named(path, false);
+    if (region == NULL) {
+        region = new_region(memory_bytes, item_bytes_max);
+        region->path = pestrdup(path, 1);
+        region->permissions = permissions;
+        region->next = named;
+        named = region;
+    }
+    larder_region_check(region);
+    return region;
+}
+
+larder_region *larder_region_server(const char *socket, uint32_t timeout_ms)
+{
+    larder_region *region = find_named(socket, true);
+    if (region == NULL) {
+        region = new_region(0, 0);
+        region->path = pestrdup(socket, 1);
+        region->is_server = true;
+        region->timeout_ms = timeout_ms;
+        region->next = named;
+        named = region;
+    }
+    return region;
+}
+
+void larder_region_free(larder_region *region)
+{
+    if (region != NULL) {
+        larder_close(region->cache);
+        if (region->path != NULL) {
+            pefree(region->path, 1);
+        }
+        pefree(region, 1);
+    }
+}
+
+// Attaches the file that has the name now, at most once a second.
+void larder_region_check(larder_region *region)
+{
+    if (region->path == NULL || region->cache == NULL || region->is_server
+        || region->users != 0) {
+        return;
+    }
+    time_t now = time(NULL);
+    if (now == region->checked_at) {
+        return;
+    }
+    region->checked_at = now;
+    if (larder_place_has_changed(region)) {
+        close_region(region);
+        region->checked_at = 0;
+    }
+}
+
+void larder_regions_check(void)
+{
+    for (larder_region *region = named; region != NULL; region = region->next) {
+        larder_region_check(region);
+    }
+}
+
+static bool user_of(const char *name, uid_t *user)
+{
+    char *end;
+    unsigned long number = strtoul(name, &end, 10);
+    const struct passwd *found = getpwnam(name);
+    *user = found != NULL ? found->pw_uid : (uid_t)number;
+    return found != NULL || (*name != 0 && *end == 0);
+}
+
+static bool group_of(const char *name, gid_t *group)
+{
+    char *end;
+    unsigned long number = strtoul(name, &end, 10);
+    const struct group *found = getgrnam(name);
+    *group = found != NULL ? found->gr_gid : (gid_t)number;
+    return found != NULL || (*name != 0 && *end == 0);
+}
+
+static bool is_set(const char *setting)
+{
+    return setting != NULL && *setting != 0;
+}
+
+static bool is_member(gid_t group)
+{
+    gid_t groups[256];
+    int count = getgroups(256, groups);
+    bool found = getegid() == group;
+    for (int at = 0; at < count; ++at) {
+        found = found || groups[at] == group;
+    }
+    return found;
+}
+
+// Describes the file of larder.path for a process of a user. One that is neither the owner nor a
+// member of the shared group has a file of its own beside it.
+static larder_region *describe_configured(bool is_for_owner)
+{
+    uint64_t memory = larder_memory_setting();
+    larder_region *region = new_region(memory, 0);
+    uid_t owner = geteuid();
+    if (is_set(LG(owner)) && !user_of(LG(owner), &owner)) {
+        snprintf(region->why, sizeof region->why, "larder.owner: no user %s", LG(owner));
+        return region;
+    }
+    if (is_set(LG(shared_group)) && !group_of(LG(shared_group), &region->group)) {
+        snprintf(region->why, sizeof region->why, "larder.shared_group: no group %s",
+                 LG(shared_group));
+        return region;
+    }
+    char path[MAXPATHLEN];
+    is_for_owner = is_for_owner || geteuid() == owner;
+    bool is_of_group = region->group != (gid_t)-1 && (is_for_owner || is_member(region->group));
+    if (is_for_owner || is_of_group) {
+        strlcpy(path, LG(path), sizeof path);
+        region->owner = owner;
+    } else {
+        snprintf(path, sizeof path, "%s-%u", LG(path), (unsigned)geteuid());
+    }
+    if (is_of_group) {
+        region->permissions = 0660;
+    } else {
+        region->group = (gid_t)-1;
+    }
+    region->path = pestrdup(path, 1);
+    return region;
+}
+
+larder_region *larder_region_shared(void)
+{
+    // All keys miss, without a warning.
+    static larder_region none;
+    if (!is_set(LG(path))) {
+        return anonymous != NULL ? anonymous : &none;
+    }
+    if (configured == NULL) {
+        configured = describe_configured(false);
+        if (configured->path != NULL) {
+            configured->next = named;
+            named = configured;
+        }
+    }
+    larder_region_check(configured);
+    return configured;
+}
+
+// Makes the file and gives it to its owner, while the process still is root. It is not kept open:
+// a process that maps it would keep a cache of an old size in use.
+static void prepare_configured(void)
+{
+    if (geteuid() == 0 && !is_set(LG(owner))) {
+        return;
+    }
+    larder_region *region = describe_configured(true);
+    if (region->path == NULL || !open_file(region, true)) {
+        php_error_docref(NULL, E_WARNING, "The cache of larder.path cannot be used: %s",
+                         region->why);
+    }
+    larder_region_free(region);
+}
+
+void larder_regions_start(void)
+{
+    uint64_t memory = larder_memory_setting();
+    if (is_set(LG(path))) {
+        if (!larder_is_cli()) {
+            prepare_configured();
+        }
+        return;
+    }
+    if (memory != 0 && (!larder_is_cli() || LG(enable_cli))) {
+        anonymous = larder_region_private(memory, 0);
+    }
+}
+
+void larder_regions_end(void)
+{
+    larder_region_free(anonymous);
+    if (configured != NULL && configured->path == NULL) {
+        larder_region_free(configured);
+    }
+    anonymous = configured = NULL;
+    while (named != NULL) {
+        larder_region *next = named->next;
+        larder_region_free(named);
+        named = next;
+    }
+}

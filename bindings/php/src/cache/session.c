@@ -1,0 +1,240 @@
+// Sessions: session.save_handler = larder. session.save_path is a file; empty, or a directory as
+// PHP's default, it means the shared cache. A session is locked by a lease from its start to its end.
+
+#include "larder_php.h"
+#include "ext/session/php_session.h"
+#include <unistd.h>
+
+// The session module can be one that is loaded later, or not at all.
+#pragma weak php_session_register_module
+#pragma weak php_session_create_id
+
+#define PREFIX "larder.session."
+
+// A request that takes longer loses its lock, and may overwrite what the next request stores.
+#define LEASE_MS 300000
+
+// How long a request waits for the end of another one with the same session.
+#define WAIT_US 30000000
+#define PAUSE_MIN_US 500
+#define PAUSE_MAX_US 20000
+
+typedef struct session {
+    larder_region *region;
+    zend_string *locked;
+    larder_lease_token lease;
+} session;
+
+PS_FUNCS_UPDATE_TIMESTAMP(larder);
+
+static const ps_module handler = {PS_MOD_UPDATE_TIMESTAMP(larder)};
+
+void larder_session_register(void)
+{
+    if (php_session_register_module != NULL) {
+        php_session_register_module(&handler);
+    }
+}
+
+// Returns the key of a session, null if there is none.
+static zend_string *key_of(const zend_string *id)
+{
+    zend_string *key = zend_string_concat2(PREFIX, sizeof PREFIX - 1, ZSTR_VAL(id), ZSTR_LEN(id));
+    if (ZSTR_LEN(key) <= LARDER_KEY_BYTES_MAX) {
+        return key;
+    }
+    php_error_docref(NULL, E_WARNING, "The id of the session is too long");
+    zend_string_release(key);
+    return NULL;
+}
+
+static void unlock(session *session)
+{
+    larder *cache = session->region->cache;
+    if (session->locked == NULL) {
+        return;
+    }
+    if (cache != NULL) {
+        larder_release(cache, ZSTR_VAL(session->locked), ZSTR_LEN(session->locked),
+                       &session->lease);
+    }
+    zend_string_release(session->locked);
+    session->locked = NULL;
+}
+
+static bool lock(session *session, larder *cache, zend_string *key)
+{
+    useconds_t pause = PAUSE_MIN_US;
+    if (session->locked != NULL && zend_string_equals(session->locked, key)) {
+        return true;
+    }
+    unlock(session);
+    larder_status status = LARDER_BUSY;
+    for (useconds_t waited = 0; status == LARDER_BUSY && waited < WAIT_US; waited += pause) {
+        status = larder_lease(cache, ZSTR_VAL(key), ZSTR_LEN(key), LEASE_MS, &session->lease);
+        if (status == LARDER_BUSY) {
+            usleep(pause);
+            pause = MIN(2 * pause, PAUSE_MAX_US);
+        }
+    }
+    if (status != LARDER_OK) {
+        php_error_docref(NULL, E_WARNING, "The session cannot be locked: %s",
+                         larder_status_text(status));
+        return false;
+    }
+    session->locked = zend_string_copy(key);
+    return true;
+}
+
+static larder_region *region_of(const char *save_path)
+{
+    struct stat found;
+    if (*save_path == 0 || (stat(save_path, &found) == 0 && S_ISDIR(found.st_mode))) {
+        return larder_region_shared();
+    }
+    return larder_region_named(save_path, larder_memory_setting(), 0, 0600);
+}
+
+PS_OPEN_FUNC(larder)
+{
+    larder_region *region = region_of(save_path);
+    if (larder_cache_of(region) == NULL) {
+        if (region->why[0] == 0) {
+            php_error_docref(NULL, E_WARNING, "There is no shared cache: see larder.memory");
+        }
+        return FAILURE;
+    }
+    session *session = ecalloc(1, sizeof *session);
+    session->region = region;
+    // The file stays attached until the session ends.
+    region->users++;
+    PS_SET_MOD_DATA(session);
+    return SUCCESS;
+}
+
+PS_CLOSE_FUNC(larder)
+{
+    session *session = PS_GET_MOD_DATA();
+    if (session != NULL) {
+        unlock(session);
+        session->region->users--;
+        efree(session);
+        PS_SET_MOD_DATA(NULL);
+    }
+    return SUCCESS;
+}
+
+// Reads a session that is locked. One that does not exist is an empty text.
+static zend_result read_locked(larder *cache, const zend_string *key, zend_string **value)
+{
+    larder_item item = {.value_bytes = 1024};
+    larder_status status;
+    do {
+        size_t bytes = item.value_bytes;
+        *value = zend_string_alloc(bytes, 0);
+        status = larder_get(cache, ZSTR_VAL(key), ZSTR_LEN(key), ZSTR_VAL(*value), bytes, &item);
+        if (status == LARDER_OK) {
+            *value = zend_string_truncate(*value, item.value_bytes, 0);
+            ZSTR_VAL(*value)[item.value_bytes] = 0;
+            return SUCCESS;
+        }
+        zend_string_release(*value);
+    } while (status == LARDER_TOO_SMALL);
+    *value = ZSTR_EMPTY_ALLOC();
+    return status == LARDER_MISSING ? SUCCESS : FAILURE;
+}
+
+PS_READ_FUNC(larder)
+{
+    session *session = PS_GET_MOD_DATA();
+    larder *cache = larder_cache_of(session->region);
+    zend_string *id = key_of(key);
+    zend_result result = FAILURE;
+    if (id != NULL && cache != NULL && lock(session, cache, id)) {
+        result = read_locked(cache, id, val);
+    }
+    if (id != NULL) {
+        zend_string_release(id);
+    }
+    return result;
+}
+
+static uint32_t ttl_of(zend_long maxlifetime)
+{
+    return maxlifetime <= 0 || maxlifetime > LARDER_TTL_MAX ? 0 : (uint32_t)maxlifetime;
+}
+
+PS_WRITE_FUNC(larder)
+{
+    session *session = PS_GET_MOD_DATA();
+    larder *cache = larder_cache_of(session->region);
+    zend_string *id = key_of(key);
+    larder_status status = LARDER_KEY;
+    if (id != NULL && cache != NULL) {
+        status = larder_set(cache, ZSTR_VAL(id), ZSTR_LEN(id), ZSTR_VAL(val), ZSTR_LEN(val),
+                            ttl_of(maxlifetime), LARDER_TAG_STRING);
+        larder_failed(session->region, status);
+    }
+    if (id != NULL) {
+        zend_string_release(id);
+    }
+    return status == LARDER_OK ? SUCCESS : FAILURE;
+}
+
+PS_UPDATE_TIMESTAMP_FUNC(larder)
+{
+    session *session = PS_GET_MOD_DATA();
+    larder *cache = larder_cache_of(session->region);
+    zend_string *id = key_of(key);
+    larder_status status = LARDER_KEY;
+    if (id != NULL && cache != NULL) {
+        status = larder_touch(cache, ZSTR_VAL(id), ZSTR_LEN(id), ttl_of(maxlifetime));
+    }
+    if (id != NULL) {
+        zend_string_release(id);
+    }
+    // A session that eviction took is stored again.
+    return status == LARDER_MISSING ? ps_write_larder(mod_data, key, val, maxlifetime)
+                                    : (status == LARDER_OK ? SUCCESS : FAILURE);
+}
+
+PS_DESTROY_FUNC(larder)
+{
+    session *session = PS_GET_MOD_DATA();
+    larder *cache = larder_cache_of(session->region);
+    zend_string *id = key_of(key);
+    if (id == NULL || cache == NULL) {
+        return FAILURE;
+    }
+    larder_delete(cache, ZSTR_VAL(id), ZSTR_LEN(id));
+    if (session->locked != NULL && zend_string_equals(session->locked, id)) {
+        unlock(session);
+    }
+    zend_string_release(id);
+    return SUCCESS;
+}
+
+// Items expire by themselves.
+PS_GC_FUNC(larder)
+{
+    *nrdels = 0;
+    return 0;
+}
+
+PS_CREATE_SID_FUNC(larder)
+{
+    return php_session_create_id(mod_data);
+}
+
+PS_VALIDATE_SID_FUNC(larder)
+{
+    session *session = PS_GET_MOD_DATA();
+    larder *cache = larder_cache_of(session->region);
+    zend_string *id = key_of(key);
+    bool is_known = id != NULL && cache != NULL
+        && larder_contains(cache, ZSTR_VAL(id), ZSTR_LEN(id)) == LARDER_OK;
+    if (id != NULL) {
+        zend_string_release(id);
+    }
+    return is_known ? SUCCESS : FAILURE;
+}
