@@ -145,6 +145,7 @@ scale-out: build ## Upgrades and kills servers behind real routers, checks every
 
 # Needs what `make clients` needs, php-memcached, openssl, curl and rocksdb-tools.
 book-test: build ## Types the commands of the book's start pages and compares their output, 1 min
+	$(MAKE) --no-print-directory -C bindings/php
 	LARDERD=$(LARDERD) LARDER=$(LARDER) .ci/pages $(PAGES)
 
 readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
