@@ -28,7 +28,7 @@ if (isset($options['help']) || isset($argv[$end])) {
 $settings = [
     'extensions' => realpath($options['extensions'] ?? __DIR__ . '/../../../target/php/debian'),
     'ours' => isset($options['ours']) ? realpath($options['ours']) : null,
-    'sockets' => ['tcp' => 21211, 'unix' => sys_get_temp_dir() . '/bench-php-' . getmypid()],
+    'sockets' => ['tcp' => free_port(), 'unix' => sys_get_temp_dir() . '/bench-php-' . getmypid()],
 ];
 $caches = caches(...$settings);
 if (isset($options['only'])) {
@@ -57,6 +57,13 @@ $first = array_map(fn ($rounds) => array_map('first', $rounds), $one);
 echo "Nanoseconds of a write in the first pass:\n\n", table($first), "\n";
 echo "Millions of operations per second, $workers processes:\n\n", table($many);
 isset($options['plot']) and plot($passes, $options['plot']);
+
+/** Returns a port that no program uses. */
+function free_port(): int
+{
+    $listener = stream_socket_server('tcp://127.0.0.1:0');
+    return (int) explode(':', stream_socket_get_name($listener, false))[1];
+}
 
 /** Starts memcached, and waits until it accepts a connection. */
 function serve(array $arguments)
