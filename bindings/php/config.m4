@@ -67,23 +67,25 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/compute.c
       src/cache/failures.c
       src/cache/item.c
-      src/cache/items.c
       src/cache/many.c
       src/cache/module.c
-      src/cache/options.c
-      src/cache/place.c
-      src/cache/region.c
       src/cache/serializer.c
       src/cache/server.c
       src/cache/session.c
-      src/cache/settings.c
-      src/cache/walk.c
+      src/cache/place/options.c
+      src/cache/place/place.c
+      src/cache/place/region.c
+      src/cache/place/settings.c
       src/cache/shared/array.c
       src/cache/shared/key.c
       src/cache/shared/value.c
+      src/cache/walk/items.c
+      src/cache/walk/walk.c
     ]), [$ext_shared],,
     [-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/place])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/shared])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/walk])
   PHP_ADD_INCLUDE([$ext_srcdir/src])
   PHP_ADD_EXTENSION_DEP(larder, hash)
 fi
