@@ -1,8 +1,11 @@
+dnl The last argument: phpize would ignore --disable.
 PHP_ARG_ENABLE([larder-apcu], [for the APCu functions over Larder],
-  [AS_HELP_STRING([--enable-larder-apcu], [Build larder_apcu.so, which registers as apcu])], [yes])
+  [AS_HELP_STRING([--enable-larder-apcu], [Build larder_apcu.so, which registers as apcu])],
+  [yes], [no])
 
 PHP_ARG_ENABLE([larder-cache], [for the classes of Larder],
-  [AS_HELP_STRING([--enable-larder-cache], [Build larder.so, which has Larder\\Cache])], [yes])
+  [AS_HELP_STRING([--enable-larder-cache], [Build larder.so, which has Larder\\Cache])],
+  [yes], [no])
 
 PHP_ARG_WITH([larder], [for the folder of Larder],
   [AS_HELP_STRING([--with-larder=FOLDER],
@@ -47,7 +50,7 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/walk/iterator.c
       src/walk/search.c
       src/walk/walk.c
-    ]), [$ext_shared],,
+    ]), [yes],,
     m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
       -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
   PHP_ADD_BUILD_DIR([$ext_builddir/src/values])
@@ -81,7 +84,7 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/shared/value.c
       src/cache/walk/items.c
       src/cache/walk/walk.c
-    ]), [$ext_shared],,
+    ]), [yes],,
     [-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/place])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/shared])
