@@ -1,8 +1,11 @@
+dnl The last argument: phpize would ignore --disable.
 PHP_ARG_ENABLE([larder-apcu], [for the APCu functions over Larder],
-  [AS_HELP_STRING([--enable-larder-apcu], [Build larder_apcu.so, which registers as apcu])], [yes])
+  [AS_HELP_STRING([--enable-larder-apcu], [Build larder_apcu.so, which registers as apcu])],
+  [yes], [no])
 
 PHP_ARG_ENABLE([larder-cache], [for the classes of Larder],
-  [AS_HELP_STRING([--enable-larder-cache], [Build larder.so, which has Larder\\Cache])], [yes])
+  [AS_HELP_STRING([--enable-larder-cache], [Build larder.so, which has Larder\\Cache])],
+  [yes], [no])
 
 PHP_ARG_WITH([larder], [for the folder of Larder],
   [AS_HELP_STRING([--with-larder=FOLDER],
@@ -47,7 +50,7 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/walk/iterator.c
       src/walk/search.c
       src/walk/walk.c
-    ]), [$ext_shared],,
+    ]), [yes],,
     m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
       -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
   PHP_ADD_BUILD_DIR([$ext_builddir/src/values])
@@ -67,23 +70,25 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/compute.c
       src/cache/failures.c
       src/cache/item.c
-      src/cache/items.c
       src/cache/many.c
       src/cache/module.c
-      src/cache/options.c
-      src/cache/place.c
-      src/cache/region.c
       src/cache/serializer.c
       src/cache/server.c
       src/cache/session.c
-      src/cache/settings.c
-      src/cache/walk.c
+      src/cache/place/options.c
+      src/cache/place/place.c
+      src/cache/place/region.c
+      src/cache/place/settings.c
       src/cache/shared/array.c
       src/cache/shared/key.c
       src/cache/shared/value.c
-    ]), [$ext_shared],,
+      src/cache/walk/items.c
+      src/cache/walk/walk.c
+    ]), [yes],,
     [-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/place])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/shared])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/walk])
   PHP_ADD_INCLUDE([$ext_srcdir/src])
   PHP_ADD_EXTENSION_DEP(larder, hash)
 fi

@@ -52,6 +52,15 @@ function caches(string $extensions, ?string $ours, array $sockets): array
     ];
     if ($ours !== null) {
         $caches['larder_apcu'] = ['ini' => $apcu_ini + ['extension' => [$ours]]] + $apcu;
+        $caches['larder'] = [
+            'ini' => ['extension' => [dirname($ours) . '/larder.so'], 'larder.enable_cli' => 1,
+                'larder.memory' => MEMORY_MIB . 'M'],
+            'open' => '$cache = Larder\\Cache::shared();',
+            'get' => '$cache->get($key, false)',
+            'set' => '$cache->set($key, $value)',
+            'increment' => '$cache->increment($key)',
+            'is_remote' => false,
+        ];
     }
     return $caches;
 }

@@ -43,6 +43,24 @@ PHP_METHOD(Larder_Cache, __construct)
     ZEND_PARSE_PARAMETERS_NONE();
 }
 
+// Returns the region of a file; null if open_basedir excludes it, then the function has thrown.
+static larder_region *open_named(const char *path, const larder_open_options *options)
+{
+    // A link stays one, to be refused.
+    char *full = expand_filepath_with_mode(path, NULL, NULL, 0, CWD_EXPAND);
+    larder_region *region = NULL;
+    if (full != NULL && php_check_open_basedir_ex(full, 0) == 0) {
+        region = larder_region_named(full, options->memory_bytes, options->item_bytes_max,
+                                     options->permissions);
+    } else {
+        larder_misuse("The file %s is not below open_basedir", path);
+    }
+    if (full != NULL) {
+        efree(full);
+    }
+    return region;
+}
+
 PHP_METHOD(Larder_Cache, open)
 {
     char *path = NULL;
@@ -58,9 +76,12 @@ PHP_METHOD(Larder_Cache, open)
         RETURN_THROWS();
     }
     larder_region *region = path != NULL
-        ? larder_region_named(path, options.memory_bytes, options.item_bytes_max,
-                              options.permissions)
+        ? open_named(path, &options)
         : larder_region_private(options.memory_bytes, options.item_bytes_max);
+    if (region == NULL) {
+        options.classes != NULL ? zend_array_destroy(options.classes) : (void)0;
+        RETURN_THROWS();
+    }
     zend_object *object = new_object(region, options.classes);
     larder_object_of(object)->owns_region = path == NULL;
     larder_cache_of(region);

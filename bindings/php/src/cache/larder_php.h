@@ -78,7 +78,7 @@ static zend_always_inline larder_object *larder_object_of(zend_object *object)
 
 #define THIS_CACHE() larder_object_of(Z_OBJ_P(ZEND_THIS))
 
-// settings.c: the ini keys.
+// place/settings.c: the ini keys.
 void larder_settings_register(int module_number);
 void larder_settings_unregister(int module_number);
 // Reads a number such as `64M`; warns about a wrong one.
@@ -90,7 +90,7 @@ HashTable *larder_classes_of(const char *list);
 // Returns the classes of the ini key; `is_named` is true for a cache in a file.
 HashTable *larder_classes_setting(bool is_named);
 
-// region.c: opening.
+// place/region.c: opening.
 larder_region *larder_region_private(uint64_t memory_bytes, uint64_t item_bytes_max);
 larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
                                    uint64_t item_bytes_max, uint32_t permissions);
@@ -110,7 +110,7 @@ static zend_always_inline larder *larder_cache_of(larder_region *region)
     return EXPECTED(cache != NULL) ? cache : larder_region_open(region);
 }
 
-// place.c: files that other users cannot have made.
+// place/place.c: files that other users cannot have made.
 bool larder_place_prepare(larder_region *region);
 bool larder_place_confirm(larder_region *region);
 bool larder_place_has_changed(const larder_region *region);
@@ -178,7 +178,7 @@ void larder_compute(larder_object *object, zend_string *name, zend_fcall_info *c
                     zend_fcall_info_cache *cached, uint32_t ttl, uint32_t stale, zval *value);
 void larder_release_held(void);
 
-// walk.c: walks through the keys that begin with a prefix, which a walk borrows.
+// walk/walk.c: walks through the keys that begin with a prefix, which a walk borrows.
 typedef struct larder_walker {
     larder_object *object;
     zend_string *prefix;
@@ -197,11 +197,11 @@ void larder_walk_begin(larder_walker *walker, larder_object *object, zend_string
 zend_string *larder_walk_next(larder_walker *walker);
 void larder_walk_end(larder_walker *walker);
 
-// items.c
+// walk/items.c
 void larder_items_register(void);
 void larder_items_begin(zval *items, zend_object *cache, zend_string *prefix);
 
-// options.c
+// place/options.c
 typedef struct larder_open_options {
     uint64_t memory_bytes;
     uint64_t item_bytes_max;

@@ -1,5 +1,6 @@
 // Sessions: session.save_handler = larder. session.save_path is a file; empty, or a directory as
-// PHP's default, it means the shared cache. A session is locked by a lease from its start to its end.
+// PHP's default, it means the shared cache. A session is locked by a lease from its start to its
+// end.
 
 #include "larder_php.h"
 #include "ext/session/php_session.h"

@@ -24,6 +24,7 @@ $calls = [
     fn () => Larder\Cache::open(null, ['size' => 1]),
     fn () => Larder\Cache::open(null, ['memory' => 5]),
     fn () => Larder\Cache::open(null, ['classes' => 5]),
+    fn () => [ini_set('open_basedir', '/dev/shm'), Larder\Cache::open('/tmp/region')],
     fn () => serialize($cache),
     fn () => clone $cache,
     fn () => new Larder\Cache(),
@@ -60,6 +61,7 @@ Larder\Exception: A key has at least one byte
 Larder\Exception: There is no option size: the options are memory, itemLimit, permissions and classes
 Larder\Exception: The option memory is a number from 1048576 to 1099511627776
 Larder\Exception: The option classes is a list of class names, or '*'
+Larder\Exception: The file /tmp/region is not below open_basedir
 Exception: Serialization of 'Larder\Cache' is not allowed
 Error: Trying to clone an uncloneable object of class Larder\Cache
 Error: Call to private Larder\Cache::__construct() from global scope

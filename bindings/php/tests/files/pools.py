@@ -14,10 +14,12 @@ FPM = shutil.which("php-fpm") or next(
 
 
 class Pools:
-    """A php-fpm with larder.so: `users` has the user of each pool, `settings` are ini keys."""
+    """A php-fpm with larder.so: `users` has the user of each pool, `settings` are ini keys, and
+    `admin` has those of a pool."""
 
-    def __init__(self, extension, users, settings, workers=3):
+    def __init__(self, extension, users, settings, workers=3, admin=None):
         self.extension, self.users, self.workers = extension, users, workers
+        self.admin = admin or {}
         self.folder = tempfile.mkdtemp(prefix="larder-pools-")
         os.chmod(self.folder, 0o755)
         with open(self.folder + "/run.php", "w") as script:
@@ -36,6 +38,8 @@ class Pools:
             pools += (
                 "[%s]\nuser=%s\ngroup=%s\nlisten=%s/%s\nlisten.mode=0666\npm=static\npm.max_children=%d\n"
                 "catch_workers_output=yes\n" % (name, user[0], user[1], self.folder, name, self.workers))
+            for setting in self.admin.get(name, {}).items():
+                pools += "php_admin_value[%s]=%s\n" % setting
         with open(self.folder + "/fpm.conf", "w") as file:
             file.write(pools)
         ini = {"extension": self.extension, "log_errors": 1, "display_errors": 1, "html_errors": 0, **settings}

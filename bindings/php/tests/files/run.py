@@ -176,6 +176,24 @@ def anonymous(case):
     expect("warnings", re.findall("Warning|Notice", pools.output()), [])
 
 
+def pool(case):
+    """A pool can have a file of its own by php_admin_value, and sessions in it."""
+    settings = {"larder.path": "", "larder.memory": "8M", "session.save_handler": "larder"}
+    admin = {"other": {"larder.path": case.path, "larder.owner": "daemon"}}
+    pools = case.pools = Pools(case.extension, {"www": OWNER, "other": OTHER}, settings, admin=admin)
+    pools.run(SET % ("a", "1"))
+    pools.run(SET % ("a", "2"), "other")
+    expect("all workers", set(pools.run_all(GET % "a")), {"1"})
+    expect("all workers of the other pool", set(pools.run_all(GET % "a", "other")), {"2"})
+    expect("the file", case.stat(), "600 1:1")
+    count = "session_id('visitor'); session_start(['use_strict_mode' => 0, 'use_cookies' => 0]); " \
+        "usleep(20000); echo $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;"
+    found = pools.run_all(count, "other") + pools.run_all(count, "other")
+    expect("a session", sorted(found), ["1", "2", "3", "4", "5", "6"])
+    expect("a session of the first pool", pools.run(count), "1")
+    expect("warnings", re.findall("Warning|Notice", pools.output()), [])
+
+
 def ended(case):
     """A worker that is killed, or whose request ends in the middle, leaves the cache usable."""
     pools = case.start()
@@ -193,7 +211,7 @@ def ended(case):
         pools.run("Larder\\Cache::shared()->delete('k');")
 
 
-CASES = [owner, reload, resize, users, group, removed, planted, anonymous, ended]
+CASES = [owner, reload, resize, users, group, removed, planted, anonymous, pool, ended]
 
 
 def main():

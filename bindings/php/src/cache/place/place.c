@@ -1,7 +1,7 @@
 // Files of caches. A process that can write such a file can inject values into its readers, so a
 // file is used only if the folder and the file exclude other users.
 
-#include "larder_php.h"
+#include "cache/larder_php.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -37,7 +37,8 @@ static bool check_folder(larder_region *region)
     bool is_ours = has_group(region) && found.st_gid == region->group;
     mode_t others = is_ours ? S_IWOTH : S_IWGRP | S_IWOTH;
     if ((found.st_mode & others) != 0 && (found.st_mode & S_ISVTX) == 0) {
-        return FAIL(region, "other users can write to the directory %s: chmod 755, or 1777", folder);
+        return FAIL(region, "other users can write to the directory %s: chmod 755, or 1777",
+                    folder);
     }
     return true;
 }

@@ -1,6 +1,6 @@
 // The ini keys.
 
-#include "larder_php.h"
+#include "cache/larder_php.h"
 #include "php_ini.h"
 #include "SAPI.h"
 

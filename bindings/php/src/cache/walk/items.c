@@ -1,6 +1,6 @@
 // Larder\Items: iterates over the items of a cache.
 
-#include "larder_php.h"
+#include "cache/larder_php.h"
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 

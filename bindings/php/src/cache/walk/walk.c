@@ -1,6 +1,6 @@
 // Walks through the keys of a cache.
 
-#include "larder_php.h"
+#include "cache/larder_php.h"
 
 // The items of all but overfull groups of the index fit.
 #define CAPACITY 128

@@ -1,7 +1,7 @@
 // The memory of caches. Anonymous memory begins with the module, before php-fpm and Apache fork; a
 // file is opened by each process, with the first call that needs it.
 
-#include "larder_php.h"
+#include "cache/larder_php.h"
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
@@ -181,9 +181,11 @@ void larder_region_check(larder_region *region)
     }
 }
 
+// At the start of a request no call and no iterator uses a region, whatever the last request did.
 void larder_regions_check(void)
 {
     for (larder_region *region = named; region != NULL; region = region->next) {
+        region->users = 0;
         larder_region_check(region);
     }
 }
@@ -282,6 +284,11 @@ static void prepare_configured(void)
         return;
     }
     larder_region *region = describe_configured(true);
+    if (geteuid() != 0 && region->owner != geteuid()) {
+        // The workers have files of their own.
+        larder_region_free(region);
+        return;
+    }
     if (region->path == NULL || !open_file(region, true)) {
         php_error_docref(NULL, E_WARNING, "The cache of larder.path cannot be used: %s",
                          region->why);
