@@ -34,7 +34,7 @@ function caches(string $extensions, ?string $ours, array $sockets): array
     ];
     $caches = [
         'apcu' => ['ini' => $apcu_ini + ['extension' => ["$extensions/apcu.so"]]] + $apcu,
-        'apcu, 65536 hint' => ['ini' => $apcu_ini
+        'apcu (hint 65536)' => ['ini' => $apcu_ini
             + ['extension' => ["$extensions/apcu.so"], 'apc.entries_hint' => 65536]] + $apcu,
         'yac' => [
             'ini' => ['extension' => ["$extensions/yac.so"], 'yac.enable_cli' => 1,
@@ -47,8 +47,8 @@ function caches(string $extensions, ?string $ours, array $sockets): array
             'is_remote' => false,
             'may_miss' => true,
         ],
-        'memcached, tcp' => ['open' => memcached_at('127.0.0.1', $sockets['tcp'])] + $memcached,
-        'memcached, unix' => ['open' => memcached_at($sockets['unix'], 0)] + $memcached,
+        'memcached (tcp)' => ['open' => memcached_at('127.0.0.1', $sockets['tcp'])] + $memcached,
+        'memcached (unix)' => ['open' => memcached_at($sockets['unix'], 0)] + $memcached,
     ];
     if ($ours !== null) {
         $caches['larder_apcu'] = ['ini' => $apcu_ini + ['extension' => [$ours]]] + $apcu;

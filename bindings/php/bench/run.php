@@ -32,7 +32,11 @@ $settings = [
 ];
 $caches = caches(...$settings);
 if (isset($options['only'])) {
-    $caches = array_intersect_key($caches, array_flip(explode(',', $options['only'])));
+    $only = explode(',', $options['only']);
+    $unknown = array_diff($only, array_keys($caches));
+    $unknown and fail('no cache ' . implode(', ', $unknown) . '; there are '
+        . implode(', ', array_keys($caches)));
+    $caches = array_intersect_key($caches, array_flip($only));
 }
 $servers = [
     serve(['-l', '127.0.0.1', '-p', (string) $settings['sockets']['tcp']]),
