@@ -40,7 +40,7 @@ test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
-		conformance models miri crash storm sanitize fuzz-all endurance readers hot-keys scale-out \
+		conformance binding-suites models miri crash storm sanitize fuzz-all endurance readers hot-keys scale-out \
 		deploy-test book-test package-test crates-test portable tier bench-restart
 
 ## Stages of `make test`
@@ -103,6 +103,11 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 # them, and of memcached's own suite, contradicts it is in conformance/tier.toml.
 WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics \
 	transcripts
+
+binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 8 min
+	conformance/install.sh all
+	$(MAKE) --no-print-directory -C bindings/go suites
+	$(MAKE) --no-print-directory -C bindings/php suites
 
 SEEDS ?= 100000
 # Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.
