@@ -40,8 +40,8 @@ test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
-		conformance binding-suites models miri crash storm sanitize fuzz-all endurance readers hot-keys scale-out \
-		deploy-test book-test package-test crates-test portable tier bench-restart
+		conformance binding-suites models miri crash storm sanitize fuzz-all endurance readers \
+		hot-keys scale-out deploy-test book-test package-test crates-test portable tier bench-restart
 
 ## Stages of `make test`
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
