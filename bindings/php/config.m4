@@ -43,6 +43,7 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/preload.c
       src/settings.c
       src/values/array.c
+      src/values/clear.c
       src/values/key.c
       src/values/read.c
       src/values/serializer.c
@@ -80,6 +81,7 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/place/region.c
       src/cache/place/settings.c
       src/cache/shared/array.c
+      src/cache/shared/clear.c
       src/cache/shared/key.c
       src/cache/shared/value.c
       src/cache/walk/items.c

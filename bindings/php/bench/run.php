@@ -72,7 +72,7 @@ function free_port(): int
 /** Starts memcached, and waits until it accepts a connection. */
 function serve(array $arguments)
 {
-    $command = ['memcached', '-m', (string) MEMORY_MIB, '-t', '2', '-u', 'nobody', ...$arguments];
+    $command = ['memcached', '-m', (string) MEMORY_MIB, '-t', '2', '-u', 'root', ...$arguments];
     $server = proc_open($command, [], $pipes);
     $address = $arguments[0] === '-s' ? "unix://$arguments[1]" : "tcp://127.0.0.1:$arguments[3]";
     for ($attempt = 0; $attempt < 100; ++$attempt) {

@@ -5,26 +5,11 @@
 
 #define STATS_MAX 256
 
-// A cache counts cleared items until it finds them: a step finds those of a few segments.
-#define RECLAIM_STEPS 1000
-
-static void reclaim(void)
-{
-    uint64_t items = 0;
-    for (int step = 0; step < RECLAIM_STEPS; ++step) {
-        if (larder_length(apcu_cache, &items) != LARDER_OK || items == 0) {
-            return;
-        }
-        larder_maintain(apcu_cache);
-    }
-}
-
 PHP_FUNCTION(apcu_clear_cache)
 {
     ZEND_PARSE_PARAMETERS_NONE();
     if (apcu_cache != NULL) {
-        apcu_failed(larder_clear(apcu_cache));
-        reclaim();
+        apcu_failed(apcu_clear(apcu_cache));
         apcu_failed(larder_reset_stats(apcu_cache));
         apcu_page_restart();
     }

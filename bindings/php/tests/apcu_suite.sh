@@ -35,6 +35,8 @@ run_build() {
     cp -r "$tests" "$folder/tests"
     cp "$file" "$folder/modules/apcu.so"
     echo "== $name"
+    # It exits with 1 if a test fails, also an accepted one: `judge` decides by the results, and
+    # fails if there are none.
     (cd "$folder" && TEST_PHP_EXECUTABLE=$(command -v php) NO_INTERACTION=1 php "$runner" -q -n \
         -d "extension=$folder/modules/apcu.so" ${EXTRA_ARGS:-} -W results --show-diff tests) \
         >"$folder/log" 2>&1 || true
@@ -44,6 +46,7 @@ run_build() {
 # Fails on each test that failed and is no exception, and if fewer tests ran than should.
 judge() {
     local folder=$target/php/suite/$1 wanted=$2 failed=0 count
+    # grep exits with 1 if it counts none; then too few tests ran.
     count=$(grep -vc '^SKIPPED' "$folder/results" || true)
     while read -r test; do
         test=$(basename "$test" .phpt)

@@ -321,20 +321,6 @@ PHP_METHOD(Larder_Cache, iterate)
     larder_items_begin(return_value, Z_OBJ_P(ZEND_THIS), prefix);
 }
 
-// count() includes the old items until the cache finds them: a step finds those of a few segments.
-#define RECLAIM_STEPS 1000
-
-static void reclaim(larder *cache)
-{
-    uint64_t items = 0;
-    for (int step = 0; step < RECLAIM_STEPS; ++step) {
-        if (larder_length(cache, &items) != LARDER_OK || items == 0) {
-            return;
-        }
-        larder_maintain(cache);
-    }
-}
-
 PHP_METHOD(Larder_Cache, clear)
 {
     ZEND_PARSE_PARAMETERS_NONE();
@@ -342,10 +328,7 @@ PHP_METHOD(Larder_Cache, clear)
     if (cache == NULL) {
         RETURN_FALSE;
     }
-    larder_status status = larder_clear(cache);
-    if (status == LARDER_OK) {
-        reclaim(cache);
-    }
+    larder_status status = apcu_clear(cache);
     larder_failed(THIS_CACHE()->region, status);
     RETURN_BOOL(status == LARDER_OK);
 }

@@ -116,4 +116,7 @@ bool apcu_serializes_in_full(void);
 bool apcu_serialize(apcu_encoded *encoded, zval *value);
 bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag);
 
+// clear.c
+larder_status apcu_clear(larder *cache);
+
 #endif
