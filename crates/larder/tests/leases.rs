@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use children::{Child, Word, fork, sleep_for_ever};
-use larder::{Cache, DiskTier};
+use larder::Cache;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -104,21 +104,4 @@ fn one_process_at_a_time_has_the_lease() {
     }
     cache.validate().unwrap();
     assert_eq!(cache.len(), 1);
-}
-
-#[test]
-fn beside_a_disk_tier_leases_are_in_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let open = || Cache::builder().tier(DiskTier::new(&path, 64 << 20)).open().unwrap();
-    let cache = open();
-    let lease = cache.lease("k", LONG).unwrap().unwrap();
-    assert_eq!(cache.lease("k", LONG).unwrap(), None);
-    cache.set("k", "v", None).unwrap();
-    assert!(cache.release("k", lease).unwrap());
-    cache.lease("k", LONG).unwrap().unwrap();
-    drop(cache);
-    let cache = open();
-    assert_eq!(cache.keys().collect::<Vec<_>>(), [b"k"]);
-    cache.lease("k", LONG).unwrap().unwrap();
 }

@@ -11,10 +11,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use children::fork;
+use children::{fork, sleep_for_ever};
 use larder::{
     Cache, DiskTier, Durability, Refusal, StoreError, StoreMode, StoreRequest, Stored, TierMode,
 };
+
+const LONG: Duration = Duration::from_secs(60);
 
 const MODES: [TierMode; 2] = [TierMode::Store, TierMode::Cache];
 
@@ -167,6 +169,35 @@ fn a_forked_child_gets_errors_and_the_parent_keeps_its_tier() {
         drop(cache);
         assert_eq!(open(&path, mode, 4 << 20).get("k").as_deref(), Some(&b"later"[..]));
     }
+}
+
+#[test]
+fn a_child_that_outlives_the_cache_does_not_keep_the_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tier");
+    let cache = open(&path, TierMode::Store, 4 << 20);
+    cache.set("k", "v", None).unwrap();
+    let child = fork(|| sleep_for_ever());
+    drop(cache);
+    assert_eq!(open(&path, TierMode::Store, 4 << 20).get("k").as_deref(), Some(&b"v"[..]));
+    child.kill();
+    child.wait();
+}
+
+#[test]
+fn leases_are_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tier");
+    let cache = open(&path, TierMode::Store, 4 << 20);
+    let lease = cache.lease("k", LONG).unwrap().unwrap();
+    assert_eq!(cache.lease("k", LONG).unwrap(), None);
+    cache.set("k", "v", None).unwrap();
+    assert!(cache.release("k", lease).unwrap());
+    cache.lease("k", LONG).unwrap().unwrap();
+    drop(cache);
+    let cache = open(&path, TierMode::Store, 4 << 20);
+    assert_eq!(cache.keys().collect::<Vec<_>>(), [b"k"]);
+    cache.lease("k", LONG).unwrap().unwrap();
 }
 
 #[test]

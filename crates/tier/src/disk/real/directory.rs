@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process;
 
 use rustix::fs::{
     self, AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatfs, fstatvfs, fsync,
@@ -28,7 +29,19 @@ pub struct RealDirectory {
 /// The lock of a directory. Dropping it, and the end of the process, free it.
 #[derive(Debug)]
 pub struct RealLock {
-    _descriptor: OwnedFd,
+    descriptor: OwnedFd,
+    /// The process that took the lock. A forked child has a copy of the descriptor.
+    process: u32,
+}
+
+impl Drop for RealLock {
+    /// A copy of the descriptor in a child would keep the lock, so this does not only close it.
+    fn drop(&mut self) {
+        if self.process == process::id() {
+            // On failure the lock is free when the last copy is closed.
+            let _ = flock(&self.descriptor, FlockOperation::NonBlockingUnlock);
+        }
+    }
 }
 
 impl RealDirectory {
@@ -106,7 +119,7 @@ impl Directory for RealDirectory {
         let path = self.path.join(LOCK_NAME);
         let descriptor = file.into_descriptor();
         match flock(&descriptor, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(RealLock { _descriptor: descriptor }),
+            Ok(()) => Ok(RealLock { descriptor, process: process::id() }),
             Err(Errno::WOULDBLOCK) => Err(DiskError::Locked { path }),
             Err(errno) => Err(DiskError::io(Call::Lock, &path, errno)),
         }
