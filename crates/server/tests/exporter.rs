@@ -233,7 +233,11 @@ fn be_refused(server: &ServerUnderTest) -> Result<()> {
     }
     // The last one is refused once all before it are accepted.
     let mut refusal = String::new();
-    open.last_mut().context("no connection")?.read_to_string(&mut refusal)?;
+    let last = open.last_mut().context("no connection")?;
+    last.read_to_string(&mut refusal).with_context(|| {
+        let stats = open[0].ask(b"stats\r\n", b"END\r\n").map(String::from_utf8);
+        format!("the last of 60 connections stays open: {stats:?} {}", server.log())
+    })?;
     ensure!(refusal.contains("Too many open connections"), "{refusal:?}");
     drop(open);
     let mut stream = server.connect()?;
