@@ -213,6 +213,7 @@ fn clients_that_send_without_pause_do_not_starve_others() -> Result<()> {
             scope.spawn(|| {
                 let (mut answers, part) = (vec![0; 64 << 10], part);
                 for sender in part.iter() {
+                    sender.limit_buffers(64 << 10).expect("a socket has buffers");
                     sender.set_timeout(Duration::from_micros(1)).expect("a socket has a timeout");
                 }
                 while Instant::now() < until {

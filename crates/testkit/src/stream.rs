@@ -2,8 +2,11 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
 use crate::server::Address;
 
@@ -49,6 +52,20 @@ impl Stream {
                 stream.set_write_timeout(Some(timeout))
             }
         }
+    }
+
+    /// Bounds what the system holds of this side's data. The memory of all sockets of the machine
+    /// has a limit, beyond which packets are dropped, also those of other tests.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn limit_buffers(&self, bytes: usize) -> io::Result<()> {
+        let socket = match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+        };
+        set_socket_send_buffer_size(socket, bytes)?;
+        Ok(set_socket_recv_buffer_size(socket, bytes)?)
     }
 
     /// Returns a second handle of the same connection.
