@@ -23,6 +23,13 @@ typedef struct apcu_held apcu_held;
 // A way to turn values into bytes and back, registered by a module.
 typedef struct apcu_serializer apcu_serializer;
 
+// Foretells the length of the next value.
+typedef struct apcu_lengths {
+    size_t last;
+    // How many values in a row were long, up to 2.
+    unsigned char long_in_row;
+} apcu_lengths;
+
 ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     bool enabled;
     bool enable_cli;
@@ -44,6 +51,8 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     // The serializer of apc.serializer; null while no module has registered that name.
     const apcu_serializer *serializer;
     apcu_held *held;
+    // The lengths of the last values that were read.
+    apcu_lengths lengths;
 ZEND_END_MODULE_GLOBALS(larder_apcu)
 
 ZEND_EXTERN_MODULE_GLOBALS(larder_apcu)
