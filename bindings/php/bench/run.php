@@ -20,6 +20,10 @@ const USAGE = <<<'END'
 
     END;
 
+/** The colors of the plot. */
+const COLORS = ['apcu (hint 65536)' => '#b0b0b0', 'yac' => '#d8c48a', 'larder_apcu' => '#1f6fb4',
+    'larder' => '#79b8e8'];
+
 $options = getopt('', ['extensions:', 'ours:', 'rounds:', 'workers:', 'only:', 'plot:', 'help'], $end);
 if (isset($options['help']) || isset($argv[$end])) {
     fwrite(isset($options['help']) ? STDOUT : STDERR, USAGE);
@@ -144,26 +148,32 @@ function median(array $values): float
     return $values[intdiv(count($values), 2)];
 }
 
-/** Writes the bars of the first table as SVG. */
+/** Writes the ratios of the first table as bars, as SVG. */
 function plot(array $results, string $file): void
 {
-    $names = array_keys(array_filter($results, fn ($name) => !str_starts_with($name, 'memcached'),
-        ARRAY_FILTER_USE_KEY));
-    $lines = [];
-    foreach (array_keys(current($results)[0]) as $row) {
-        $medians = array_map(fn ($name) => median(array_column($results[$name], $row)), $names);
-        $lines[] = "\"$row\" " . implode(' ', $medians);
+    $apcu = $results['apcu'] ?? fail('--plot shows times of APCu\'s, so --only has to name apcu');
+    $is_local = fn ($name) => $name !== 'apcu' && !str_starts_with($name, 'memcached');
+    $names = array_values(array_filter(array_keys($results), $is_local));
+    $data = '';
+    foreach (array_diff(array_keys($apcu[0]), ['empty loop']) as $row) {
+        $others = array_column($apcu, $row);
+        $ratio = fn ($name) => median(array_map(fn ($value, $other) => $value / $other,
+            array_column($results[$name], $row), $others));
+        $data .= "\"$row\" " . implode(' ', array_map($ratio, $names)) . "\n";
     }
-    $columns = [];
+    $columns = ["1 with lines linecolor 'black' dashtype 2 title 'APCu'"];
     foreach ($names as $at => $name) {
-        $columns[] = sprintf("'-' using %d:xtic(1) title '%s'", $at + 2, $name);
+        $color = COLORS[$name] ?? fail("no color for $name");
+        $columns[] = sprintf("\$data using %d:xtic(1) title '%s' linecolor '%s'", $at + 2, $name,
+            $color);
     }
-    $data = implode("\n", $lines) . "\ne\n";
     $gnuplot = popen('gnuplot', 'w') ?: fail('gnuplot does not start');
-    fwrite($gnuplot, "set terminal svg size 1000,500 font 'sans,13'\nset output '$file'\n"
-        . "set style data histograms\nset style fill solid\nset logscale y\nset yrange [10:]\n"
-        . "set ylabel 'ns of an operation'\nset xtics rotate by -20\nset key top left\n"
-        . 'plot ' . implode(', ', $columns) . "\n" . str_repeat($data, count($names)));
+    fwrite($gnuplot, "\$data << END\n{$data}END\n"
+        . "set terminal svg noenhanced size 1100,440 font 'sans,12' background 'white'\n"
+        . "set output '$file'\nset style data histograms\nset style fill solid\nset boxwidth 0.9\n"
+        . "set yrange [0:]\nset grid y\nset xtics scale 0\nset key top right\n"
+        . "set ylabel 'time of an operation / APCu'\n"
+        . 'plot ' . implode(', ', $columns) . "\n");
     pclose($gnuplot) === 0 or fail('gnuplot failed');
 }
 
