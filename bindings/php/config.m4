@@ -67,19 +67,21 @@ if test "$PHP_LARDER_CACHE" != "no"; then
   PHP_NEW_EXTENSION([larder], m4_normalize([
       src/cache/cache.c
       src/cache/change.c
-      src/cache/client.c
       src/cache/compute.c
       src/cache/failures.c
       src/cache/item.c
       src/cache/many.c
       src/cache/module.c
       src/cache/serializer.c
-      src/cache/server.c
       src/cache/session.c
       src/cache/place/options.c
       src/cache/place/place.c
       src/cache/place/region.c
       src/cache/place/settings.c
+      src/cache/remote/change.c
+      src/cache/remote/client.c
+      src/cache/remote/many.c
+      src/cache/remote/values.c
       src/cache/shared/array.c
       src/cache/shared/clear.c
       src/cache/shared/key.c
@@ -89,6 +91,7 @@ if test "$PHP_LARDER_CACHE" != "no"; then
     ]), [yes],,
     [-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/place])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/remote])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/shared])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/walk])
   PHP_ADD_INCLUDE([$ext_srcdir/src])

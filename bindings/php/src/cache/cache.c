@@ -243,22 +243,19 @@ PHP_METHOD(Larder_Cache, has)
     larder_item item;
     larder_status status = larder_peek(cache, key.at, key.bytes, &item);
     larder_failed(THIS_CACHE()->region, status);
-    bool is_stale = !THIS_CACHE()->region->is_server && larder_is_stale(&item);
-    RETURN_BOOL(status == LARDER_OK && !is_stale);
+    RETURN_BOOL(status == LARDER_OK && !larder_is_stale(THIS_CACHE()->region, &item));
 }
 
 static larder_status touch(larder *cache, const larder_region *region, const apcu_key *key,
                            uint32_t seconds)
 {
-    if (!region->is_server) {
-        larder_item item;
-        larder_status status = larder_peek(cache, key->at, key->bytes, &item);
-        if (status != LARDER_OK || larder_is_stale(&item)) {
-            return status == LARDER_OK ? LARDER_MISSING : status;
-        }
-        // The item lives on as a stale one afterwards.
-        seconds += seconds != 0 ? item.flags >> LARDER_STALE_SHIFT : 0;
+    larder_item item;
+    larder_status status = larder_peek(cache, key->at, key->bytes, &item);
+    if (status != LARDER_OK || larder_is_stale(region, &item)) {
+        return status == LARDER_OK ? LARDER_MISSING : status;
     }
+    // The item lives on as a stale one afterwards.
+    seconds += seconds != 0 ? larder_stale_of(region, item.flags) : 0;
     return larder_touch(cache, key->at, key->bytes, seconds);
 }
 
@@ -303,9 +300,11 @@ PHP_METHOD(Larder_Cache, getOrCompute)
     if (!larder_ttl_of(&ttl, &seconds)) {
         RETURN_THROWS();
     }
-    if (stale < 0 || stale > LARDER_STALE_MAX || (stale != 0 && seconds == 0)) {
-        larder_misuse("staleFor is a number of seconds from 0 to %d, with a time to live",
-                      LARDER_STALE_MAX);
+    zend_long stale_max =
+        THIS_CACHE()->region->is_server ? LARDER_REMOTE_STALE_MAX : LARDER_STALE_MAX;
+    if (stale < 0 || stale > stale_max || (stale != 0 && seconds == 0)) {
+        larder_misuse("staleFor is a number of seconds from 0 to " ZEND_LONG_FMT
+                      ", with a time to live", stale_max);
         RETURN_THROWS();
     }
     larder_compute(THIS_CACHE(), name, &callback, &cached, seconds, (uint32_t)stale, return_value);

@@ -134,6 +134,15 @@ typedef struct larder_ttl {
 #define LARDER_STALE_SHIFT 5
 #define LARDER_STALE_MAX ((1 << 27) - 1)
 
+// On a server they are in the high 16 bits, which php-memcached leaves to programs, beside a mark in
+// a bit that it does not use.
+#define LARDER_REMOTE_STALE_SHIFT 16
+#define LARDER_REMOTE_STALE_MAX UINT16_MAX
+#define LARDER_REMOTE_HAS_STALE 0x8000u
+
+// The bits beside the tag that decide how php-memcached reads the bytes of a value.
+#define LARDER_REMOTE_FORM_MASK 0xF0u
+
 // Reads the parameter `int|DateInterval|null $ttl`.
 #define Z_PARAM_TTL(ttl) \
     Z_PARAM_OBJ_OF_CLASS_OR_LONG_OR_NULL((ttl).interval, php_date_get_interval_ce(), \
@@ -156,15 +165,44 @@ bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, co
 bool larder_decode(larder_object *object, zval *value, const char *at, size_t bytes,
                    uint32_t flags, const apcu_key *key);
 
-// server.c: values of servers, whose items carry no flags.
-void larder_frame(apcu_encoded *encoded);
-bool larder_unframe(zval *value, const char *at, size_t bytes, uint32_t flags);
+// remote/values.c: values of servers.
+bool larder_remote_encode(apcu_encoded *encoded, zval *value);
+bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags);
+// Returns the length of a stored value without blanks behind a number.
+size_t larder_remote_bytes(const char *at, size_t bytes, uint32_t flags);
+
+// remote/change.c
+larder_status larder_remote_exchange(larder_object *object, larder *cache, const apcu_key *key,
+                                     const apcu_encoded *expected, const apcu_encoded *encoded,
+                                     uint32_t ttl);
+// Adds to a counter, which is not negative, and stops at 0.
+larder_status larder_remote_step(larder *cache, const apcu_key *key, zend_long by, uint32_t ttl,
+                                 zend_long *number);
+
+// remote/many.c
+void larder_remote_get_many(larder_object *object, zval *names, HashTable *found);
+
+static inline uint32_t larder_stale_flags(const larder_region *region, uint32_t stale)
+{
+    return !region->is_server ? stale << LARDER_STALE_SHIFT
+        : stale != 0 ? LARDER_REMOTE_HAS_STALE | stale << LARDER_REMOTE_STALE_SHIFT : 0;
+}
+
+// Returns the seconds that an item lives on as a stale one.
+static inline uint32_t larder_stale_of(const larder_region *region, uint32_t flags)
+{
+    return !region->is_server ? flags >> LARDER_STALE_SHIFT
+        : (flags & LARDER_REMOTE_HAS_STALE) != 0 ? flags >> LARDER_REMOTE_STALE_SHIFT : 0;
+}
 
 // True if an item is no longer fresh, but kept for the time in which it is computed anew.
-static zend_always_inline bool larder_is_stale(const larder_item *item)
+static zend_always_inline bool larder_is_stale(const larder_region *region,
+                                               const larder_item *item)
 {
-    uint32_t stale = item->flags >> LARDER_STALE_SHIFT;
-    return UNEXPECTED(stale != 0) && item->ttl_secs != 0 && item->ttl_secs <= stale;
+    if (EXPECTED(item->flags >> LARDER_STALE_SHIFT == 0) || item->ttl_secs == 0) {
+        return false;
+    }
+    return item->ttl_secs <= larder_stale_of(region, item->flags);
 }
 
 // change.c
@@ -218,6 +256,12 @@ bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms, HashTabl
 void larder_session_register(void);
 
 // many.c
+// A function for the items of an array or a Traversable. False ends the walk.
+typedef bool (*larder_each)(larder_object *object, zval *key, zval *value, void *context);
+void larder_traverse(larder_object *object, zval *items, larder_each each, void *context);
+// Returns the text of a key, which is a string or an integer; null after an exception.
+zend_string *larder_name_of(zval *key);
+
 PHP_METHOD(Larder_Cache, getMany);
 PHP_METHOD(Larder_Cache, setMany);
 PHP_METHOD(Larder_Cache, deleteMany);
@@ -239,8 +283,10 @@ PHP_METHOD(Larder_Cache, decrement);
 PHP_METHOD(Larder_Cache, delete);
 PHP_METHOD(Larder_Cache, has);
 PHP_METHOD(Larder_Cache, touch);
+PHP_METHOD(Larder_Cache, cas);
+PHP_METHOD(Larder_Cache, getOrCompute);
 
-// client.c
+// remote/client.c
 void larder_client_register(void);
 
 #endif

@@ -54,6 +54,8 @@ typedef struct apcu_writer {
     char room[4096];
 } apcu_writer;
 
+void apcu_writer_begin(apcu_writer *writer);
+
 // Makes space for `bytes` more; false if that exceeds the limit.
 bool apcu_writer_grow(apcu_writer *writer, size_t bytes);
 

@@ -1,7 +1,7 @@
 // Larder\Client: a cache on a server at a unix socket. Its methods are those of Larder\Cache.
 
-#include "larder_php.h"
-#include "common_arginfo.h"
+#include "cache/larder_php.h"
+#include "cache/common_arginfo.h"
 
 static zend_class_entry *client_class;
 
@@ -32,8 +32,18 @@ ZEND_BEGIN_ARG_WITH_RETURN_OBJ_INFO_EX(arginfo_connect, 0, 1, Larder\\Client, 0)
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, options, IS_ARRAY, 0, "[]")
 ZEND_END_ARG_INFO()
 
+// A method of Larder\Cache that a server has no request for.
+PHP_METHOD(Larder_Client, refuse)
+{
+    larder_misuse("Larder\\Client has no %s(): a server does not list its keys, and its statistics "
+                  "and flush_all are for its administrator. Give the keys a version to delete them "
+                  "all, or use Larder\\Cache with a file", get_active_function_name());
+}
+
 #define METHOD(name, arginfo) \
     ZEND_FENTRY(name, zim_Larder_Cache_##name, arginfo, ZEND_ACC_PUBLIC)
+#define REFUSED(name, arginfo) \
+    ZEND_FENTRY(name, zim_Larder_Client_refuse, arginfo, ZEND_ACC_PUBLIC)
 
 static const zend_function_entry methods[] = {
     ZEND_FENTRY(__construct, zim_Larder_Cache___construct, arginfo_construct, ZEND_ACC_PRIVATE)
@@ -44,12 +54,19 @@ static const zend_function_entry methods[] = {
     METHOD(setMany, arginfo_set_many)
     METHOD(add, arginfo_set)
     METHOD(replace, arginfo_set)
+    METHOD(cas, arginfo_cas)
     METHOD(increment, arginfo_step)
     METHOD(decrement, arginfo_step)
     METHOD(delete, arginfo_of_key)
     METHOD(deleteMany, arginfo_delete_many)
+    REFUSED(deletePrefix, arginfo_delete_prefix)
     METHOD(has, arginfo_of_key)
     METHOD(touch, arginfo_touch)
+    METHOD(getOrCompute, arginfo_compute)
+    REFUSED(iterate, arginfo_iterate)
+    REFUSED(keys, arginfo_keys)
+    REFUSED(clear, arginfo_clear)
+    REFUSED(stats, arginfo_stats)
     PHP_FE_END
 };
 
