@@ -45,6 +45,7 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/values/array.c
       src/values/clear.c
       src/values/key.c
+      src/values/native.c
       src/values/read.c
       src/values/serializer.c
       src/values/value.c
@@ -69,6 +70,7 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/change.c
       src/cache/compute.c
       src/cache/failures.c
+      src/cache/igbinary.c
       src/cache/item.c
       src/cache/many.c
       src/cache/module.c
@@ -85,6 +87,7 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/shared/array.c
       src/cache/shared/clear.c
       src/cache/shared/key.c
+      src/cache/shared/native.c
       src/cache/shared/value.c
       src/cache/walk/items.c
       src/cache/walk/walk.c

@@ -31,9 +31,10 @@ final class Cache implements \Countable
      * Options: `memory`, the memory limit in bytes or as `64M`, for a file that is not there yet
      * (32M); `itemLimit`, the largest item in bytes (half of the memory); `permissions` of the file
      * (0600); `classes`, a list of the classes that stored objects may have, or `*` for all (none
-     * for a file, all without one).
+     * for a file, all without one); `serializer`, php or igbinary, which writes objects and arrays that
+     * contain objects or references (larder.serializer). A process with either reads both.
      *
-     * @param array{memory?: int|string, itemLimit?: int|string, permissions?: int, classes?: list<class-string>|string} $options
+     * @param array{memory?: int|string, itemLimit?: int|string, permissions?: int, classes?: list<class-string>|string, serializer?: string} $options
      */
     public static function open(?string $path = null, array $options = []): Cache
     {
@@ -210,9 +211,10 @@ final class Client
      * which later requests use too.
      *
      * Options: `timeoutMs`, how long a call waits for the server (5000); `classes`, a list of the
-     * classes that stored objects may have, or `*` for all (none).
+     * classes that stored objects may have, or `*` for all (none); `serializer`, php or igbinary,
+     * which writes arrays and objects (larder.serializer).
      *
-     * @param array{timeoutMs?: int, classes?: list<class-string>|string} $options
+     * @param array{timeoutMs?: int, classes?: list<class-string>|string, serializer?: string} $options
      */
     public static function connect(string $socket, array $options = []): Client
     {

@@ -30,11 +30,12 @@ static void free_object(zend_object *std)
     zend_object_std_dtor(std);
 }
 
-static zend_object *new_object(larder_region *region, HashTable *classes)
+static zend_object *new_object(larder_region *region, HashTable *classes, uint32_t serializer)
 {
     zend_object *std = larder_object_create(larder_cache_class);
     larder_object_of(std)->region = region;
     larder_object_of(std)->classes = classes;
+    larder_object_of(std)->serializer = serializer;
     return std;
 }
 
@@ -82,7 +83,7 @@ PHP_METHOD(Larder_Cache, open)
         options.classes != NULL ? zend_array_destroy(options.classes) : (void)0;
         RETURN_THROWS();
     }
-    zend_object *object = new_object(region, options.classes);
+    zend_object *object = new_object(region, options.classes, options.serializer);
     larder_object_of(object)->owns_region = path == NULL;
     larder_cache_of(region);
     RETURN_OBJ(object);
@@ -92,9 +93,13 @@ PHP_METHOD(Larder_Cache, shared)
 {
     ZEND_PARSE_PARAMETERS_NONE();
     if (LG(shared) == NULL) {
+        uint32_t serializer;
+        if (!larder_serializer_of(LG(serializer_name), &serializer)) {
+            RETURN_THROWS();
+        }
         larder_region *region = larder_region_shared();
         HashTable *classes = larder_classes_setting(region->path != NULL);
-        LG(shared) = new_object(region, classes);
+        LG(shared) = new_object(region, classes, serializer);
     }
     RETURN_OBJ_COPY(LG(shared));
 }

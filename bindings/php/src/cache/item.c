@@ -74,6 +74,7 @@ bool larder_ttl_of(larder_ttl *ttl, uint32_t *seconds)
 bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, const apcu_key *key)
 {
     LG(classes) = object->classes;
+    LG(serializer) = object->serializer;
     bool is_encoded = UNEXPECTED(object->region->is_server) ? larder_remote_encode(encoded, value)
                                                             : apcu_encode(encoded, value, key);
     if (UNEXPECTED(!is_encoded)) {

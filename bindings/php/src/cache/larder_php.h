@@ -47,6 +47,8 @@ typedef struct larder_object {
     bool owns_region;
     // The classes that stored objects may have, in lower case; null for all.
     HashTable *classes;
+    // The tag of the serializer that writes: LARDER_TAG_PHP or LARDER_TAG_IGBINARY.
+    uint32_t serializer;
     zend_object std;
 } larder_object;
 
@@ -56,11 +58,14 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     char *owner;
     char *shared_group;
     char *unserialize_classes;
+    char *serializer_name;
     bool enable_cli;
     // The object of Larder\Cache::shared() in this request.
     zend_object *shared;
     // The classes of the value that is decoded or encoded next.
     HashTable *classes;
+    // The serializer of the value that is encoded next.
+    uint32_t serializer;
     larder_held *held;
 ZEND_END_MODULE_GLOBALS(larder)
 
@@ -205,6 +210,13 @@ static zend_always_inline bool larder_is_stale(const larder_region *region,
     return item->ttl_secs <= larder_stale_of(region, item->flags);
 }
 
+// igbinary.c
+bool larder_igbinary_is_loaded(void);
+bool larder_igbinary_serialize(apcu_writer *writer, zval *value);
+bool larder_igbinary_unserialize(zval *value, const char *at, size_t bytes);
+// True if a serialized value contains an object, or is damaged.
+bool larder_igbinary_has_objects(const char *text, size_t bytes);
+
 // change.c
 bool larder_exchange(larder_object *object, const apcu_key *key, zval *expected, zval *value,
                      uint32_t ttl);
@@ -246,11 +258,16 @@ typedef struct larder_open_options {
     uint32_t permissions;
     // Null for all.
     HashTable *classes;
+    uint32_t serializer;
 } larder_open_options;
+
+// Finds the tag of a serializer; false if PHP has not loaded it, then the function has thrown.
+bool larder_serializer_of(const char *name, uint32_t *tag);
 
 // Reads the options; false if one is wrong, then the function has thrown.
 bool larder_options_take(HashTable *given, bool is_named, larder_open_options *options);
-bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms, HashTable **classes);
+bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms,
+                                larder_open_options *options);
 
 // session.c
 void larder_session_register(void);

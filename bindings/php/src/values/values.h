@@ -118,6 +118,12 @@ bool apcu_serializes_in_full(void);
 bool apcu_serialize(apcu_encoded *encoded, zval *value);
 bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag);
 
+// native.c: PHP's own serializer.
+bool apcu_native_serialize(smart_str *text, zval *value);
+// Moves `at` behind what it reads. `classes` are those of objects, null for all.
+bool apcu_native_unserialize(zval *value, const unsigned char **at, const unsigned char *end,
+                             HashTable *classes);
+
 // clear.c
 larder_status apcu_clear(larder *cache);
 

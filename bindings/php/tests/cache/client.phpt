@@ -139,7 +139,7 @@ A key has at least one byte
 The value is not an integer
 The cache stores no objects of the class stdClass: see larder.unserialize_classes
 A time to live is at least one second, or null: 0 given
-There is no option timeout: the options are timeoutMs and classes
+There is no option timeout: the options are timeoutMs, classes and serializer
 bool(true)
 bool(true)
 int(1)

@@ -38,6 +38,11 @@ echo $of_larder('check(fn ($name) => $cache->get("m-$name", "missing"), $values)
     foreach ($values as $name => $value) { $cache->set("l-$name", $value) or print("$name is not stored\n"); }
     $cache->getOrCompute("page", fn () => [1], 100, 100); $cache->set("n2", 10); $cache->decrement("n2");');
 echo $of_memcached('check(fn ($name) => $cache->get("l-$name"), $values); var_dump($cache->get("n"), $cache->get("m-list"), $cache->get("page"), $cache->get("n2"), $cache->get("l-null"), $cache->getResultCode());');
+// Debian's php-memcached serializes by igbinary, unless it is set otherwise.
+echo $of_memcached('$cache->setOption(Memcached::OPT_SERIALIZER, Memcached::SERIALIZER_IGBINARY); $cache->set("i", $values["map"]);');
+echo run([], "$shared \$cache = Larder\\Client::connect('$socket', ['serializer' => 'igbinary']); var_dump(\$cache->get('i') === \$values['map']); \$cache->set('i2', \$values['map']);",
+    ["$debian/igbinary.so", getenv('LARDER_SO')]);
+echo $of_memcached('var_dump($cache->get("i2") === $values["map"]);');
 proc_terminate($server, 9);
 ?>
 --CLEAN--
@@ -55,3 +60,5 @@ array(1) {
 int(9)
 NULL
 int(0)
+bool(true)
+bool(true)

@@ -14,6 +14,7 @@ PHP_INI_BEGIN()
     ENTRY("larder.owner", NULL, owner)
     ENTRY("larder.shared_group", NULL, shared_group)
     ENTRY("larder.unserialize_classes", NULL, unserialize_classes)
+    ENTRY("larder.serializer", "php", serializer_name)
     STD_PHP_INI_BOOLEAN("larder.enable_cli", "0", PHP_INI_SYSTEM, OnUpdateBool, enable_cli,
                         zend_larder_globals, larder_globals)
 PHP_INI_END()

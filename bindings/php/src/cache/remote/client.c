@@ -16,13 +16,14 @@ PHP_METHOD(Larder_Client, connect)
         Z_PARAM_ARRAY_HT(given)
     ZEND_PARSE_PARAMETERS_END();
     uint32_t timeout_ms;
-    HashTable *classes;
-    if (!larder_client_options_take(given, &timeout_ms, &classes)) {
+    larder_open_options options;
+    if (!larder_client_options_take(given, &timeout_ms, &options)) {
         RETURN_THROWS();
     }
     zend_object *object = larder_object_create(client_class);
     larder_object_of(object)->region = larder_region_server(socket, timeout_ms);
-    larder_object_of(object)->classes = classes;
+    larder_object_of(object)->classes = options.classes;
+    larder_object_of(object)->serializer = options.serializer;
     larder_cache_of(larder_object_of(object)->region);
     RETURN_OBJ(object);
 }
