@@ -45,10 +45,12 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/values/array.c
       src/values/clear.c
       src/values/key.c
+      src/values/lease.c
       src/values/native.c
       src/values/read.c
       src/values/serializer.c
       src/values/value.c
+      src/values/walk.c
       src/walk/iterator.c
       src/walk/search.c
       src/walk/walk.c
@@ -87,8 +89,10 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/shared/array.c
       src/cache/shared/clear.c
       src/cache/shared/key.c
+      src/cache/shared/lease.c
       src/cache/shared/native.c
       src/cache/shared/value.c
+      src/cache/shared/walk.c
       src/cache/walk/items.c
       src/cache/walk/walk.c
     ]), [yes],,

@@ -146,8 +146,8 @@ final class Cache implements \Countable
      * Returns the value of a key. If there is none, calls `$compute` with the key, and stores and
      * returns its result.
      *
-     * One process at a time computes a value. Others wait for it, at most 10 seconds, and compute it
-     * themselves then. For `$staleFor` seconds after its time to live a value is stale: one call
+     * One process at a time computes a value. Others wait for it, at most larder.compute_wait (10)
+     * seconds, and compute it themselves then. For `$staleFor` seconds after its time to live a value is stale: one call
      * computes it anew, the others return the stale value meanwhile. All other methods miss then.
      */
     public function getOrCompute(string $key, callable $compute, \DateInterval|int|null $ttl = null, int $staleFor = 0): mixed

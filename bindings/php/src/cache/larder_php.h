@@ -66,7 +66,12 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     HashTable *classes;
     // The serializer of the value that is encoded next.
     uint32_t serializer;
-    larder_held *held;
+    apcu_held *held;
+    // Seconds: how long processes wait for the value of another, and how long leases last.
+    zend_long compute_wait;
+    zend_long compute_lease;
+    zend_long session_wait;
+    zend_long session_lease;
 ZEND_END_MODULE_GLOBALS(larder)
 
 ZEND_EXTERN_MODULE_GLOBALS(larder)
@@ -231,15 +236,7 @@ void larder_release_held(void);
 // walk/walk.c: walks through the keys that begin with a prefix, which a walk borrows.
 typedef struct larder_walker {
     larder_object *object;
-    zend_string *prefix;
-    larder_cursor cursor;
-    bool has_ended;
-    size_t at;
-    size_t count;
-    // The entries and keys of a group of items, in memory of the request.
-    size_t capacity;
-    larder_entry *entries;
-    char *keys;
+    apcu_walk walk;
 } larder_walker;
 
 void larder_walk_begin(larder_walker *walker, larder_object *object, zend_string *prefix);
