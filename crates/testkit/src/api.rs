@@ -220,14 +220,7 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
             outcome
         }
         "get_many" => {
-            let keys: Vec<_> = list(&step["keys"]).into_iter().flatten().collect();
-            let found = door.get_many(&keys);
-            let flags: Vec<_> = found.iter().map(|got| got.as_ref().map(|got| got.1)).collect();
-            let values: Vec<_> = found.into_iter().map(|got| Some(got?.0)).collect();
-            ensure!(values == list(&step["values"]), "the values are {}", shown(&values));
-            let is_so =
-                step["all_flags"].is_null() || step["all_flags"] == Value::from(flags.clone());
-            ensure!(is_so, "the flags are {flags:?}");
+            check_many(door, step)?;
             "ok".to_owned()
         }
         "keys" => {
@@ -310,6 +303,18 @@ fn numbered(step: &Value, mut act: impl FnMut(&[u8]) -> String) -> String {
         .map(|number| act(format!("{name}{number}").as_bytes()))
         .find(|outcome| outcome != "ok")
         .unwrap_or_else(|| "ok".to_owned())
+}
+
+/// Gets several keys, and compares their values and flags with those of the step.
+fn check_many(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
+    let keys: Vec<_> = list(&step["keys"]).into_iter().flatten().collect();
+    let found = door.get_many(&keys);
+    let flags: Vec<_> = found.iter().map(|got| got.as_ref().map(|got| got.1)).collect();
+    let values: Vec<_> = found.into_iter().map(|got| Some(got?.0)).collect();
+    ensure!(values == list(&step["values"]), "the values are {}", shown(&values));
+    let is_so = step["all_flags"].is_null() || step["all_flags"] == Value::from(flags.clone());
+    ensure!(is_so, "the flags are {flags:?}");
+    Ok(())
 }
 
 fn check_got(step: &Value, got: &Got, value: &[u8]) -> Result<()> {

@@ -144,8 +144,8 @@ typedef struct larder_ttl {
 #define LARDER_STALE_SHIFT 5
 #define LARDER_STALE_MAX ((1 << 27) - 1)
 
-// On a server they are in the high 16 bits, which php-memcached leaves to programs, beside a mark in
-// a bit that it does not use.
+// On a server they are in the high 16 bits, which php-memcached leaves to programs, and a bit that
+// it does not use says so.
 #define LARDER_REMOTE_STALE_SHIFT 16
 #define LARDER_REMOTE_STALE_MAX UINT16_MAX
 #define LARDER_REMOTE_HAS_STALE 0x8000u

@@ -90,8 +90,8 @@ static zend_class_entry *refused_of(zval *value, const HashTable *classes)
     }
 }
 
-// igbinary cannot restrict the classes of what it reads, so a cache with such classes writes objects
-// by PHP's serializer.
+// igbinary cannot restrict the classes of what it reads, so a cache with a list of classes writes
+// objects by PHP's serializer.
 static bool uses_igbinary(zval *value, const HashTable *classes)
 {
     return LG(serializer) == LARDER_TAG_IGBINARY

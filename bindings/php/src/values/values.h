@@ -124,8 +124,8 @@ bool apcu_native_serialize(smart_str *text, zval *value);
 bool apcu_native_unserialize(zval *value, const unsigned char **at, const unsigned char *end,
                              HashTable *classes);
 
-// walk.c: walks through the keys that begin with a prefix, which may be null and which a walk borrows.
-// All of a walk is memory of the request, so that a bailout leaks nothing.
+// walk.c: walks through the keys that begin with a prefix, which may be null and which a walk
+// borrows. All of a walk is memory of the request, so that a bailout leaks nothing.
 typedef struct apcu_walk {
     larder_cursor cursor;
     bool has_ended;
