@@ -85,6 +85,7 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/remote/change.c
       src/cache/remote/client.c
       src/cache/remote/many.c
+      src/cache/remote/packed.c
       src/cache/remote/values.c
       src/cache/shared/array.c
       src/cache/shared/clear.c

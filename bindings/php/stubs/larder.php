@@ -197,8 +197,8 @@ final class Cache implements \Countable
  * larderd that runs with `--local-readers`; other calls are requests to the server.
  *
  * The methods are those of Cache, as far as a server can do them. Values carry the types of
- * php-memcached, so that programs with either read what the other stored; a value that php-memcached
- * has compressed misses. Keys have 1 to 250 bytes, at most 187 with blanks or control characters.
+ * php-memcached, so that programs with either read what the other stored, also if php-memcached has
+ * compressed it by fastlz, its default. Keys have 1 to 250 bytes, at most 187 with blanks or control characters.
  */
 final class Client
 {

@@ -181,6 +181,9 @@ bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t fl
 // Returns the length of a stored value without blanks behind a number.
 size_t larder_remote_bytes(const char *at, size_t bytes, uint32_t flags);
 
+// remote/packed.c: returns a value that is compressed by FastLZ; null if it is damaged.
+zend_string *larder_remote_unpack(const char *at, size_t bytes);
+
 // remote/change.c
 larder_status larder_remote_exchange(larder_object *object, larder *cache, const apcu_key *key,
                                      const apcu_encoded *expected, const apcu_encoded *encoded,

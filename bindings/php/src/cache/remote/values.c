@@ -3,6 +3,9 @@
 
 #include "cache/larder_php.h"
 
+// The bits of a value that php-memcached has compressed, and compressed by FastLZ.
+#define FAST_LZ (0x10u | 0x40u)
+
 static void finish(apcu_encoded *encoded)
 {
     if (encoded->serialized == NULL) {
@@ -54,11 +57,25 @@ size_t larder_remote_bytes(const char *at, size_t bytes, uint32_t flags)
     return bytes;
 }
 
-bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags)
+static bool decode(zval *value, const char *at, size_t bytes, uint32_t flags)
 {
     static const apcu_key none = {0};
-    // A compressed value misses.
-    return (flags & LARDER_REMOTE_FORM_MASK) == 0
-        && apcu_decode(value, at, larder_remote_bytes(at, bytes, flags), flags & LARDER_TAG_MASK,
+    return apcu_decode(value, at, larder_remote_bytes(at, bytes, flags), flags & LARDER_TAG_MASK,
                        &none);
+}
+
+bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags)
+{
+    uint32_t form = flags & LARDER_REMOTE_FORM_MASK;
+    if (EXPECTED(form == 0)) {
+        return decode(value, at, bytes, flags);
+    }
+    // A value that php-memcached has compressed in another way misses.
+    zend_string *unpacked = form == FAST_LZ ? larder_remote_unpack(at, bytes) : NULL;
+    if (unpacked == NULL) {
+        return false;
+    }
+    bool is_whole = decode(value, ZSTR_VAL(unpacked), ZSTR_LEN(unpacked), flags);
+    zend_string_release(unpacked);
+    return is_whole;
 }
