@@ -45,9 +45,12 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/values/array.c
       src/values/clear.c
       src/values/key.c
+      src/values/lease.c
+      src/values/native.c
       src/values/read.c
       src/values/serializer.c
       src/values/value.c
+      src/values/walk.c
       src/walk/iterator.c
       src/walk/search.c
       src/walk/walk.c
@@ -67,28 +70,36 @@ if test "$PHP_LARDER_CACHE" != "no"; then
   PHP_NEW_EXTENSION([larder], m4_normalize([
       src/cache/cache.c
       src/cache/change.c
-      src/cache/client.c
       src/cache/compute.c
       src/cache/failures.c
+      src/cache/igbinary.c
       src/cache/item.c
       src/cache/many.c
       src/cache/module.c
       src/cache/serializer.c
-      src/cache/server.c
       src/cache/session.c
       src/cache/place/options.c
       src/cache/place/place.c
       src/cache/place/region.c
       src/cache/place/settings.c
+      src/cache/remote/change.c
+      src/cache/remote/client.c
+      src/cache/remote/many.c
+      src/cache/remote/packed.c
+      src/cache/remote/values.c
       src/cache/shared/array.c
       src/cache/shared/clear.c
       src/cache/shared/key.c
+      src/cache/shared/lease.c
+      src/cache/shared/native.c
       src/cache/shared/value.c
+      src/cache/shared/walk.c
       src/cache/walk/items.c
       src/cache/walk/walk.c
     ]), [yes],,
     [-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/place])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/remote])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/shared])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/walk])
   PHP_ADD_INCLUDE([$ext_srcdir/src])

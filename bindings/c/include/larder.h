@@ -518,11 +518,12 @@ enum larder_status larder_get_and_touch(const struct larder *cache,
 // Copies the values of `count` keys. `keys` has the keys one behind the other, `key_bytes` their
 // lengths. The function writes the values to `values` one behind the other, as far as they fit
 // into `capacity` bytes, and writes to `items`, in the order of the keys, a `status` of
-// `LARDER_OK`, `LARDER_MISSING`, `LARDER_TOO_SMALL` or, with a disk tier, the error of that key.
-// On a server, items have only their status, offset and length.
+// `LARDER_OK`, `LARDER_MISSING`, `LARDER_TOO_SMALL` or, with a disk tier, the error of that key,
+// and the other attributes.
 //
 // Cost: less than half of the time of `count` calls of `larder_get`, if the items are not in the
-// caches of the processor. The library sends the keys of a server in batches of 16.
+// caches of the processor. On a server, a round trip for each 16 KiB of requests, which have 16
+// bytes and the key.
 enum larder_status larder_get_many(const struct larder *cache,
                                    const void *keys,
                                    const uint32_t *key_bytes,
@@ -568,12 +569,16 @@ enum larder_status larder_cancel_load(const struct larder *cache,
 
 // Takes the lease of a key for `ms` milliseconds, so that one process at a time computes what
 // belongs to the key. `LARDER_BUSY` if it is held, also by this process: try again later, or go on
-// without. `LARDER_UNSUPPORTED` on a server.
+// without.
 //
 // The lease ends with `larder_release`, with its time, or when its process dies: the next caller
 // notices that. It also ends with `larder_clear`, and if eviction needs its memory, which is that
 // of a small item. It does not matter to the item of the key. A forked child does not have the
 // leases of its parent.
+//
+// On a server the lease excludes the other clients of the server. It is an item of the server,
+// with a key that begins with `larder.lease.`: its time is rounded up to seconds, and it does not
+// end with its process.
 //
 // Cost: that of a store; if the lease is held, that of a delete and a system call.
 enum larder_status larder_lease(const struct larder *cache,
@@ -583,7 +588,6 @@ enum larder_status larder_lease(const struct larder *cache,
                                 struct larder_lease_token *lease);
 
 // Ends a lease. `LARDER_MISSING` if it had ended before, or is that of another process.
-// `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_release(const struct larder *cache,
                                   const void *key,
                                   size_t key_bytes,
@@ -668,7 +672,9 @@ enum larder_status larder_removals_lost(const struct larder_removals *removals,
 void larder_removals_close(struct larder_removals *removals);
 
 // Stores a value, and replaces the item of the key. The item expires after `ttl_secs` seconds; 0
-// is no expiry. `flags` are the caller's; a server accepts only 0, else `LARDER_UNSUPPORTED`.
+// is no expiry. `flags` are the caller's, on every kind of cache; their low four bits are the tag
+// of the value, such as `LARDER_TAG_STRING`, for programs of several languages. On a server, other
+// clients read and write the same flags.
 // `LARDER_TOO_LARGE` or `LARDER_NO_MEMORY` if the item does not fit: then the key has no item, so
 // that readers do not see the old value. `LARDER_KEY` leaves everything as it was, and so does
 // every error of a cache with a disk tier of `LARDER_MODE_STORE`.

@@ -25,7 +25,7 @@ static larder *open_cache(uint32_t flags, const char *path) {
     return cache;
 }
 
-// Calls that only a cache in memory supports: flags, and operations on many items.
+// Flags of changed items, and operations on many items, which only a cache in memory supports.
 static void flags_and_removals(void) {
     larder *cache = open_cache(LARDER_CAS, NULL);
     larder_item item;

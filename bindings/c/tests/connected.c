@@ -1,5 +1,22 @@
-// A client of a server: the scene of same_calls.c, and what a client does not support.
+// A client of a server: the scene of same_calls.c, leases, and what a client does not support.
 #include "check.h"
+
+// The lease of a client excludes other clients, and no reader of its key sees it.
+static void leases(larder *cache, const char *socket) {
+    larder *other = NULL;
+    larder_lease_token lease, another;
+    CHECK(larder_connect(socket, 1000, &other, NULL, 0) == LARDER_OK);
+    CHECK(larder_lease(cache, TEXT("k"), 60000, &lease) == LARDER_OK);
+    CHECK(larder_lease(other, TEXT("k"), 60000, &another) == LARDER_BUSY);
+    CHECK(larder_release(other, TEXT("k"), &another) == LARDER_MISSING);
+    CHECK(larder_contains(other, TEXT("k")) == LARDER_MISSING);
+    CHECK(larder_release(cache, TEXT("k"), &lease) == LARDER_OK);
+    CHECK(larder_lease(other, TEXT("k"), 60000, &another) == LARDER_OK);
+    CHECK(larder_release(cache, TEXT("k"), &lease) == LARDER_MISSING);
+    CHECK(larder_release(other, TEXT("k"), &another) == LARDER_OK);
+    CHECK(larder_lease(cache, TEXT("k"), 60000, NULL) == LARDER_INVALID);
+    larder_close(other);
+}
 
 void connected(const char *socket) {
     larder *cache = NULL;
@@ -12,7 +29,7 @@ void connected(const char *socket) {
     CHECK(item.marks & LARDER_LOCAL);
     CHECK(larder_get(cache, NULL, 0, NULL, 0, &item) == LARDER_KEY);
 
-    CHECK(larder_set(cache, TEXT("c"), TEXT("v"), 0, 1) == LARDER_UNSUPPORTED);
+    leases(cache, socket);
     larder_load load = {{0}};
     CHECK(larder_begin_load(cache, TEXT("c"), 10, &load) == LARDER_UNSUPPORTED);
     CHECK(larder_end_load(cache, TEXT("c"), &load, TEXT("v"), 0, 0) == LARDER_UNSUPPORTED);

@@ -30,6 +30,8 @@ static void reads(const larder *cache) {
     CHECK(item.status == LARDER_MISSING && item.value_bytes == 0);
     CHECK(larder_peek(cache, TEXT("k"), &item) == LARDER_MISSING);
     CHECK(larder_contains(cache, TEXT("k")) == LARDER_MISSING);
+    CHECK(larder_set(cache, TEXT("k"), TEXT("value"), 60, UINT32_MAX) == LARDER_OK);
+    CHECK(holds(cache, "k", "value") && lives(60) && item.flags == UINT32_MAX);
     CHECK(larder_set(cache, TEXT("k"), TEXT("value"), 60, 0) == LARDER_OK);
     CHECK(larder_contains(cache, TEXT("k")) == LARDER_OK);
     CHECK(holds(cache, "k", "value") && lives(60) && item.flags == 0 && item.cas != 0);
@@ -109,8 +111,8 @@ static void several_keys(const larder *cache) {
         filled += lengths[key];
         int bytes = sprintf(expected, "v%d", key);
         if (key % 3 != 0) {
-            CHECK(larder_set(cache, name, lengths[key], expected, (size_t)bytes, 0, 0) ==
-                  LARDER_OK);
+            CHECK(larder_set(cache, name, lengths[key], expected, (size_t)bytes, 60,
+                             (uint32_t)key) == LARDER_OK);
         }
     }
     larder_item items[40];
@@ -118,6 +120,8 @@ static void several_keys(const larder *cache) {
     for (int key = 0; key < 40; key++) {
         int bytes = sprintf(expected, "v%d", key);
         CHECK(items[key].status == (key % 3 == 0 ? LARDER_MISSING : LARDER_OK));
+        CHECK(key % 3 == 0 || (items[key].flags == (uint32_t)key && items[key].cas != 0));
+        CHECK(key % 3 == 0 || (items[key].ttl_secs > 50 && items[key].ttl_secs <= 60));
         CHECK(key % 3 == 0 || (items[key].value_bytes == (uint64_t)bytes &&
                                memcmp(values + items[key].value_at, expected, (size_t)bytes) == 0));
     }

@@ -119,8 +119,9 @@ static void collect(HashTable *by_slot)
 {
     const larder_entry *entry;
     zend_string *name;
-    apcu_walk *walk = apcu_walk_begin(NULL);
-    while (apcu_walk_next(walk, &entry, &name)) {
+    apcu_walk walk;
+    apcu_walk_begin(&walk, NULL);
+    while (apcu_items_next(&walk, &entry, &name)) {
         zend_ulong slot = apcu_slot_of(name);
         zval *items = zend_hash_index_find(by_slot, slot);
         if (items == NULL) {
@@ -133,7 +134,7 @@ static void collect(HashTable *by_slot)
         add_next_index_zval(items, &item);
         zend_string_release(name);
     }
-    apcu_walk_end(walk);
+    apcu_walk_end(&walk);
 }
 
 static int compare_slots(Bucket *left, Bucket *right)

@@ -18,7 +18,7 @@
 #define APCU_VERSION "5.1.22"
 
 // A lease of `apcu_entry` that this process holds, on the stack of its call.
-typedef struct apcu_held apcu_held;
+struct apcu_held;
 
 // A way to turn values into bytes and back, registered by a module.
 typedef struct apcu_serializer apcu_serializer;
@@ -50,7 +50,7 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     zend_long request_time;
     // The serializer of apc.serializer; null while no module has registered that name.
     const apcu_serializer *serializer;
-    apcu_held *held;
+    struct apcu_held *held;
     // The lengths of the last values that were read.
     apcu_lengths lengths;
 ZEND_END_MODULE_GLOBALS(larder_apcu)

@@ -31,9 +31,10 @@ final class Cache implements \Countable
      * Options: `memory`, the memory limit in bytes or as `64M`, for a file that is not there yet
      * (32M); `itemLimit`, the largest item in bytes (half of the memory); `permissions` of the file
      * (0600); `classes`, a list of the classes that stored objects may have, or `*` for all (none
-     * for a file, all without one).
+     * for a file, all without one); `serializer`, php or igbinary, which writes objects and arrays that
+     * contain objects or references (larder.serializer). A process with either reads both.
      *
-     * @param array{memory?: int|string, itemLimit?: int|string, permissions?: int, classes?: list<class-string>|string} $options
+     * @param array{memory?: int|string, itemLimit?: int|string, permissions?: int, classes?: list<class-string>|string, serializer?: string} $options
      */
     public static function open(?string $path = null, array $options = []): Cache
     {
@@ -145,8 +146,8 @@ final class Cache implements \Countable
      * Returns the value of a key. If there is none, calls `$compute` with the key, and stores and
      * returns its result.
      *
-     * One process at a time computes a value. Others wait for it, at most 10 seconds, and compute it
-     * themselves then. For `$staleFor` seconds after its time to live a value is stale: one call
+     * One process at a time computes a value. Others wait for it, at most larder.compute_wait (10)
+     * seconds, and compute it themselves then. For `$staleFor` seconds after its time to live a value is stale: one call
      * computes it anew, the others return the stale value meanwhile. All other methods miss then.
      */
     public function getOrCompute(string $key, callable $compute, \DateInterval|int|null $ttl = null, int $staleFor = 0): mixed
@@ -195,8 +196,9 @@ final class Cache implements \Countable
  * A cache on a larderd, or on any memcached, at a unix socket. Hits are read in the memory of a
  * larderd that runs with `--local-readers`; other calls are requests to the server.
  *
- * Strings and integers from 0 on are stored so that other clients can read them; other values have
- * a mark in front. Keys have 1 to 250 bytes, at most 187 with blanks or control characters.
+ * The methods are those of Cache, as far as a server can do them. Values carry the types of
+ * php-memcached, so that programs with either read what the other stored, also if php-memcached has
+ * compressed it by fastlz, its default. Keys have 1 to 250 bytes, at most 187 with blanks or control characters.
  */
 final class Client
 {
@@ -209,9 +211,10 @@ final class Client
      * which later requests use too.
      *
      * Options: `timeoutMs`, how long a call waits for the server (5000); `classes`, a list of the
-     * classes that stored objects may have, or `*` for all (none).
+     * classes that stored objects may have, or `*` for all (none); `serializer`, php or igbinary,
+     * which writes arrays and objects (larder.serializer).
      *
-     * @param array{timeoutMs?: int, classes?: list<class-string>|string} $options
+     * @param array{timeoutMs?: int, classes?: list<class-string>|string, serializer?: string} $options
      */
     public static function connect(string $socket, array $options = []): Client
     {
@@ -258,6 +261,14 @@ final class Client
     }
 
     /**
+     * Compares and sets: see Cache::cas(). The server keeps cas tokens, unless its options say that
+     * it does not: then PHP warns once, and the result is false.
+     */
+    public function cas(string $key, mixed $expected, mixed $value, \DateInterval|int|null $ttl = null): bool
+    {
+    }
+
+    /**
      * Adds to an integer, which keeps its time to live, and returns the sum. A key without a value
      * begins at `$by`, at least 0, with the time to live `$ttl`. Returns false if the server cannot
      * be reached.
@@ -294,6 +305,41 @@ final class Client
 
     /** Gives a value a new time to live. Returns false if the key has none. */
     public function touch(string $key, \DateInterval|int|null $ttl = null): bool
+    {
+    }
+
+    /**
+     * Returns the value of a key. If there is none, calls `$compute` with the key, and stores and
+     * returns its result: see Cache::getOrCompute(). Among all clients of the server one process at
+     * a time computes. A process that dies meanwhile holds the others up for larder.compute_wait
+     * seconds. `$staleFor` is at most 65535.
+     */
+    public function getOrCompute(string $key, callable $compute, \DateInterval|int|null $ttl = null, int $staleFor = 0): mixed
+    {
+    }
+
+    /** @throws Exception always: a server does not list its keys */
+    public function deletePrefix(string $prefix): int
+    {
+    }
+
+    /** @throws Exception always: a server does not list its keys */
+    public function iterate(string $prefix = ''): Items
+    {
+    }
+
+    /** @throws Exception always: a server does not list its keys */
+    public function keys(string $prefix = ''): array
+    {
+    }
+
+    /** @throws Exception always: flush_all is for the administrator of the server */
+    public function clear(): bool
+    {
+    }
+
+    /** @throws Exception always: the statistics are for the administrator of the server */
+    public function stats(): array
     {
     }
 }

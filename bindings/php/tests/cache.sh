@@ -10,6 +10,8 @@ folder=$target/php/phpt-cache
 
 export LARDER_SO=$target/php/larder.so
 export LARDER_STUBS=$here/../stubs/larder.php
+# Extensions of Debian, if `make` has unpacked them.
+export LARDER_DEBIAN=$target/php/debian
 rm -rf "$folder"
 cp -r "$here/cache" "$folder"
 TEST_PHP_EXECUTABLE=$(command -v php) NO_INTERACTION=1 php "$runner" -q -n --set-timeout 60 --show-diff \

@@ -130,11 +130,12 @@ pub unsafe extern "C" fn larder_get_and_touch(
 /// Copies the values of `count` keys. `keys` has the keys one behind the other, `key_bytes` their
 /// lengths. The function writes the values to `values` one behind the other, as far as they fit
 /// into `capacity` bytes, and writes to `items`, in the order of the keys, a `status` of
-/// `LARDER_OK`, `LARDER_MISSING`, `LARDER_TOO_SMALL` or, with a disk tier, the error of that key.
-/// On a server, items have only their status, offset and length.
+/// `LARDER_OK`, `LARDER_MISSING`, `LARDER_TOO_SMALL` or, with a disk tier, the error of that key,
+/// and the other attributes.
 ///
 /// Cost: less than half of the time of `count` calls of `larder_get`, if the items are not in the
-/// caches of the processor. The library sends the keys of a server in batches of 16.
+/// caches of the processor. On a server, a round trip for each 16 KiB of requests, which have 16
+/// bytes and the key.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `key_bytes` and `items` have `count` elements,
@@ -159,6 +160,19 @@ pub unsafe extern "C" fn larder_get_many(
         // SAFETY: the C caller upholds the pointer contract: `keys` has `total` bytes, the sum of
         // `key_bytes`, and `items` has `count` writable elements that overlap nothing.
         let (mut rest, items) = unsafe { (bytes(keys, total)?, elements_mut(items, count)?) };
+        if let Handle::Client(_) = cache {
+            let split = |len: &u32| {
+                let key;
+                (key, rest) = rest.split_at(*len as usize);
+                key
+            };
+            let keys: Vec<&[u8]> = lengths.iter().map(split).collect();
+            // One call: the client sends as many keys together as it can.
+            cache.get_many(&keys, &mut values, |at, found| {
+                items[at].write(found);
+            })?;
+            return Ok(Status::Ok);
+        }
         for (lengths, items) in lengths.chunks(KEYS_AT_ONCE).zip(items.chunks_mut(KEYS_AT_ONCE)) {
             let mut keys: [&[u8]; KEYS_AT_ONCE] = [&[]; KEYS_AT_ONCE];
             for (key, len) in keys.iter_mut().zip(lengths) {
@@ -172,7 +186,7 @@ pub unsafe extern "C" fn larder_get_many(
     })
 }
 
-/// Keys that the library looks up together.
+/// Keys that the library looks up together in memory.
 const KEYS_AT_ONCE: usize = 16;
 
 /// Bytes of the caller: a key of `larder_prefetch`.

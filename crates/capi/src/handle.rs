@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use larder::{
-    Basis, Cache, Client, Deadline, Hit, Lent, Sink, StoreMode, StoreRequest, Stored, Swap,
+    Basis, Cache, Client, ClientStore, ClientStored, Deadline, Lease, Lent, Sink, StoreMode,
+    StoreRequest, Stored,
 };
 
 use crate::{Item, Load, Status};
@@ -144,8 +145,9 @@ impl Handle {
     }
 
     /// Copies the values of several keys into `buffer`, one behind the other, and reports each item
-    /// with the index of its key: [`Cache::prefetch`] and [`Handle::get`], [`Client::get_many`].
-    /// A value that does not fit leaves its room to the following ones.
+    /// with the index of its key: [`Cache::prefetch`] and [`Handle::get`],
+    /// [`Client::get_many_with`], for which all items are missing until it reports them. A value
+    /// that does not fit leaves its room to the following ones.
     pub(crate) fn get_many(
         &self,
         keys: &[&[u8]],
@@ -166,25 +168,23 @@ impl Handle {
                 }
             }
             Self::Client(client) => {
-                for (at, found) in client.get_many(keys)?.iter().enumerate() {
+                (0..keys.len()).for_each(|at| report(at, Item::MISSING));
+                client.get_many_with(keys, |at, value, hit| {
                     let (value_at, left) = (buffer.filled(), buffer.left());
-                    let item_of = |value: &Vec<u8>| Item::of_hit(value.len(), &Hit::default());
-                    let item = found.as_ref().map_or(Item::MISSING, item_of);
-                    report(at, item.at(value_at, left));
-                    buffer.extend(found.as_deref().unwrap_or_default());
+                    report(at, Item::of_hit(value.len(), hit).at(value_at, left));
+                    buffer.extend(value);
                     drop_partial(buffer, value_at);
-                }
+                })?;
             }
         }
         Ok(())
     }
 
     /// Stores a value, and returns the outcome with the new cas token, 0 if there is none:
-    /// [`Cache::store_counted`], [`Client::set`] and the other stores of a client.
+    /// [`Cache::store_counted`], [`Client::store`].
     ///
     /// # Errors
-    /// [`Status::NoTokens`] if `store.cas` is given and the cache keeps no tokens;
-    /// [`Status::Unsupported`] for flags other than 0 if the handle is a client.
+    /// [`Status::NoTokens`] if `store.cas` is given and the cache keeps no tokens.
     pub(crate) fn store(&self, store: &Store<'_>) -> Result<(Status, u64), Status> {
         match self {
             Self::Cache(cache) => store.in_cache(cache),
@@ -217,6 +217,17 @@ impl Handle {
     /// [`Status::Missing`] if the key has no item.
     pub(crate) fn decrement(&self, key: &[u8], delta: u64) -> Result<u64, Status> {
         either!(self, target => target.decrement(key, delta)?).ok_or(Status::Missing)
+    }
+
+    /// Takes a lease; `None` if it is held: [`Cache::lease`], [`Client::lease`].
+    pub(crate) fn lease(&self, key: &[u8], ms: u32) -> Result<Option<Lease>, Status> {
+        let time = Duration::from_millis(ms.into());
+        Ok(either!(self, target => target.lease(key, time)?))
+    }
+
+    /// Ends a lease: [`Cache::release`], [`Client::release`].
+    pub(crate) fn release(&self, key: &[u8], lease: Lease) -> Result<Status, Status> {
+        Ok(ok_or_missing(either!(self, target => target.release(key, lease)?)))
     }
 
     /// Begins a load: [`Cache::begin_load`].
@@ -273,27 +284,14 @@ impl Store<'_> {
     }
 
     fn by_server(&self, client: &Client) -> Result<(Status, u64), Status> {
-        let Self { key, mode, value, flags, cas, .. } = *self;
-        // The stores of a client carry no flags.
-        if flags != 0 {
-            return Err(Status::Unsupported);
-        }
-        let ttl = ttl(self.ttl_secs);
-        if let Some(cas) = cas {
-            return Ok(match client.compare_and_set(key, value, ttl, cas)? {
-                Swap::Stored { cas } => (Status::Ok, cas),
-                Swap::Changed => (Status::Changed, 0),
-                Swap::Missing => (Status::Missing, 0),
-            });
-        }
-        let (is_stored, otherwise) = match mode {
-            StoreMode::Set => (client.set(key, value, ttl).map(|()| true)?, Status::Ok),
-            StoreMode::Add => (client.add(key, value, ttl)?, Status::Exists),
-            StoreMode::Replace => (client.replace(key, value, ttl)?, Status::Missing),
-            StoreMode::Append => (client.append(key, value)?, Status::Missing),
-            StoreMode::Prepend => (client.prepend(key, value)?, Status::Missing),
-        };
-        Ok((if is_stored { Status::Ok } else { otherwise }, 0))
+        let Self { key, mode, flags, cas, .. } = *self;
+        let store = ClientStore { key, mode, ttl: ttl(self.ttl_secs), flags, cas };
+        Ok(match client.store(&store, self.value)? {
+            ClientStored::Stored { cas } => (Status::Ok, cas),
+            ClientStored::Exists => (Status::Changed, 0),
+            ClientStored::NotStored if mode == StoreMode::Add => (Status::Exists, 0),
+            ClientStored::NotStored | ClientStored::NotFound => (Status::Missing, 0),
+        })
     }
 }
 
@@ -315,6 +313,8 @@ fn drop_partial(buffer: &mut Lent<'_>, value_at: usize) {
 
 #[cfg(test)]
 mod tests {
+    use larder::Swap;
+
     use super::*;
 
     /// `either!` compiles every call for a client too.

@@ -20,7 +20,9 @@ pub mod mark {
 }
 
 /// Tags: the low four bits of `larder_item.flags` say what the value is, for programs of several
-/// languages that share a cache. The library itself reads only `LARDER_TAG_LONG`.
+/// languages that share a cache or a server. The numbers up to 7 are those of php-memcached. The
+/// library itself reads only `LARDER_TAG_LONG`. Callers decide what the other 28 bits mean:
+/// php-memcached marks compressed values by bits 4 to 7, and leaves the high 16 bits to programs.
 pub mod tag {
     /// The bits that are the tag.
     pub const LARDER_TAG_MASK: u32 = 15;

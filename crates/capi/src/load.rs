@@ -1,7 +1,6 @@
 //! Exports for loads whose loader is the caller.
 
 use std::ffi::c_void;
-use std::time::Duration;
 
 use larder::{Lease, StoreMode};
 
@@ -106,17 +105,21 @@ pub struct LeaseToken {
 
 /// Takes the lease of a key for `ms` milliseconds, so that one process at a time computes what
 /// belongs to the key. `LARDER_BUSY` if it is held, also by this process: try again later, or go on
-/// without. `LARDER_UNSUPPORTED` on a server.
+/// without.
 ///
 /// The lease ends with `larder_release`, with its time, or when its process dies: the next caller
 /// notices that. It also ends with `larder_clear`, and if eviction needs its memory, which is that
 /// of a small item. It does not matter to the item of the key. A forked child does not have the
 /// leases of its parent.
 ///
+/// On a server the lease excludes the other clients of the server. It is an item of the server,
+/// with a key that begins with `larder.lease.`: its time is rounded up to seconds, and it does not
+/// end with its process.
+///
 /// Cost: that of a store; if the lease is held, that of a delete and a system call.
 ///
 /// # Safety
-/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::lease`].
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::lease`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_lease(
     cache: *const Handle,
@@ -130,7 +133,7 @@ pub unsafe extern "C" fn larder_lease(
         // bytes, `lease` is null or writable.
         let (cache, key, mut lease) =
             unsafe { (reference(cache)?, bytes(key, key_bytes)?, required_place(lease)?) };
-        let taken = cache.cache()?.lease(key, Duration::from_millis(ms.into()))?;
+        let taken = cache.lease(key, ms)?;
         let words = taken.map(Lease::words);
         lease.put(LeaseToken { words: words.unwrap_or_default() });
         Ok(if words.is_some() { Status::Ok } else { Status::Busy })
@@ -138,10 +141,9 @@ pub unsafe extern "C" fn larder_lease(
 }
 
 /// Ends a lease. `LARDER_MISSING` if it had ended before, or is that of another process.
-/// `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
-/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::release`].
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::release`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_release(
     cache: *const Handle,
@@ -154,7 +156,6 @@ pub unsafe extern "C" fn larder_release(
         // bytes, `lease` is null or from `larder_lease`.
         let (cache, key, lease) =
             unsafe { (reference(cache)?, bytes(key, key_bytes)?, reference(lease)?) };
-        let is_released = cache.cache()?.release(key, Lease::of_words(lease.words))?;
-        Ok(if is_released { Status::Ok } else { Status::Missing })
+        cache.release(key, Lease::of_words(lease.words))
     })
 }

@@ -34,7 +34,9 @@ unsafe fn store(
 }
 
 /// Stores a value, and replaces the item of the key. The item expires after `ttl_secs` seconds; 0
-/// is no expiry. `flags` are the caller's; a server accepts only 0, else `LARDER_UNSUPPORTED`.
+/// is no expiry. `flags` are the caller's, on every kind of cache; their low four bits are the tag
+/// of the value, such as `LARDER_TAG_STRING`, for programs of several languages. On a server, other
+/// clients read and write the same flags.
 /// `LARDER_TOO_LARGE` or `LARDER_NO_MEMORY` if the item does not fit: then the key has no item, so
 /// that readers do not see the old value. `LARDER_KEY` leaves everything as it was, and so does
 /// every error of a cache with a disk tier of `LARDER_MODE_STORE`.

@@ -8,19 +8,26 @@ use std::ptr;
 use larder_c::{
     Entry, Handle, Item, LARDER_KEY_BYTES_MAX, LeaseToken, Options, Status, Tier, WalkCursor, flag,
     larder_add, larder_add_i64, larder_append, larder_cas_i64, larder_clear, larder_close,
-    larder_compare_and_set, larder_decrement, larder_delete, larder_get, larder_get_many,
-    larder_increment, larder_keys, larder_keys_close, larder_keys_next, larder_lease,
-    larder_length, larder_open, larder_peek, larder_prepend, larder_release, larder_remove_prefix,
-    larder_replace, larder_set, larder_stop, larder_touch, larder_walk, tier_mode,
+    larder_compare_and_set, larder_connect, larder_decrement, larder_delete, larder_get,
+    larder_get_many, larder_increment, larder_keys, larder_keys_close, larder_keys_next,
+    larder_lease, larder_length, larder_open, larder_peek, larder_prepend, larder_release,
+    larder_remove_prefix, larder_replace, larder_set, larder_stop, larder_touch, larder_walk,
+    tier_mode,
 };
-use larder_testkit::api::{FrontDoor, Got, Settings, play};
+use larder_testkit::api::{FrontDoor, Got, Settings, ToStore, play, play_on_server};
+use larder_testkit::server::larderd;
+use larder_testkit::{Address, ServerUnderTest, Transport};
 
-struct Abi(*mut Handle);
+struct Abi {
+    cache: *mut Handle,
+    /// The server of a client, which ends with it.
+    _server: Option<ServerUnderTest>,
+}
 
 impl Drop for Abi {
     fn drop(&mut self) {
         // SAFETY: `open` made the handle, and `Abi` owns it.
-        unsafe { larder_close(self.0) };
+        unsafe { larder_close(self.cache) };
     }
 }
 
@@ -73,7 +80,7 @@ impl Abi {
         // SAFETY: `larder_open` ends the reason with a zero.
         let why = unsafe { CStr::from_ptr(why.as_ptr()) }.to_string_lossy().into_owned();
         match status {
-            Status::Ok => Ok(Self(cache)),
+            Status::Ok => Ok(Self { cache, _server: None }),
             Status::NotOpened => Err(why),
             other => panic!("{other:?}: {why}"),
         }
@@ -86,7 +93,7 @@ impl FrontDoor for Abi {
     fn get(&mut self, key: &[u8]) -> (String, Option<Got>) {
         let (key, key_bytes) = (key.as_ptr().cast(), key.len());
         let mut item = MaybeUninit::<Item>::uninit();
-        let status = unsafe { larder_peek(self.0, key, key_bytes, item.as_mut_ptr()) };
+        let status = unsafe { larder_peek(self.cache, key, key_bytes, item.as_mut_ptr()) };
         let known = unsafe { item.assume_init() };
         if status != Status::Ok {
             return (named(status), None);
@@ -94,7 +101,7 @@ impl FrontDoor for Abi {
         let mut value = vec![0; known.value_bytes as usize];
         let status = unsafe {
             larder_get(
-                self.0,
+                self.cache,
                 key,
                 key_bytes,
                 value.as_mut_ptr().cast(),
@@ -103,35 +110,37 @@ impl FrontDoor for Abi {
             )
         };
         let known = unsafe { item.assume_init() };
-        (named(status), Some(Got { value, ttl: known.ttl_secs, token: known.cas }))
+        let (ttl, token, flags) = (known.ttl_secs, known.cas, known.flags);
+        (named(status), Some(Got { value, ttl, token, flags }))
     }
 
-    fn store(&mut self, how: &str, key: &[u8], value: &[u8], ttl: u32) -> String {
-        let (cache, key, key_bytes) = (self.0, key.as_ptr().cast(), key.len());
-        let (value, value_bytes) = (value.as_ptr().cast(), value.len());
+    fn store(&mut self, how: &str, key: &[u8], item: &ToStore<'_>) -> String {
+        let (cache, key, key_bytes) = (self.cache, key.as_ptr().cast(), key.len());
+        let (value, value_bytes) = (item.value.as_ptr().cast(), item.value.len());
+        let (ttl, flags) = (item.ttl, item.flags);
         named(unsafe {
             match how {
-                "set" => larder_set(cache, key, key_bytes, value, value_bytes, ttl, 0),
-                "add" => larder_add(cache, key, key_bytes, value, value_bytes, ttl, 0),
-                "replace" => larder_replace(cache, key, key_bytes, value, value_bytes, ttl, 0),
+                "set" => larder_set(cache, key, key_bytes, value, value_bytes, ttl, flags),
+                "add" => larder_add(cache, key, key_bytes, value, value_bytes, ttl, flags),
+                "replace" => larder_replace(cache, key, key_bytes, value, value_bytes, ttl, flags),
                 "append" => larder_append(cache, key, key_bytes, value, value_bytes),
                 _ => larder_prepend(cache, key, key_bytes, value, value_bytes),
             }
         })
     }
 
-    fn swap(&mut self, key: &[u8], value: &[u8], token: u64) -> String {
+    fn swap(&mut self, key: &[u8], item: &ToStore<'_>, token: u64) -> String {
         let (key, key_bytes) = (key.as_ptr().cast(), key.len());
-        let (value, value_bytes) = (value.as_ptr().cast(), value.len());
+        let (value, value_bytes) = (item.value.as_ptr().cast(), item.value.len());
         named(unsafe {
             larder_compare_and_set(
-                self.0,
+                self.cache,
                 key,
                 key_bytes,
                 value,
                 value_bytes,
                 0,
-                0,
+                item.flags,
                 token,
                 ptr::null_mut(),
             )
@@ -139,31 +148,31 @@ impl FrontDoor for Abi {
     }
 
     fn delete(&mut self, key: &[u8]) -> String {
-        named(unsafe { larder_delete(self.0, key.as_ptr().cast(), key.len()) })
+        named(unsafe { larder_delete(self.cache, key.as_ptr().cast(), key.len()) })
     }
 
     fn touch(&mut self, key: &[u8], ttl: u32) -> String {
-        named(unsafe { larder_touch(self.0, key.as_ptr().cast(), key.len(), ttl) })
+        named(unsafe { larder_touch(self.cache, key.as_ptr().cast(), key.len(), ttl) })
     }
 
     fn count(&mut self, up: bool, key: &[u8], delta: u64) -> (String, Option<u64>) {
         let (key, key_bytes, mut number) = (key.as_ptr().cast(), key.len(), 0);
         let status = unsafe {
             match up {
-                true => larder_increment(self.0, key, key_bytes, delta, &raw mut number),
-                false => larder_decrement(self.0, key, key_bytes, delta, &raw mut number),
+                true => larder_increment(self.cache, key, key_bytes, delta, &raw mut number),
+                false => larder_decrement(self.cache, key, key_bytes, delta, &raw mut number),
             }
         };
         (named(status), (status == Status::Ok).then_some(number))
     }
 
-    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
+    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<(Vec<u8>, u32)>> {
         let lengths: Vec<u32> = keys.iter().map(|key| key.len() as u32).collect();
         let (keys, mut values) = (keys.concat(), vec![0u8; 1 << 20]);
         let mut items: Vec<MaybeUninit<Item>> = vec![MaybeUninit::uninit(); lengths.len()];
         let status = unsafe {
             larder_get_many(
-                self.0,
+                self.cache,
                 keys.as_ptr().cast(),
                 lengths.as_ptr(),
                 lengths.len(),
@@ -179,7 +188,7 @@ impl FrontDoor for Abi {
             .map(|item| {
                 let at = item.value_at as usize;
                 (item.status == Status::Ok)
-                    .then(|| values[at..][..item.value_bytes as usize].to_vec())
+                    .then(|| (values[at..][..item.value_bytes as usize].to_vec(), item.flags))
             })
             .collect()
     }
@@ -188,7 +197,8 @@ impl FrontDoor for Abi {
         let (mut walk, mut found) = (ptr::null_mut(), Vec::new());
         let (mut key, mut key_bytes) = ([0u8; LARDER_KEY_BYTES_MAX], 0);
         unsafe {
-            let begun = larder_keys(self.0, prefix.as_ptr().cast(), prefix.len(), &raw mut walk);
+            let begun =
+                larder_keys(self.cache, prefix.as_ptr().cast(), prefix.len(), &raw mut walk);
             assert_eq!(begun, Status::Ok);
             while larder_keys_next(walk, key.as_mut_ptr().cast(), &raw mut key_bytes) == Status::Ok
             {
@@ -202,41 +212,42 @@ impl FrontDoor for Abi {
     fn remove_prefix(&mut self, prefix: &[u8]) -> (String, Option<u64>) {
         let mut removed = 0;
         let status = unsafe {
-            larder_remove_prefix(self.0, prefix.as_ptr().cast(), prefix.len(), &raw mut removed)
+            larder_remove_prefix(self.cache, prefix.as_ptr().cast(), prefix.len(), &raw mut removed)
         };
         (named(status), (status == Status::Ok).then_some(removed))
     }
 
     fn clear(&mut self) {
-        assert_eq!(unsafe { larder_clear(self.0) }, Status::Ok);
+        assert_eq!(unsafe { larder_clear(self.cache) }, Status::Ok);
     }
 
     fn length(&mut self) -> u64 {
         let mut items = 0;
-        assert_eq!(unsafe { larder_length(self.0, &raw mut items) }, Status::Ok);
+        assert_eq!(unsafe { larder_length(self.cache, &raw mut items) }, Status::Ok);
         items
     }
 
     fn add_signed(&mut self, key: &[u8], delta: i64, ttl: u32) -> (String, Option<i64>) {
         let (key, key_bytes, mut number) = (key.as_ptr().cast(), key.len(), 0);
-        let status = unsafe { larder_add_i64(self.0, key, key_bytes, delta, ttl, &raw mut number) };
+        let status =
+            unsafe { larder_add_i64(self.cache, key, key_bytes, delta, ttl, &raw mut number) };
         (named(status), (status == Status::Ok).then_some(number))
     }
 
     fn cas_signed(&mut self, key: &[u8], old: i64, new: i64) -> String {
-        named(unsafe { larder_cas_i64(self.0, key.as_ptr().cast(), key.len(), old, new) })
+        named(unsafe { larder_cas_i64(self.cache, key.as_ptr().cast(), key.len(), old, new) })
     }
 
     fn lease(&mut self, key: &[u8], ms: u32) -> (String, [u64; 4]) {
         let mut lease = LeaseToken { words: [0; 4] };
         let (key, key_bytes) = (key.as_ptr().cast(), key.len());
-        let status = unsafe { larder_lease(self.0, key, key_bytes, ms, &raw mut lease) };
+        let status = unsafe { larder_lease(self.cache, key, key_bytes, ms, &raw mut lease) };
         (named(status), lease.words)
     }
 
     fn release(&mut self, key: &[u8], words: [u64; 4]) -> String {
         let (key, key_bytes, lease) = (key.as_ptr().cast(), key.len(), LeaseToken { words });
-        named(unsafe { larder_release(self.0, key, key_bytes, &raw const lease) })
+        named(unsafe { larder_release(self.cache, key, key_bytes, &raw const lease) })
     }
 
     fn reports(&mut self, prefix: &[u8]) -> Vec<(Vec<u8>, u64)> {
@@ -246,7 +257,7 @@ impl FrontDoor for Abi {
         loop {
             let status = unsafe {
                 larder_walk(
-                    self.0,
+                    self.cache,
                     &raw mut cursor,
                     prefix.as_ptr().cast(),
                     prefix.len(),
@@ -272,7 +283,7 @@ impl FrontDoor for Abi {
     fn close(self) {
         let mut left = 1;
         // SAFETY: the cache is open until `larder_close`, and `left` is a local variable.
-        assert_eq!(unsafe { larder_stop(self.0, &raw mut left) }, Status::Ok);
+        assert_eq!(unsafe { larder_stop(self.cache, &raw mut left) }, Status::Ok);
         assert_eq!(left, 0);
     }
 }
@@ -280,5 +291,32 @@ impl FrontDoor for Abi {
 #[test]
 fn the_functions_of_c_do_what_every_front_door_does() -> Result<(), anyhow::Error> {
     assert!(play(Abi::open)? >= 12);
+    Ok(())
+}
+
+/// Returns a client of a server of its own.
+fn connect(server: &str, args: &[&str]) -> Result<Abi, String> {
+    let server = ServerUnderTest::start(&larderd(server), Transport::Unix, args);
+    let server = server.map_err(|error| error.to_string())?;
+    let Address::Unix(socket) = server.address() else {
+        return Err("the server listens on no unix socket".to_owned());
+    };
+    let socket = CString::new(socket.as_os_str().as_encoded_bytes()).unwrap();
+    let mut cache = ptr::null_mut();
+    // SAFETY: the text and the output are local variables, and there is no room for a reason.
+    let status = unsafe { larder_connect(socket.as_ptr(), 0, &raw mut cache, ptr::null_mut(), 0) };
+    assert_eq!(status, Status::Ok);
+    Ok(Abi { cache, _server: Some(server) })
+}
+
+#[test]
+fn a_client_does_what_a_cache_in_memory_does() -> Result<(), anyhow::Error> {
+    let Ok(server) = std::env::var("LARDERD") else {
+        eprintln!("skipped the client of a server: set LARDERD to a larderd, as `make test` does");
+        return Ok(());
+    };
+    for args in [&["--local-readers", "same-uid"][..], &[]] {
+        assert!(play_on_server(|_| connect(&server, args))? >= 2);
+    }
     Ok(())
 }

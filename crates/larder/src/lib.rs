@@ -87,7 +87,7 @@ pub mod walk;
 pub mod wire;
 
 pub use cache::Cache;
-pub use client::{Client, ClientError, Hit};
+pub use client::{Client, ClientError, ClientStore, ClientStored, Hit};
 pub use clock::{Clock, set_thread_time};
 pub use larder_engine::{
     Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,

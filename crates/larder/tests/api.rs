@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use larder::{
-    Cache, CountError, Cursor, DiskTier, ItemReports, Lease, Refusal, Signed, StoreError, Swap,
-    SwapError, TierMode,
+    Cache, CountError, Cursor, Deadline, DiskTier, ItemReports, Lease, Refusal, Signed, StoreError,
+    StoreMode, StoreRequest, Stored, Swap, SwapError, TierMode,
 };
-use larder_testkit::api::{FrontDoor, Got, Settings, play};
+use larder_testkit::api::{FrontDoor, Got, Settings, ToStore, play};
 
 struct Library(Cache);
 
@@ -39,6 +39,30 @@ fn named(done: Result<bool, StoreError>, otherwise: &'static str) -> String {
     done.map_or_else(refusal, |done| if done { "ok" } else { otherwise }).to_owned()
 }
 
+/// Returns the request of a store with flags.
+fn request<'a>(cache: &Cache, how: &str, key: &'a [u8], item: &ToStore<'_>) -> StoreRequest<'a> {
+    let mode = match how {
+        "set" => StoreMode::Set,
+        "add" => StoreMode::Add,
+        "replace" => StoreMode::Replace,
+        "append" => StoreMode::Append,
+        _ => StoreMode::Prepend,
+    };
+    let deadline = ttl(item.ttl).map_or(Deadline::NEVER, |ttl| cache.deadline_after(ttl));
+    StoreRequest { flags: item.flags, deadline, ..StoreRequest::new(key, mode) }
+}
+
+/// Returns the name of the outcome of such a store.
+fn stored(cache: &Cache, request: &StoreRequest<'_>, value: &[u8]) -> &'static str {
+    match cache.store(request, value) {
+        Ok(Stored::Stored { .. }) => "ok",
+        Ok(Stored::Exists) => "changed",
+        Ok(Stored::NotStored) if request.mode == StoreMode::Add => "exists",
+        Ok(Stored::NotStored | Stored::NotFound) => "missing",
+        Err(error) => refusal(error),
+    }
+}
+
 impl FrontDoor for Library {
     fn get(&mut self, key: &[u8]) -> (String, Option<Got>) {
         let now = self.0.now();
@@ -46,23 +70,33 @@ impl FrontDoor for Library {
             value: value.to_vec(),
             ttl: meta.deadline.0.saturating_sub(now),
             token: meta.cas,
+            flags: meta.flags,
         });
         (if got.is_some() { "ok" } else { "missing" }.to_owned(), got)
     }
 
-    fn store(&mut self, how: &str, key: &[u8], value: &[u8], secs: u32) -> String {
+    fn store(&mut self, how: &str, key: &[u8], item: &ToStore<'_>) -> String {
         let cache = &self.0;
+        if item.flags != 0 {
+            return stored(cache, &request(cache, how, key, item), item.value).to_owned();
+        }
+        let (value, ttl) = (item.value, ttl(item.ttl));
         match how {
-            "set" => named(cache.set(key, value, ttl(secs)).map(|()| true), ""),
-            "add" => named(cache.add(key, value, ttl(secs)), "exists"),
-            "replace" => named(cache.replace(key, value, ttl(secs)), "missing"),
+            "set" => named(cache.set(key, value, ttl).map(|()| true), ""),
+            "add" => named(cache.add(key, value, ttl), "exists"),
+            "replace" => named(cache.replace(key, value, ttl), "missing"),
             "append" => named(cache.append(key, value), "missing"),
             _ => named(cache.prepend(key, value), "missing"),
         }
     }
 
-    fn swap(&mut self, key: &[u8], value: &[u8], token: u64) -> String {
-        match self.0.compare_and_set(key, value, None, token) {
+    fn swap(&mut self, key: &[u8], item: &ToStore<'_>, token: u64) -> String {
+        if item.flags != 0 {
+            let set = request(&self.0, "set", key, item);
+            let set = StoreRequest { cas: Some(token), ..set };
+            return stored(&self.0, &set, item.value).to_owned();
+        }
+        match self.0.compare_and_set(key, item.value, None, token) {
             Ok(Swap::Stored { .. }) => "ok",
             Ok(Swap::Changed) => "changed",
             Ok(Swap::Missing) => "missing",
@@ -89,8 +123,12 @@ impl FrontDoor for Library {
         }
     }
 
-    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
-        self.0.get_many(keys)
+    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<(Vec<u8>, u32)>> {
+        let mut found = Vec::new();
+        self.0.get_many_with(keys, |_, item| {
+            found.push(item.map(|(value, meta)| (value.to_vec(), meta.flags)));
+        });
+        found
     }
 
     fn keys(&mut self, prefix: &[u8]) -> Vec<Vec<u8>> {

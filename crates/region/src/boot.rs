@@ -1,9 +1,19 @@
 //! The id of the machine's current boot.
 
+use std::sync::OnceLock;
+
 /// Returns Linux's id of the current boot; `None` if the system does not report it (no `/proc`).
 /// State that a region on a tmpfs or a clock recorded in an earlier boot is meaningless now.
+///
+/// A process keeps the id once it has read it, so that it and its children know it in a root
+/// directory without `/proc`, too.
 pub fn boot() -> Option<u128> {
-    parse(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
+    static BOOT: OnceLock<u128> = OnceLock::new();
+    if let Some(boot) = BOOT.get() {
+        return Some(*boot);
+    }
+    let read = parse(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)?;
+    Some(*BOOT.get_or_init(|| read))
 }
 
 fn parse(text: &str) -> Option<u128> {

@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder::{Client, ClientError, Hit, Swap};
+use larder::{Client, ClientError, ClientStore, ClientStored, Hit, StoreMode, Swap};
 use larder_testkit::server::{Signal, larderd, memcached, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Transport};
 use rustix::process::{Pid, kill_process};
@@ -54,6 +54,23 @@ fn find(client: &Client, key: &[u8]) -> Result<Option<(Vec<u8>, Hit)>, ClientErr
     Ok(client.get_into(key, &mut value)?.map(|hit| (value, hit)))
 }
 
+/// Takes and releases leases.
+fn leases(client: &Client) -> Result<()> {
+    let minute = Duration::from_secs(60);
+    let lease = client.lease("k", minute)?.context("it is free")?;
+    assert!(client.lease("k", minute)?.is_none());
+    let other = client.lease("other", minute)?.context("it is that of another key")?;
+    assert!(client.release("k", lease)?);
+    assert!(!client.release("k", lease)?);
+    let next = client.lease("k", Duration::from_millis(1))?.context("it was released")?;
+    assert!(!client.release("k", lease)?, "a lease is released with that of another client");
+    until("over", || Ok(client.lease("k", minute)?.is_some()))?;
+    assert!(!client.release("k", next)?, "a lease that is over releases the next one");
+    assert!(client.release("other", other)?);
+    assert!(matches!(client.lease("", minute), Err(ClientError::Key(_))));
+    Ok(())
+}
+
 /// Calls all methods, on any kind of server; hits are `local` or not.
 fn behaves(client: &Client, local: bool) -> Result<()> {
     assert_eq!(client.reads_memory(), local);
@@ -75,6 +92,23 @@ fn behaves(client: &Client, local: bool) -> Result<()> {
     let many = client.get_many(&["k", "none", "empty", "a key\r\nwith lines"])?;
     let lengths: Vec<_> = many.iter().map(|value| value.as_ref().map(Vec::len)).collect();
     assert_eq!(lengths, [Some(5), None, Some(0), Some(6)]);
+
+    let flagged = ClientStore { flags: u32::MAX, ..ClientStore::new(b"flags", StoreMode::Add) };
+    assert!(matches!(client.store(&flagged, b"v")?, ClientStored::Stored { cas: 1.. }));
+    assert_eq!(client.store(&flagged, b"v")?, ClientStored::NotStored);
+    // The item keeps its flags.
+    assert!(client.append("flags", "w")?);
+    let mut found = Vec::new();
+    client.get_many_with(&["none", "flags", "k"], |place, value, hit| {
+        found.push((place, value.to_vec(), hit.flags));
+        assert_eq!(hit.is_local, local);
+    })?;
+    assert_eq!(found, [(1, b"vw".to_vec(), u32::MAX), (2, b"value".to_vec(), 0)]);
+    // More requests than a batch has.
+    let long: Vec<_> = (0..500).map(|number| format!("{number:0200}")).collect();
+    long.iter().try_for_each(|key| client.set(key, key, None))?;
+    assert_eq!(client.get_many(&long)?.iter().flatten().count(), 500);
+    leases(client)?;
 
     assert!(!client.add("k", "other", None)?);
     assert!(client.add("new", "1", None)?);
@@ -139,6 +173,9 @@ fn without_permission_and_on_other_servers_all_goes_through_the_socket() -> Resu
     behaves(&Client::connect(path(&server))?, false)?;
     let server = ServerUnderTest::start(&memcached()?, Transport::Unix, &["-I", "1m"])?;
     behaves(&Client::connect(path(&server))?, false)?;
+    // Without cas tokens.
+    let server = ServerUnderTest::start(&memcached()?, Transport::Unix, &["-C"])?;
+    leases(&Client::connect(path(&server))?)?;
     let mine = run_to_end(Command::new("id").arg("-gn"))?;
     let mine = format!("group:{}", String::from_utf8(mine.stdout)?.trim());
     let any = Client::connect(path(&start(&["--local-readers", "any"])?))?;

@@ -14,17 +14,17 @@ pub trait FrontDoor {
     /// Gets a value with its TTL in seconds, 0 for ever, and its cas token.
     fn get(&mut self, key: &[u8]) -> (String, Option<Got>);
     /// Stores with one of `set`, `add`, `replace`, `append`, `prepend`.
-    fn store(&mut self, how: &str, key: &[u8], value: &[u8], ttl: u32) -> String;
+    fn store(&mut self, how: &str, key: &[u8], item: &ToStore<'_>) -> String;
     /// Stores over the item with this cas token.
-    fn swap(&mut self, key: &[u8], value: &[u8], token: u64) -> String;
+    fn swap(&mut self, key: &[u8], item: &ToStore<'_>, token: u64) -> String;
     /// Removes an item.
     fn delete(&mut self, key: &[u8]) -> String;
     /// Sets the TTL of an item.
     fn touch(&mut self, key: &[u8], ttl: u32) -> String;
     /// Increments or decrements a counter.
     fn count(&mut self, up: bool, key: &[u8], delta: u64) -> (String, Option<u64>);
-    /// Gets several values.
-    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>>;
+    /// Gets several values with their flags.
+    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<(Vec<u8>, u32)>>;
     /// Returns all keys with a prefix.
     fn keys(&mut self, prefix: &[u8]) -> Vec<Vec<u8>>;
     /// Removes all keys with a prefix.
@@ -76,6 +76,19 @@ pub struct Got {
     pub ttl: u32,
     /// The cas token.
     pub token: u64,
+    /// The flags.
+    pub flags: u32,
+}
+
+/// What a step stores.
+#[derive(Clone, Copy, Debug)]
+pub struct ToStore<'a> {
+    /// The bytes.
+    pub value: &'a [u8],
+    /// TTL in seconds, 0 for ever.
+    pub ttl: u32,
+    /// The flags.
+    pub flags: u32,
 }
 
 /// Plays all scenes. `open` returns a cache, or why it cannot be opened.
@@ -83,10 +96,28 @@ pub struct Got {
 /// # Errors
 /// Names the first step whose result differs from the scene.
 pub fn play<D: FrontDoor>(open: impl Fn(&Settings) -> Result<D, String>) -> Result<usize> {
+    play_those(|_| true, open)
+}
+
+/// Plays the scenes that a client of a server can play too: those with `server`.
+///
+/// # Errors
+/// As [`play`].
+pub fn play_on_server<D: FrontDoor>(
+    open: impl Fn(&Settings) -> Result<D, String>,
+) -> Result<usize> {
+    play_those(|scene| scene["server"] == true, open)
+}
+
+fn play_those<D: FrontDoor>(
+    is_played: impl Fn(&Value) -> bool,
+    open: impl Fn(&Settings) -> Result<D, String>,
+) -> Result<usize> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/api/cases.json");
     let scenes: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
     let scenes = scenes.as_array().context("cases.json is a list of scenes")?;
-    for scene in scenes {
+    let scenes: Vec<&Value> = scenes.iter().filter(|scene| is_played(scene)).collect();
+    for scene in &scenes {
         let mut stage = Stage::new(&open, scene)?;
         for step in scene["steps"].as_array().context("a scene has steps")? {
             stage.play(step).with_context(|| format!("{}: {step}", scene["name"]))?;
@@ -164,6 +195,8 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
     let key = repeated(step, "key", "times");
     let value = repeated(step, "value", "value_times");
     let ttl = u32::try_from(step["ttl"].as_u64().unwrap_or(0))?;
+    let flags = u32::try_from(step["flags"].as_u64().unwrap_or(0))?;
+    let item = ToStore { value: &value, ttl, flags };
     let mut returned = None;
     let outcome = match step["op"].as_str().context("a step has an op")? {
         "get" => {
@@ -173,12 +206,10 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
             }
             outcome
         }
-        how @ ("set" | "add" | "replace" | "append" | "prepend") => {
-            door.store(how, &key, &value, ttl)
-        }
+        how @ ("set" | "add" | "replace" | "append" | "prepend") => door.store(how, &key, &item),
         "swap" => {
             let its = door.get(&key).1.map_or(0, |got| got.token);
-            door.swap(&key, &value, if step["token"] == "its" { its } else { its + 12345 })
+            door.swap(&key, &item, if step["token"] == "its" { its } else { its + 12345 })
         }
         "delete" => door.delete(&key),
         "touch" => door.touch(&key, ttl),
@@ -189,9 +220,7 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
             outcome
         }
         "get_many" => {
-            let keys: Vec<_> = list(&step["keys"]).into_iter().flatten().collect();
-            let values = door.get_many(&keys);
-            ensure!(values == list(&step["values"]), "the values are {}", shown(&values));
+            check_many(door, step)?;
             "ok".to_owned()
         }
         "keys" => {
@@ -206,7 +235,9 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
             returned = number;
             outcome
         }
-        "fill" => numbered(step, |key| door.store("set", key, &[key, &value].concat(), 0)),
+        "fill" => numbered(step, |key| {
+            door.store("set", key, &ToStore { value: &[key, &value].concat(), ttl: 0, flags: 0 })
+        }),
         "check" => numbered(step, |key| match door.get(key) {
             (_, Some(got)) if got.value != [key, &value].concat() => "another value".to_owned(),
             (outcome, _) => outcome,
@@ -274,8 +305,22 @@ fn numbered(step: &Value, mut act: impl FnMut(&[u8]) -> String) -> String {
         .unwrap_or_else(|| "ok".to_owned())
 }
 
+/// Gets several keys, and compares their values and flags with those of the step.
+fn check_many(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
+    let keys: Vec<_> = list(&step["keys"]).into_iter().flatten().collect();
+    let found = door.get_many(&keys);
+    let flags: Vec<_> = found.iter().map(|got| got.as_ref().map(|got| got.1)).collect();
+    let values: Vec<_> = found.into_iter().map(|got| Some(got?.0)).collect();
+    ensure!(values == list(&step["values"]), "the values are {}", shown(&values));
+    let is_so = step["all_flags"].is_null() || step["all_flags"] == Value::from(flags.clone());
+    ensure!(is_so, "the flags are {flags:?}");
+    Ok(())
+}
+
 fn check_got(step: &Value, got: &Got, value: &[u8]) -> Result<()> {
     ensure!(got.value == value, "the value is {}", shown(&[Some(got.value.clone())]));
+    let flags = step["flags"].as_u64();
+    ensure!(flags.is_none_or(|flags| flags == u64::from(got.flags)), "its flags are {}", got.flags);
     let Some(ttl) = step["ttl"].as_u64() else {
         return Ok(());
     };

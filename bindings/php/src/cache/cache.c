@@ -30,11 +30,12 @@ static void free_object(zend_object *std)
     zend_object_std_dtor(std);
 }
 
-static zend_object *new_object(larder_region *region, HashTable *classes)
+static zend_object *new_object(larder_region *region, HashTable *classes, uint32_t serializer)
 {
     zend_object *std = larder_object_create(larder_cache_class);
     larder_object_of(std)->region = region;
     larder_object_of(std)->classes = classes;
+    larder_object_of(std)->serializer = serializer;
     return std;
 }
 
@@ -82,7 +83,7 @@ PHP_METHOD(Larder_Cache, open)
         options.classes != NULL ? zend_array_destroy(options.classes) : (void)0;
         RETURN_THROWS();
     }
-    zend_object *object = new_object(region, options.classes);
+    zend_object *object = new_object(region, options.classes, options.serializer);
     larder_object_of(object)->owns_region = path == NULL;
     larder_cache_of(region);
     RETURN_OBJ(object);
@@ -92,9 +93,13 @@ PHP_METHOD(Larder_Cache, shared)
 {
     ZEND_PARSE_PARAMETERS_NONE();
     if (LG(shared) == NULL) {
+        uint32_t serializer;
+        if (!larder_serializer_of(LG(serializer_name), &serializer)) {
+            RETURN_THROWS();
+        }
         larder_region *region = larder_region_shared();
         HashTable *classes = larder_classes_setting(region->path != NULL);
-        LG(shared) = new_object(region, classes);
+        LG(shared) = new_object(region, classes, serializer);
     }
     RETURN_OBJ_COPY(LG(shared));
 }
@@ -243,22 +248,19 @@ PHP_METHOD(Larder_Cache, has)
     larder_item item;
     larder_status status = larder_peek(cache, key.at, key.bytes, &item);
     larder_failed(THIS_CACHE()->region, status);
-    bool is_stale = !THIS_CACHE()->region->is_server && larder_is_stale(&item);
-    RETURN_BOOL(status == LARDER_OK && !is_stale);
+    RETURN_BOOL(status == LARDER_OK && !larder_is_stale(THIS_CACHE()->region, &item));
 }
 
 static larder_status touch(larder *cache, const larder_region *region, const apcu_key *key,
                            uint32_t seconds)
 {
-    if (!region->is_server) {
-        larder_item item;
-        larder_status status = larder_peek(cache, key->at, key->bytes, &item);
-        if (status != LARDER_OK || larder_is_stale(&item)) {
-            return status == LARDER_OK ? LARDER_MISSING : status;
-        }
-        // The item lives on as a stale one afterwards.
-        seconds += seconds != 0 ? item.flags >> LARDER_STALE_SHIFT : 0;
+    larder_item item;
+    larder_status status = larder_peek(cache, key->at, key->bytes, &item);
+    if (status != LARDER_OK || larder_is_stale(region, &item)) {
+        return status == LARDER_OK ? LARDER_MISSING : status;
     }
+    // The item lives on as a stale one afterwards.
+    seconds += seconds != 0 ? larder_stale_of(region, item.flags) : 0;
     return larder_touch(cache, key->at, key->bytes, seconds);
 }
 
@@ -303,9 +305,11 @@ PHP_METHOD(Larder_Cache, getOrCompute)
     if (!larder_ttl_of(&ttl, &seconds)) {
         RETURN_THROWS();
     }
-    if (stale < 0 || stale > LARDER_STALE_MAX || (stale != 0 && seconds == 0)) {
-        larder_misuse("staleFor is a number of seconds from 0 to %d, with a time to live",
-                      LARDER_STALE_MAX);
+    zend_long stale_max =
+        THIS_CACHE()->region->is_server ? LARDER_REMOTE_STALE_MAX : LARDER_STALE_MAX;
+    if (stale < 0 || stale > stale_max || (stale != 0 && seconds == 0)) {
+        larder_misuse("staleFor is a number of seconds from 0 to " ZEND_LONG_FMT
+                      ", with a time to live", stale_max);
         RETURN_THROWS();
     }
     larder_compute(THIS_CACHE(), name, &callback, &cached, seconds, (uint32_t)stale, return_value);

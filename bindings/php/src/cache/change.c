@@ -46,8 +46,9 @@ static void forget(larder_change *change)
     }
 }
 
-static larder_status try_exchange(larder *cache, const apcu_key *key, const apcu_encoded *expected,
-                                  const apcu_encoded *encoded, uint32_t ttl, bool *is_over)
+static larder_status try_exchange(larder_object *object, larder *cache, const apcu_key *key,
+                                  const apcu_encoded *expected, const apcu_encoded *encoded,
+                                  uint32_t ttl, bool *is_over)
 {
     larder_change change;
     *is_over = true;
@@ -55,7 +56,7 @@ static larder_status try_exchange(larder *cache, const apcu_key *key, const apcu
     if (status != LARDER_OK) {
         return status;
     }
-    bool is_equal = !change.is_missing && !larder_is_stale(&change.item)
+    bool is_equal = !change.is_missing && !larder_is_stale(object->region, &change.item)
         && ((change.item.flags ^ expected->flags) & (LARDER_TAG_MASK | APCU_HAS_NAME)) == 0
         && change.item.value_bytes == expected->bytes
         && memcmp(ZSTR_VAL(change.value), expected->at, expected->bytes) == 0;
@@ -84,8 +85,12 @@ bool larder_exchange(larder_object *object, const apcu_key *key, zval *expected,
     larder *cache = larder_cache_of(object->region);
     larder_status status = LARDER_CHANGED;
     bool is_over = cache == NULL;
+    if (cache != NULL && object->region->is_server) {
+        status = larder_remote_exchange(object, cache, key, &before, &after, ttl);
+        is_over = true;
+    }
     for (int tries = 0; tries < TRIES_MAX && !is_over; ++tries) {
-        status = try_exchange(cache, key, &before, &after, ttl, &is_over);
+        status = try_exchange(object, cache, key, &before, &after, ttl, &is_over);
     }
     apcu_encoded_free(&before);
     apcu_encoded_free(&after);
@@ -125,32 +130,6 @@ static larder_status try_step(larder_object *object, larder *cache, const apcu_k
     return status;
 }
 
-// A counter of a server is not negative, and stops at 0.
-static larder_status step_on_server(larder *cache, const apcu_key *key, zend_long by, uint32_t ttl,
-                                    zend_long *number)
-{
-    char text[24];
-    uint64_t sum = 0;
-    zend_ulong amount = by < 0 ? 0 - (zend_ulong)by : (zend_ulong)by;
-    larder_status status = LARDER_MISSING;
-    // Another client can store or remove the counter between the two requests.
-    for (int tries = 0; tries < TRIES_MAX; ++tries) {
-        status = (by < 0 ? larder_decrement : larder_increment)(cache, key->at, key->bytes, amount,
-                                                                 &sum);
-        *number = (zend_long)sum;
-        if (status != LARDER_MISSING) {
-            return status;
-        }
-        *number = MAX(by, 0);
-        size_t bytes = apcu_long_text(text, *number);
-        status = larder_add(cache, key->at, key->bytes, text, bytes, ttl, 0);
-        if (status != LARDER_EXISTS) {
-            return status;
-        }
-    }
-    return status;
-}
-
 bool larder_step(larder_object *object, const apcu_key *key, zend_long by, uint32_t ttl,
                  zend_long *number)
 {
@@ -160,7 +139,7 @@ bool larder_step(larder_object *object, const apcu_key *key, zend_long by, uint3
         return false;
     }
     if (object->region->is_server) {
-        status = step_on_server(cache, key, by, ttl, number);
+        status = larder_remote_step(cache, key, by, ttl, number);
     } else if (key->name == NULL) {
         int64_t sum;
         status = larder_add_i64(cache, key->at, key->bytes, by, ttl, &sum);

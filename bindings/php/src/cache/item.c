@@ -74,16 +74,16 @@ bool larder_ttl_of(larder_ttl *ttl, uint32_t *seconds)
 bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, const apcu_key *key)
 {
     LG(classes) = object->classes;
-    if (UNEXPECTED(!apcu_encode(encoded, value, key))) {
+    LG(serializer) = object->serializer;
+    bool is_encoded = UNEXPECTED(object->region->is_server) ? larder_remote_encode(encoded, value)
+                                                            : apcu_encode(encoded, value, key);
+    if (UNEXPECTED(!is_encoded)) {
         if (EG(exception) == NULL) {
             larder_misuse("The value cannot be stored: it is too large");
         } else if (EG(exception)->ce != larder_exception_class) {
             larder_misuse("The value cannot be serialized");
         }
         return false;
-    }
-    if (UNEXPECTED(object->region->is_server)) {
-        larder_frame(encoded);
     }
     return true;
 }
@@ -93,7 +93,7 @@ bool larder_decode(larder_object *object, zval *value, const char *at, size_t by
 {
     LG(classes) = object->classes;
     if (UNEXPECTED(object->region->is_server)) {
-        return larder_unframe(value, at, bytes, flags);
+        return larder_remote_decode(value, at, bytes, flags);
     }
     return apcu_decode(value, at, bytes, flags & (LARDER_TAG_MASK | APCU_HAS_NAME), key);
 }
@@ -137,8 +137,8 @@ bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *
         return false;
     }
     larder_status status = larder_get(cache, key->at, key->bytes, room, sizeof room, &item);
-    if ((status == LARDER_OK || status == LARDER_TOO_SMALL) && !object->region->is_server
-        && larder_is_stale(&item)) {
+    if ((status == LARDER_OK || status == LARDER_TOO_SMALL)
+        && larder_is_stale(object->region, &item)) {
         if (is_stale == NULL) {
             return false;
         }
@@ -165,7 +165,7 @@ bool larder_write(larder_object *object, const apcu_key *key, zval *value, uint3
     larder_status status = LARDER_NOT_OPENED;
     if (EXPECTED(cache != NULL)) {
         status = store(cache, key->at, key->bytes, encoded.at, encoded.bytes, ttl + stale,
-                       encoded.flags | stale << LARDER_STALE_SHIFT);
+                       encoded.flags | larder_stale_flags(object->region, stale));
         larder_failed(object->region, status);
     }
     apcu_encoded_free(&encoded);

@@ -47,6 +47,8 @@ typedef struct larder_object {
     bool owns_region;
     // The classes that stored objects may have, in lower case; null for all.
     HashTable *classes;
+    // The tag of the serializer that writes: LARDER_TAG_PHP or LARDER_TAG_IGBINARY.
+    uint32_t serializer;
     zend_object std;
 } larder_object;
 
@@ -56,12 +58,20 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     char *owner;
     char *shared_group;
     char *unserialize_classes;
+    char *serializer_name;
     bool enable_cli;
     // The object of Larder\Cache::shared() in this request.
     zend_object *shared;
     // The classes of the value that is decoded or encoded next.
     HashTable *classes;
-    larder_held *held;
+    // The serializer of the value that is encoded next.
+    uint32_t serializer;
+    apcu_held *held;
+    // Seconds: how long processes wait for the value of another, and how long leases last.
+    zend_long compute_wait;
+    zend_long compute_lease;
+    zend_long session_wait;
+    zend_long session_lease;
 ZEND_END_MODULE_GLOBALS(larder)
 
 ZEND_EXTERN_MODULE_GLOBALS(larder)
@@ -134,6 +144,15 @@ typedef struct larder_ttl {
 #define LARDER_STALE_SHIFT 5
 #define LARDER_STALE_MAX ((1 << 27) - 1)
 
+// On a server they are in the high 16 bits, which php-memcached leaves to programs, and a bit that
+// it does not use says so.
+#define LARDER_REMOTE_STALE_SHIFT 16
+#define LARDER_REMOTE_STALE_MAX UINT16_MAX
+#define LARDER_REMOTE_HAS_STALE 0x8000u
+
+// The bits beside the tag that decide how php-memcached reads the bytes of a value.
+#define LARDER_REMOTE_FORM_MASK 0xF0u
+
 // Reads the parameter `int|DateInterval|null $ttl`.
 #define Z_PARAM_TTL(ttl) \
     Z_PARAM_OBJ_OF_CLASS_OR_LONG_OR_NULL((ttl).interval, php_date_get_interval_ce(), \
@@ -156,16 +175,55 @@ bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, co
 bool larder_decode(larder_object *object, zval *value, const char *at, size_t bytes,
                    uint32_t flags, const apcu_key *key);
 
-// server.c: values of servers, whose items carry no flags.
-void larder_frame(apcu_encoded *encoded);
-bool larder_unframe(zval *value, const char *at, size_t bytes, uint32_t flags);
+// remote/values.c: values of servers.
+bool larder_remote_encode(apcu_encoded *encoded, zval *value);
+bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags);
+// Returns the length of a stored value without blanks behind a number.
+size_t larder_remote_bytes(const char *at, size_t bytes, uint32_t flags);
+
+// remote/packed.c: returns a value that is compressed by FastLZ; null if it is damaged.
+zend_string *larder_remote_unpack(const char *at, size_t bytes);
+
+// remote/change.c
+larder_status larder_remote_exchange(larder_object *object, larder *cache, const apcu_key *key,
+                                     const apcu_encoded *expected, const apcu_encoded *encoded,
+                                     uint32_t ttl);
+// Adds to a counter, which is not negative, and stops at 0.
+larder_status larder_remote_step(larder *cache, const apcu_key *key, zend_long by, uint32_t ttl,
+                                 zend_long *number);
+
+// remote/many.c
+void larder_remote_get_many(larder_object *object, zval *names, HashTable *found);
+
+static inline uint32_t larder_stale_flags(const larder_region *region, uint32_t stale)
+{
+    return !region->is_server ? stale << LARDER_STALE_SHIFT
+        : stale != 0 ? LARDER_REMOTE_HAS_STALE | stale << LARDER_REMOTE_STALE_SHIFT : 0;
+}
+
+// Returns the seconds that an item lives on as a stale one.
+static inline uint32_t larder_stale_of(const larder_region *region, uint32_t flags)
+{
+    return !region->is_server ? flags >> LARDER_STALE_SHIFT
+        : (flags & LARDER_REMOTE_HAS_STALE) != 0 ? flags >> LARDER_REMOTE_STALE_SHIFT : 0;
+}
 
 // True if an item is no longer fresh, but kept for the time in which it is computed anew.
-static zend_always_inline bool larder_is_stale(const larder_item *item)
+static zend_always_inline bool larder_is_stale(const larder_region *region,
+                                               const larder_item *item)
 {
-    uint32_t stale = item->flags >> LARDER_STALE_SHIFT;
-    return UNEXPECTED(stale != 0) && item->ttl_secs != 0 && item->ttl_secs <= stale;
+    if (EXPECTED(item->flags >> LARDER_STALE_SHIFT == 0) || item->ttl_secs == 0) {
+        return false;
+    }
+    return item->ttl_secs <= larder_stale_of(region, item->flags);
 }
+
+// igbinary.c
+bool larder_igbinary_is_loaded(void);
+bool larder_igbinary_serialize(apcu_writer *writer, zval *value);
+bool larder_igbinary_unserialize(zval *value, const char *at, size_t bytes);
+// True if a serialized value contains an object, or is damaged.
+bool larder_igbinary_has_objects(const char *text, size_t bytes);
 
 // change.c
 bool larder_exchange(larder_object *object, const apcu_key *key, zval *expected, zval *value,
@@ -181,15 +239,7 @@ void larder_release_held(void);
 // walk/walk.c: walks through the keys that begin with a prefix, which a walk borrows.
 typedef struct larder_walker {
     larder_object *object;
-    zend_string *prefix;
-    larder_cursor cursor;
-    bool has_ended;
-    size_t at;
-    size_t count;
-    // The entries and keys of a group of items, in memory of the request.
-    size_t capacity;
-    larder_entry *entries;
-    char *keys;
+    apcu_walk walk;
 } larder_walker;
 
 void larder_walk_begin(larder_walker *walker, larder_object *object, zend_string *prefix);
@@ -208,16 +258,27 @@ typedef struct larder_open_options {
     uint32_t permissions;
     // Null for all.
     HashTable *classes;
+    uint32_t serializer;
 } larder_open_options;
+
+// Finds the tag of a serializer; false if PHP has not loaded it, then the function has thrown.
+bool larder_serializer_of(const char *name, uint32_t *tag);
 
 // Reads the options; false if one is wrong, then the function has thrown.
 bool larder_options_take(HashTable *given, bool is_named, larder_open_options *options);
-bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms, HashTable **classes);
+bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms,
+                                larder_open_options *options);
 
 // session.c
 void larder_session_register(void);
 
 // many.c
+// A function for the items of an array or a Traversable. False ends the walk.
+typedef bool (*larder_each)(larder_object *object, zval *key, zval *value, void *context);
+void larder_traverse(larder_object *object, zval *items, larder_each each, void *context);
+// Returns the text of a key, which is a string or an integer; null after an exception.
+zend_string *larder_name_of(zval *key);
+
 PHP_METHOD(Larder_Cache, getMany);
 PHP_METHOD(Larder_Cache, setMany);
 PHP_METHOD(Larder_Cache, deleteMany);
@@ -239,8 +300,10 @@ PHP_METHOD(Larder_Cache, decrement);
 PHP_METHOD(Larder_Cache, delete);
 PHP_METHOD(Larder_Cache, has);
 PHP_METHOD(Larder_Cache, touch);
+PHP_METHOD(Larder_Cache, cas);
+PHP_METHOD(Larder_Cache, getOrCompute);
 
-// client.c
+// remote/client.c
 void larder_client_register(void);
 
 #endif

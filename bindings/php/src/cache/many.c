@@ -6,12 +6,9 @@
 // Keys whose memory the processor fetches ahead at a time.
 #define PREFETCHED 16
 
-// Calls `each` for the items of an array or a Traversable, until it returns false.
-typedef bool (*each_item)(larder_object *object, zval *key, zval *value, void *context);
-
 typedef struct traversal {
     larder_object *object;
-    each_item each;
+    larder_each each;
     void *context;
 } traversal;
 
@@ -34,7 +31,8 @@ static int visit(zend_object_iterator *iterator, void *argument)
     return goes_on && EG(exception) == NULL ? ZEND_HASH_APPLY_KEEP : ZEND_HASH_APPLY_STOP;
 }
 
-static void traverse_array(larder_object *object, HashTable *items, each_item each, void *context)
+static void traverse_array(larder_object *object, HashTable *items, larder_each each,
+                           void *context)
 {
     zend_ulong index;
     zend_string *name;
@@ -53,7 +51,7 @@ static void traverse_array(larder_object *object, HashTable *items, each_item ea
     } ZEND_HASH_FOREACH_END();
 }
 
-static void traverse(larder_object *object, zval *items, each_item each, void *context)
+void larder_traverse(larder_object *object, zval *items, larder_each each, void *context)
 {
     if (Z_TYPE_P(items) == IS_ARRAY) {
         traverse_array(object, Z_ARRVAL_P(items), each, context);
@@ -63,8 +61,7 @@ static void traverse(larder_object *object, zval *items, each_item each, void *c
     spl_iterator_apply(items, visit, &traversal);
 }
 
-// Returns the text of a key, which is a string or an integer; null after an exception.
-static zend_string *name_of(zval *key)
+zend_string *larder_name_of(zval *key)
 {
     if (EXPECTED(Z_TYPE_P(key) == IS_STRING)) {
         return zend_string_copy(Z_STR_P(key));
@@ -78,7 +75,7 @@ static zend_string *name_of(zval *key)
 
 static bool get_one(larder_object *object, zval *index, zval *name_value, void *context)
 {
-    zend_string *name = name_of(name_value);
+    zend_string *name = larder_name_of(name_value);
     apcu_key key;
     zval value;
     if (name == NULL) {
@@ -141,10 +138,12 @@ PHP_METHOD(Larder_Cache, getMany)
         Z_PARAM_ITERABLE(names)
     ZEND_PARSE_PARAMETERS_END();
     array_init(return_value);
-    if (Z_TYPE_P(names) == IS_ARRAY) {
+    if (THIS_CACHE()->region->is_server) {
+        larder_remote_get_many(THIS_CACHE(), names, Z_ARRVAL_P(return_value));
+    } else if (Z_TYPE_P(names) == IS_ARRAY) {
         get_array(THIS_CACHE(), Z_ARRVAL_P(names), Z_ARRVAL_P(return_value));
     } else {
-        traverse(THIS_CACHE(), names, get_one, Z_ARRVAL_P(return_value));
+        larder_traverse(THIS_CACHE(), names, get_one, Z_ARRVAL_P(return_value));
     }
 }
 
@@ -156,7 +155,7 @@ typedef struct stores {
 static bool set_one(larder_object *object, zval *name_value, zval *value, void *context)
 {
     stores *stores = context;
-    zend_string *name = name_of(name_value);
+    zend_string *name = larder_name_of(name_value);
     apcu_key key;
     if (name == NULL) {
         return false;
@@ -182,7 +181,7 @@ PHP_METHOD(Larder_Cache, setMany)
     if (!larder_ttl_of(&ttl, &stores.ttl)) {
         RETURN_THROWS();
     }
-    traverse(THIS_CACHE(), items, set_one, &stores);
+    larder_traverse(THIS_CACHE(), items, set_one, &stores);
     RETURN_BOOL(stores.are_stored);
 }
 
@@ -203,7 +202,7 @@ static bool delete_name(larder_object *object, zend_string *name, zend_long *del
 
 static bool delete_one(larder_object *object, zval *index, zval *name_value, void *context)
 {
-    zend_string *name = name_of(name_value);
+    zend_string *name = larder_name_of(name_value);
     if (name == NULL) {
         return false;
     }
@@ -219,7 +218,7 @@ PHP_METHOD(Larder_Cache, deleteMany)
     ZEND_PARSE_PARAMETERS_START(1, 1)
         Z_PARAM_ITERABLE(names)
     ZEND_PARSE_PARAMETERS_END();
-    traverse(THIS_CACHE(), names, delete_one, &deleted);
+    larder_traverse(THIS_CACHE(), names, delete_one, &deleted);
     RETURN_LONG(deleted);
 }
 

@@ -1,10 +1,8 @@
-// PHP's serializer, for objects and for arrays that contain objects or references. The functions
-// are those that src/values calls.
+// Serializers, for objects and for arrays that contain objects or references: PHP's, or igbinary.
+// The functions are those that src/values calls.
 
 #include "larder_php.h"
-#include "ext/standard/basic_functions.h"
 #include "ext/standard/php_incomplete_class.h"
-#include "ext/standard/php_var.h"
 #include "zend_smart_str.h"
 
 // A stored value of more bytes does not fit into any cache that PHP can fill.
@@ -29,7 +27,7 @@ bool apcu_serializes_as_php(void)
 
 bool apcu_serializes_in_full(void)
 {
-    return true;
+    return LG(serializer) == LARDER_TAG_PHP;
 }
 
 static zend_class_entry *refused_of(zval *value, const HashTable *classes);
@@ -92,17 +90,25 @@ static zend_class_entry *refused_of(zval *value, const HashTable *classes)
     }
 }
 
-// Code of users that runs meanwhile can use the cache: `serialize_lock` gives its calls a state of
-// their own.
-static bool serialize(smart_str *text, zval *value)
+// igbinary cannot restrict the classes of what it reads, so a cache with a list of classes writes
+// objects by PHP's serializer.
+static bool uses_igbinary(zval *value, const HashTable *classes)
 {
-    php_serialize_data_t state;
-    BG(serialize_lock)++;
-    PHP_VAR_SERIALIZE_INIT(state);
-    php_var_serialize(text, value, &state);
-    PHP_VAR_SERIALIZE_DESTROY(state);
-    BG(serialize_lock)--;
-    return EG(exception) == NULL && text->s != NULL;
+    return LG(serializer) == LARDER_TAG_IGBINARY
+        && (classes == NULL || refused_of(value, &zend_empty_array) == NULL);
+}
+
+static bool serialize_as_php(apcu_writer *writer, zval *value)
+{
+    smart_str text = {0};
+    bool fits =
+        apcu_native_serialize(&text, value) && apcu_reserve(writer, ZSTR_LEN(text.s));
+    if (fits) {
+        memcpy(writer->at, ZSTR_VAL(text.s), ZSTR_LEN(text.s));
+        writer->at += ZSTR_LEN(text.s);
+    }
+    smart_str_free(&text);
+    return fits;
 }
 
 bool apcu_serialize(apcu_encoded *encoded, zval *value)
@@ -114,44 +120,51 @@ bool apcu_serialize(apcu_encoded *encoded, zval *value)
                       ZSTR_VAL(refused->name));
         return false;
     }
-    smart_str text = {0};
     ZVAL_DEREF(value);
-    bool fits = serialize(&text, value) && apcu_reserve(&encoded->writer, ZSTR_LEN(text.s));
-    if (fits) {
-        memcpy(encoded->writer.at, ZSTR_VAL(text.s), ZSTR_LEN(text.s));
-        encoded->writer.at += ZSTR_LEN(text.s);
-        encoded->flags |= LARDER_TAG_PHP;
-    }
-    smart_str_free(&text);
-    return fits;
+    bool is_igbinary = uses_igbinary(value, classes);
+    encoded->flags |= is_igbinary ? LARDER_TAG_IGBINARY : LARDER_TAG_PHP;
+    return is_igbinary ? larder_igbinary_serialize(&encoded->writer, value)
+                       : serialize_as_php(&encoded->writer, value);
 }
 
-static bool unserialize(zval *value, const unsigned char *at, size_t bytes, HashTable *classes)
+// Warns about a value that is there and cannot be read.
+static bool miss(const char *why)
 {
-    php_unserialize_data_t state;
-    BG(serialize_lock)++;
-    PHP_VAR_UNSERIALIZE_INIT(state);
-    php_var_unserialize_set_allowed_classes(state, classes);
-    bool is_whole = php_var_unserialize(value, &at, at + bytes, &state);
-    PHP_VAR_UNSERIALIZE_DESTROY(state);
-    BG(serialize_lock)--;
-    return is_whole && EG(exception) == NULL;
+    larder_warn_once(why);
+    return false;
+}
+
+static bool unserialize(zval *value, const char *at, size_t bytes, uint32_t tag)
+{
+    HashTable *classes = LG(classes);
+    const unsigned char *begin = (const unsigned char *)at;
+    if (tag == LARDER_TAG_PHP) {
+        return apcu_native_unserialize(value, &begin, begin + bytes, classes)
+            && EG(exception) == NULL;
+    }
+    if (tag != LARDER_TAG_IGBINARY) {
+        return false;
+    }
+    if (!larder_igbinary_is_loaded()) {
+        return miss("A stored value is of igbinary, which PHP has not loaded, so its key misses");
+    }
+    if (classes != NULL && larder_igbinary_has_objects(at, bytes)) {
+        return miss("A stored object is of igbinary, which cannot restrict the classes to "
+                    "larder.unserialize_classes, so its key misses");
+    }
+    return larder_igbinary_unserialize(value, at, bytes);
 }
 
 bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag)
 {
     HashTable *classes = LG(classes);
-    if (tag != LARDER_TAG_PHP) {
-        return false;
-    }
     ZVAL_NULL(value);
-    bool is_whole = unserialize(value, (const unsigned char *)at, bytes, classes);
+    bool is_whole = unserialize(value, at, bytes, tag);
     // An object of a class that is not allowed is one of __PHP_Incomplete_Class, whose code is
     // PHP's own.
     if (is_whole && classes != NULL && refused_of(value, classes) != NULL) {
-        larder_warn_once("A stored object has a class that larder.unserialize_classes does not "
-                         "allow, so its key misses");
-        is_whole = false;
+        is_whole = miss("A stored object has a class that larder.unserialize_classes does not "
+                        "allow, so its key misses");
     }
     if (!is_whole) {
         zval_ptr_dtor(value);

@@ -12,11 +12,6 @@
 
 #define PREFIX "larder.session."
 
-// A request that takes longer loses its lock, and may overwrite what the next request stores.
-#define LEASE_MS 300000
-
-// How long a request waits for the end of another one with the same session.
-#define WAIT_US 30000000
 #define PAUSE_MIN_US 500
 #define PAUSE_MAX_US 20000
 
@@ -37,16 +32,19 @@ void larder_session_register(void)
     }
 }
 
-// Returns the key of a session, null if there is none.
+// Returns the key of a session. That of a long id is a hash.
 static zend_string *key_of(const zend_string *id)
 {
-    zend_string *key = zend_string_concat2(PREFIX, sizeof PREFIX - 1, ZSTR_VAL(id), ZSTR_LEN(id));
-    if (ZSTR_LEN(key) <= LARDER_KEY_BYTES_MAX) {
-        return key;
+    zend_string *name =
+        zend_string_concat2(PREFIX, sizeof PREFIX - 1, ZSTR_VAL(id), ZSTR_LEN(id));
+    if (ZSTR_LEN(name) <= LARDER_KEY_BYTES_MAX) {
+        return name;
     }
-    php_error_docref(NULL, E_WARNING, "The id of the session is too long");
-    zend_string_release(key);
-    return NULL;
+    apcu_key key;
+    apcu_key_hash(&key, name);
+    zend_string *hashed = zend_string_init(key.at, key.bytes, 0);
+    zend_string_release(name);
+    return hashed;
 }
 
 static void unlock(session *session)
@@ -66,18 +64,23 @@ static void unlock(session *session)
 static bool lock(session *session, larder *cache, zend_string *key)
 {
     useconds_t pause = PAUSE_MIN_US;
+    uint64_t wait_us = (uint64_t)LG(session_wait) * 1000000;
+    // A request that takes longer loses its lock, and may overwrite what the next request stores.
+    uint32_t lease_ms = (uint32_t)MAX(LG(session_lease), 1) * 1000;
     if (session->locked != NULL && zend_string_equals(session->locked, key)) {
         return true;
     }
     unlock(session);
-    larder_status status = LARDER_BUSY;
-    for (useconds_t waited = 0; status == LARDER_BUSY && waited < WAIT_US; waited += pause) {
-        status = larder_lease(cache, ZSTR_VAL(key), ZSTR_LEN(key), LEASE_MS, &session->lease);
-        if (status == LARDER_BUSY) {
+    larder_status status;
+    uint64_t waited = 0;
+    do {
+        status = larder_lease(cache, ZSTR_VAL(key), ZSTR_LEN(key), lease_ms, &session->lease);
+        if (status == LARDER_BUSY && waited < wait_us) {
             usleep(pause);
+            waited += pause;
             pause = MIN(2 * pause, PAUSE_MAX_US);
         }
-    }
+    } while (status == LARDER_BUSY && waited < wait_us);
     if (status != LARDER_OK) {
         php_error_docref(NULL, E_WARNING, "The session cannot be locked: %s",
                          larder_status_text(status));
@@ -151,12 +154,10 @@ PS_READ_FUNC(larder)
     larder *cache = larder_cache_of(session->region);
     zend_string *id = key_of(key);
     zend_result result = FAILURE;
-    if (id != NULL && cache != NULL && lock(session, cache, id)) {
+    if (cache != NULL && lock(session, cache, id)) {
         result = read_locked(cache, id, val);
     }
-    if (id != NULL) {
-        zend_string_release(id);
-    }
+    zend_string_release(id);
     return result;
 }
 
@@ -170,15 +171,13 @@ PS_WRITE_FUNC(larder)
     session *session = PS_GET_MOD_DATA();
     larder *cache = larder_cache_of(session->region);
     zend_string *id = key_of(key);
-    larder_status status = LARDER_KEY;
-    if (id != NULL && cache != NULL) {
+    larder_status status = LARDER_NOT_OPENED;
+    if (cache != NULL) {
         status = larder_set(cache, ZSTR_VAL(id), ZSTR_LEN(id), ZSTR_VAL(val), ZSTR_LEN(val),
                             ttl_of(maxlifetime), LARDER_TAG_STRING);
         larder_failed(session->region, status);
     }
-    if (id != NULL) {
-        zend_string_release(id);
-    }
+    zend_string_release(id);
     return status == LARDER_OK ? SUCCESS : FAILURE;
 }
 
@@ -187,13 +186,11 @@ PS_UPDATE_TIMESTAMP_FUNC(larder)
     session *session = PS_GET_MOD_DATA();
     larder *cache = larder_cache_of(session->region);
     zend_string *id = key_of(key);
-    larder_status status = LARDER_KEY;
-    if (id != NULL && cache != NULL) {
+    larder_status status = LARDER_NOT_OPENED;
+    if (cache != NULL) {
         status = larder_touch(cache, ZSTR_VAL(id), ZSTR_LEN(id), ttl_of(maxlifetime));
     }
-    if (id != NULL) {
-        zend_string_release(id);
-    }
+    zend_string_release(id);
     // A session that eviction took is stored again.
     return status == LARDER_MISSING ? ps_write_larder(mod_data, key, val, maxlifetime)
                                     : (status == LARDER_OK ? SUCCESS : FAILURE);
@@ -203,10 +200,10 @@ PS_DESTROY_FUNC(larder)
 {
     session *session = PS_GET_MOD_DATA();
     larder *cache = larder_cache_of(session->region);
-    zend_string *id = key_of(key);
-    if (id == NULL || cache == NULL) {
+    if (cache == NULL) {
         return FAILURE;
     }
+    zend_string *id = key_of(key);
     larder_delete(cache, ZSTR_VAL(id), ZSTR_LEN(id));
     if (session->locked != NULL && zend_string_equals(session->locked, id)) {
         unlock(session);
@@ -232,10 +229,8 @@ PS_VALIDATE_SID_FUNC(larder)
     session *session = PS_GET_MOD_DATA();
     larder *cache = larder_cache_of(session->region);
     zend_string *id = key_of(key);
-    bool is_known = id != NULL && cache != NULL
+    bool is_known = cache != NULL
         && larder_contains(cache, ZSTR_VAL(id), ZSTR_LEN(id)) == LARDER_OK;
-    if (id != NULL) {
-        zend_string_release(id);
-    }
+    zend_string_release(id);
     return is_known ? SUCCESS : FAILURE;
 }

@@ -1,8 +1,6 @@
 // Serializers: PHP's own, and those that other modules register through a constant of APCu.
 
 #include "values.h"
-#include "ext/standard/basic_functions.h"
-#include "ext/standard/php_var.h"
 #include "zend_smart_str.h"
 
 // The name of the constant whose value is the address of the function that registers a serializer.
@@ -57,36 +55,22 @@ static int register_serializer(const char *name, serialize_function serialize,
     return 1;
 }
 
-// A serializer of PHP code can use the cache: `serialize_lock` gives its calls a state of their
-// own, so that they do not see the references of the outer value (bug 76145).
 static int php_serialize(unsigned char **bytes, size_t *count, const zval *value, void *config)
 {
     smart_str text = {0};
-    php_serialize_data_t state;
-    BG(serialize_lock)++;
-    PHP_VAR_SERIALIZE_INIT(state);
-    php_var_serialize(&text, (zval *)value, &state);
-    PHP_VAR_SERIALIZE_DESTROY(state);
-    BG(serialize_lock)--;
-    if (EG(exception) || text.s == NULL) {
-        smart_str_free(&text);
-        return 0;
+    bool is_well = apcu_native_serialize(&text, (zval *)value);
+    if (is_well) {
+        *bytes = (unsigned char *)estrndup(ZSTR_VAL(text.s), ZSTR_LEN(text.s));
+        *count = ZSTR_LEN(text.s);
     }
-    *bytes = (unsigned char *)estrndup(ZSTR_VAL(text.s), ZSTR_LEN(text.s));
-    *count = ZSTR_LEN(text.s);
     smart_str_free(&text);
-    return 1;
+    return is_well;
 }
 
 static int php_unserialize(zval *value, unsigned char *bytes, size_t count, void *config)
 {
     const unsigned char *at = bytes;
-    php_unserialize_data_t state;
-    BG(serialize_lock)++;
-    PHP_VAR_UNSERIALIZE_INIT(state);
-    int is_whole = php_var_unserialize(value, &at, bytes + count, &state);
-    PHP_VAR_UNSERIALIZE_DESTROY(state);
-    BG(serialize_lock)--;
+    bool is_whole = apcu_native_unserialize(value, &at, bytes + count, NULL);
     if (!is_whole) {
         // What unserialize() reports.
         php_error_docref(NULL, E_NOTICE, "Error at offset " ZEND_LONG_FMT " of %zu bytes",

@@ -9,7 +9,7 @@
 #define DOUBLE_DIGITS 17
 #define DOUBLE_TEXT_MAX 64
 
-static void writer_begin(apcu_writer *writer)
+void apcu_writer_begin(apcu_writer *writer)
 {
     writer->begin = writer->at = writer->room;
     writer->end = writer->room + sizeof writer->room;
@@ -199,7 +199,7 @@ bool apcu_encode(apcu_encoded *encoded, zval *value, const apcu_key *key)
         encoded->flags = LARDER_TAG_STRING;
         return true;
     }
-    writer_begin(&encoded->writer);
+    apcu_writer_begin(&encoded->writer);
     if (key->name != NULL) {
         uint32_t length = (uint32_t)ZSTR_LEN(key->name);
         encoded->flags = APCU_HAS_NAME;

@@ -54,6 +54,8 @@ typedef struct apcu_writer {
     char room[4096];
 } apcu_writer;
 
+void apcu_writer_begin(apcu_writer *writer);
+
 // Makes space for `bytes` more; false if that exceeds the limit.
 bool apcu_writer_grow(apcu_writer *writer, size_t bytes);
 
@@ -115,6 +117,70 @@ bool apcu_serializes_as_php(void);
 bool apcu_serializes_in_full(void);
 bool apcu_serialize(apcu_encoded *encoded, zval *value);
 bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag);
+
+// native.c: PHP's own serializer.
+bool apcu_native_serialize(smart_str *text, zval *value);
+// Moves `at` behind what it reads. `classes` are those of objects, null for all.
+bool apcu_native_unserialize(zval *value, const unsigned char **at, const unsigned char *end,
+                             HashTable *classes);
+
+// walk.c: walks through the keys that begin with a prefix, which may be null and which a walk
+// borrows. All of a walk is memory of the request, so that a bailout leaks nothing.
+typedef struct apcu_walk {
+    larder_cursor cursor;
+    bool has_ended;
+    size_t at;
+    size_t count;
+    zend_string *prefix;
+    // The entries and keys of a group of items.
+    size_t capacity;
+    larder_entry *entries;
+    char *keys;
+} apcu_walk;
+
+void apcu_walk_begin(apcu_walk *walk, zend_string *prefix);
+void apcu_walk_restart(apcu_walk *walk);
+// Finds the next item, and its full key, which the caller releases. LARDER_END at the end.
+larder_status apcu_walk_next(apcu_walk *walk, const larder *cache, const larder_entry **entry,
+                             zend_string **name);
+void apcu_walk_end(apcu_walk *walk);
+
+// lease.c: a key whose value this process computes, on the stack of the call.
+typedef struct apcu_held {
+    struct apcu_held *next;
+    // What the key belongs to; null if there is one cache only.
+    const void *place;
+    zend_string *name;
+    const apcu_key *key;
+    pid_t process;
+    bool has_lease;
+    larder_lease_token lease;
+} apcu_held;
+
+typedef struct apcu_lease_times {
+    // A callback that does not end holds others up no longer than this.
+    uint32_t lease_ms;
+    // How long a process waits for the value of another, before it computes the value itself.
+    uint64_t wait_us;
+} apcu_lease_times;
+
+// Reads the value of a key; `has_waited` is false if nothing happened since it was missed.
+typedef bool (*apcu_held_read)(apcu_held *held, zval *value, bool has_waited);
+
+// True if a callback of this process already computes the value: then it calls itself.
+bool apcu_is_held_here(const apcu_held *list, const apcu_held *wanted);
+void apcu_held_begin(apcu_held **list, apcu_held *held);
+// Removes a key from the list and ends its lease. Fibers end their calls in any order, so it may be
+// anywhere; false if it was not there.
+bool apcu_held_end(apcu_held **list, apcu_held *held, const larder *cache);
+// Takes the lease. False if another process holds it.
+bool apcu_lease_take(apcu_held *held, const larder *cache, uint32_t ms);
+// Takes the lease. True if the value has arrived instead.
+bool apcu_lease_wait(apcu_held *held, const larder *cache, const apcu_lease_times *times,
+                     apcu_held_read read, zval *value);
+// Calls a function with a key. `value` is its result, or undefined after exit().
+void apcu_call(zend_fcall_info *callback, zend_fcall_info_cache *cached, zend_string *name,
+               zval *value);
 
 // clear.c
 larder_status apcu_clear(larder *cache);

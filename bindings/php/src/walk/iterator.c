@@ -42,7 +42,7 @@ typedef struct iterator {
     zend_long format;
     size_t chunk_items;
     apcu_search search;
-    apcu_walk *walk;
+    apcu_walk walk;
     found *chunk;
     size_t count;
     size_t capacity;
@@ -89,9 +89,7 @@ static void reset(iterator *self)
     if (self->chunk != NULL) {
         efree(self->chunk);
     }
-    if (self->walk != NULL) {
-        apcu_walk_end(self->walk);
-    }
+    apcu_walk_end(&self->walk);
     apcu_search_end(&self->search);
     memset(self, 0, XtOffsetOf(iterator, object));
 }
@@ -180,7 +178,7 @@ static size_t read_chunk(iterator *self, zend_long format)
         return 0;
     }
     apcu_prepare_time();
-    while (self->count <= self->chunk_items && apcu_walk_next(self->walk, &entry, &name)) {
+    while (self->count <= self->chunk_items && apcu_items_next(&self->walk, &entry, &name)) {
         zval fields;
         // The walk's memory holds the entry: the walk must not go on while PHP code runs.
         if (apcu_search_matches(&self->search, name) && fill(&fields, format, entry, name)) {
@@ -201,8 +199,9 @@ static void read_totals(iterator *self)
     const larder_entry *entry;
     zend_string *name;
     apcu_prepare_time();
-    apcu_walk *walk = apcu_walk_begin(self->search.prefix);
-    while (apcu_walk_next(walk, &entry, &name)) {
+    apcu_walk walk;
+    apcu_walk_begin(&walk, self->search.prefix);
+    while (apcu_items_next(&walk, &entry, &name)) {
         if (apcu_search_matches(&self->search, name)) {
             self->hits += apcu_entry_hits(entry);
             self->bytes += (zend_long)entry->memory_bytes;
@@ -210,7 +209,7 @@ static void read_totals(iterator *self)
         }
         zend_string_release(name);
     }
-    apcu_walk_end(walk);
+    apcu_walk_end(&walk);
     self->has_totals = true;
 }
 
@@ -257,7 +256,7 @@ static void prepare(iterator *self, zval *search, zend_long format, zend_long ch
     self->format = format;
     self->chunk_items = chunk == 0 ? CHUNK_DEFAULT : (size_t)chunk;
     self->list = list;
-    self->walk = apcu_walk_begin(self->search.prefix);
+    apcu_walk_begin(&self->walk, self->search.prefix);
     self->is_ready = true;
 }
 
@@ -312,7 +311,7 @@ static bool has_item(iterator *self)
 static PHP_METHOD(APCUIterator, rewind)
 {
     READY_ITERATOR();
-    apcu_walk_restart(self->walk);
+    apcu_walk_restart(&self->walk);
     read_chunk(self, self->format);
 }
 

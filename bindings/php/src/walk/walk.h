@@ -6,26 +6,8 @@
 #include "values/values.h"
 #include "ext/pcre/php_pcre.h"
 
-// A walk. All of it is memory of the request, so that a bailout leaks nothing.
-typedef struct apcu_walk {
-    larder_cursor cursor;
-    bool has_ended;
-    size_t at;
-    size_t count;
-    zend_string *prefix;
-    // The entries and keys of a group of items.
-    size_t capacity;
-    larder_entry *entries;
-    char *keys;
-} apcu_walk;
-
-// Begins a walk through the keys that begin with `prefix`, which may be null; borrows it.
-apcu_walk *apcu_walk_begin(zend_string *prefix);
-void apcu_walk_restart(apcu_walk *walk);
-
-// Finds the next item, and its full key, which the caller releases. False at the end.
-bool apcu_walk_next(apcu_walk *walk, const larder_entry **entry, zend_string **name);
-void apcu_walk_end(apcu_walk *walk);
+// Finds the next item of the cache, and its full key, which the caller releases. False at the end.
+bool apcu_items_next(apcu_walk *walk, const larder_entry **entry, zend_string **name);
 
 // Where APCu would have a key: its walks go by that order.
 zend_ulong apcu_slot_of(zend_string *name);

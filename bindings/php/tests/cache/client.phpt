@@ -22,10 +22,28 @@ var_dump($client->increment('new', 3, 100), $client->decrement('other'), $client
 var_dump($client->delete('n'), $client->delete('n'), $client->deleteMany(['key 1', 'key 2', 'missing']), $client->setMany(['m' => 1, 7 => 2]));
 sleep(2);
 var_dump($client->get('new'));
+// Compare and set.
+$client->set('list', [1]);
+var_dump($client->cas('list', [2], [3]), $client->cas('list', [1], [1, 2], 100), $client->cas('none', 1, 2), $client->get('list'));
+var_dump($client->cas('m', 1, 10), $client->decrement('m'), $client->cas('m', '9', 'x'), $client->cas('m', 9, 1));
+foreach (['deletePrefix' => ['m'], 'iterate' => [], 'keys' => [], 'clear' => [], 'stats' => []] as $method => $arguments) {
+    try {
+        $client->$method(...$arguments);
+        echo "no exception\n";
+    } catch (Larder\Exception $exception) {
+        echo $method, ': ', explode(':', $exception->getMessage())[0], "\n";
+    }
+}
+// Many keys, and values that do not fit into the memory of one request.
+$many = [];
+for ($at = 0; $at < 300; ++$at) {
+    $many["many $at"] = str_repeat("$at ", $at % 50 === 0 ? 50_000 : 10);
+}
+var_dump($client->setMany($many), $client->getMany(array_keys($many)) === $many, $client->getMany([]), count($client->getMany(new ArrayIterator(['m', 'many 1', 'm', 'none']))));
 // What other clients see, and what they store.
 $other = stream_socket_client("unix://$socket");
 $ask = function (string $text) use ($other) { fwrite($other, "$text\r\n"); return trim(fgets($other)); };
-var_dump($ask('mg m v'), trim(fgets($other)), $ask("ms flags 1 F1\r\n5"), $client->get('flags'), $ask("ms packed 1 F16\r\nx"), $client->get('packed'));
+var_dump($ask('mg m v'), trim(fgets($other)), $ask("mg m f"), $ask("mg m v"), trim(fgets($other)), $ask("ms flags 1 F1\r\n5"), $client->get('flags'), $ask("ms plain 1\r\n5"), $client->get('plain'), $ask("ms packed 1 F16\r\nx"), $client->get('packed'));
 var_dump($ask("ms gadget 19 F4\r\nO:8:\"stdClass\":0:{}"), $client->get('gadget'));
 foreach ([fn () => $client->get(str_repeat('x', 251)), fn () => $client->get(''), fn () => $client->increment('key 11'),
     fn () => $client->set('o', new stdClass()), fn () => $client->set('a', 1, 0), fn () => Client::connect($socket, ['timeout' => 1])] as $call) {
@@ -78,10 +96,38 @@ bool(false)
 int(2)
 bool(true)
 NULL
+bool(false)
+bool(true)
+bool(false)
+array(2) {
+  [0]=>
+  int(1)
+  [1]=>
+  int(2)
+}
+bool(true)
+int(9)
+bool(false)
+bool(true)
+deletePrefix: Larder\Client has no deletePrefix()
+iterate: Larder\Client has no iterate()
+keys: Larder\Client has no keys()
+clear: Larder\Client has no clear()
+stats: Larder\Client has no stats()
+bool(true)
+bool(true)
+array(0) {
+}
+int(2)
+string(4) "VA 1"
+string(1) "1"
+string(5) "HD f1"
 string(4) "VA 1"
 string(1) "1"
 string(2) "HD"
 int(5)
+string(2) "HD"
+string(1) "5"
 string(2) "HD"
 NULL
 
@@ -93,7 +139,7 @@ A key has at least one byte
 The value is not an integer
 The cache stores no objects of the class stdClass: see larder.unserialize_classes
 A time to live is at least one second, or null: 0 given
-There is no option timeout: the options are timeoutMs and classes
+There is no option timeout: the options are timeoutMs, classes and serializer
 bool(true)
 bool(true)
 int(1)

@@ -58,7 +58,7 @@ Larder\Exception: A key has at least one byte
 Larder\Exception: staleFor is a number of seconds from 0 to 134217727, with a time to live
 Larder\Exception: staleFor is a number of seconds from 0 to 134217727, with a time to live
 Larder\Exception: A key has at least one byte
-Larder\Exception: There is no option size: the options are memory, itemLimit, permissions and classes
+Larder\Exception: There is no option size: the options are memory, itemLimit, permissions, classes and serializer
 Larder\Exception: The option memory is a number from 1048576 to 1099511627776
 Larder\Exception: The option classes is a list of class names, or '*'
 Larder\Exception: The file /tmp/region is not below open_basedir

@@ -70,8 +70,17 @@ session_start();
 var_dump(session_id() === 'planted');
 session_destroy();
 ini_set('session.use_strict_mode', '0');
+// The longest ids that PHP makes; two that differ at their ends.
+foreach (['x', 'y'] as $end) {
+    session_id(str_repeat('x', 255) . $end);
+    var_dump(session_start(), $_SESSION);
+    $_SESSION['end'] = $end;
+    session_write_close();
+}
 session_id(str_repeat('x', 256));
-var_dump(session_start());
+session_start();
+var_dump($_SESSION);
+session_destroy();
 ?>
 --EXPECTF--
 int(1)
@@ -85,8 +94,13 @@ int(0)
 array(0) {
 }
 bool(false)
-
-Warning: session_start(): The id of the session is too long in %s on line %d
-
-Warning: session_start(): Failed to read session data: larder (path: %s) in %s on line %d
-bool(false)
+bool(true)
+array(0) {
+}
+bool(true)
+array(0) {
+}
+array(1) {
+  ["end"]=>
+  string(1) "x"
+}

@@ -14,12 +14,12 @@ FPM = shutil.which("php-fpm") or next(
 
 
 class Pools:
-    """A php-fpm with larder.so: `users` has the user of each pool, `settings` are ini keys, and
-    `admin` has those of a pool."""
+    """A php-fpm with larder.so: `users` has the user of each pool, `settings` are ini keys, `admin`
+    has those of a pool, and `jails` names the pools that have the folder as their root."""
 
-    def __init__(self, extension, users, settings, workers=3, admin=None):
+    def __init__(self, extension, users, settings, workers=3, admin=None, jails=()):
         self.extension, self.users, self.workers = extension, users, workers
-        self.admin = admin or {}
+        self.admin, self.jails = admin or {}, jails
         self.folder = tempfile.mkdtemp(prefix="larder-pools-")
         os.chmod(self.folder, 0o755)
         with open(self.folder + "/run.php", "w") as script:
@@ -38,6 +38,8 @@ class Pools:
             pools += (
                 "[%s]\nuser=%s\ngroup=%s\nlisten=%s/%s\nlisten.mode=0666\npm=static\npm.max_children=%d\n"
                 "catch_workers_output=yes\n" % (name, user[0], user[1], self.folder, name, self.workers))
+            if name in self.jails:
+                pools += "chroot=%s\nchdir=/\n" % self.folder
             for setting in self.admin.get(name, {}).items():
                 pools += "php_admin_value[%s]=%s\n" % setting
         with open(self.folder + "/fpm.conf", "w") as file:
@@ -78,7 +80,7 @@ class Pools:
         """Runs code in a worker, and returns what it prints."""
         code = code.encode()
         parameters = {
-            "SCRIPT_FILENAME": self.folder + "/run.php", "REQUEST_METHOD": "POST",
+            "SCRIPT_FILENAME": ("" if pool in self.jails else self.folder) + "/run.php", "REQUEST_METHOD": "POST",
             "CONTENT_LENGTH": str(len(code)), "CONTENT_TYPE": "text/plain"}
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(30)

@@ -194,6 +194,50 @@ def pool(case):
     expect("warnings", re.findall("Warning|Notice", pools.output()), [])
 
 
+def jail(case):
+    """A pool with chroot shares the memory of the master."""
+    settings = {"larder.memory": "8M"}
+    pools = case.pools = Pools(case.extension, {"www": OWNER, "jail": OTHER}, settings, jails=["jail"])
+    expect("the root", pools.run("echo file_exists('/run.php') ? 'yes' : 'no';", "jail"), "yes")
+    expect("a set", pools.run(SET % ("a", "1"), "jail"), "bool(true)\n")
+    expect("all workers", set(pools.run_all(GET % "a")), {"1"})
+    expect("a set of the other pool", pools.run(SET % ("b", "2")), "bool(true)\n")
+    expect("all workers of the jail", set(pools.run_all(GET % "b", "jail")), {"2"})
+    expect("warnings", re.findall("Warning|Notice", pools.output()), [])
+
+
+def jail_with_file(case):
+    """A file of a pool with chroot is inside of its root, where the users have no names."""
+    settings = {"larder.memory": "8M"}
+    admin = {"jail": {"larder.path": "/cache/region"}}
+    pools = case.pools = Pools(
+        case.extension, {"www": OWNER, "jail": OTHER}, settings, admin=admin, jails=["jail"])
+    os.mkdir(pools.folder + "/cache")
+    os.chmod(pools.folder + "/cache", 0o1777)
+    expect("a set", pools.run(SET % ("a", "1"), "jail"), "bool(true)\n")
+    expect("all workers of the jail", set(pools.run_all(GET % "a", "jail")), {"1"})
+    expect("the other pool", pools.run(GET % "a"), "null")
+    expect("the file", case.stat(pools.folder + "/cache/region"), "600 1:1")
+    pools.reload()
+    expect("after a reload", pools.run(GET % "a", "jail"), "1")
+    expect("warnings", re.findall("Warning|Notice", pools.output()), [])
+
+
+def jail_without_file(case):
+    """In a pool with chroot, the file of the other pools is not there: all keys miss, and each
+    worker warns once."""
+    case.settings["larder.owner"] = "33"
+    pools = case.pools = Pools(
+        case.extension, {"www": OWNER, "jail": OWNER}, case.settings, jails=["jail"])
+    expect("a set of the other pool", pools.run(SET % ("a", "1")), "bool(true)\n")
+    for text in pools.run_all(GET % "a" + " echo ' page';", "jail"):
+        expect("warnings", text.count("Warning"), 1)
+        expect("the reason", "No such file or directory" in text, True)
+        expect("the page", text.endswith("null page"), True)
+    expect("the second time", set(pools.run_all(GET % "a", "jail")), {"null"})
+    expect("the other pool", pools.run(GET % "a"), "1")
+
+
 def ended(case):
     """A worker that is killed, or whose request ends in the middle, leaves the cache usable."""
     pools = case.start()
@@ -211,7 +255,8 @@ def ended(case):
         pools.run("Larder\\Cache::shared()->delete('k');")
 
 
-CASES = [owner, reload, resize, users, group, removed, planted, anonymous, pool, ended]
+CASES = [owner, reload, resize, users, group, removed, planted, anonymous, pool, jail,
+         jail_with_file, jail_without_file, ended]
 
 
 def main():

@@ -16,6 +16,8 @@ pub(super) struct Ask<'a> {
     /// Flags of the meta protocol, each preceded by a space.
     pub(super) words: &'static str,
     pub(super) mode: Option<StoreMode>,
+    /// The client flags of a store.
+    pub(super) flags: u32,
     pub(super) cas: Option<u64>,
     /// A new time to live, if the request sets one; `Some(None)` removes the limit.
     pub(super) ttl: Option<Option<Duration>>,
@@ -29,7 +31,7 @@ const ENCODED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
 
 impl<'a> Ask<'a> {
     pub(super) fn of(name: &'static [u8; 2], key: &'a [u8]) -> Self {
-        Self { name, key, words: "", mode: None, cas: None, ttl: None, delta: None }
+        Self { name, key, words: "", mode: None, flags: 0, cas: None, ttl: None, delta: None }
     }
 
     /// Appends the request line to `out`.
@@ -55,6 +57,9 @@ impl<'a> Ask<'a> {
         push(format_args!("{}{}", if is_encoded { " b" } else { "" }, self.words));
         if let Some(mode) = self.mode {
             push(format_args!(" M{}", letter(mode)));
+        }
+        if self.flags != 0 {
+            push(format_args!(" F{}", self.flags));
         }
         if let Some(cas) = self.cas {
             push(format_args!(" C{cas}"));
@@ -109,6 +114,8 @@ mod tests {
         assert_eq!(line(&Ask::of(b"md", b"a key"), None), "md YSBrZXk= b\r\n");
         let store = Ask { mode: Some(StoreMode::Add), cas: Some(7), ..Ask::of(b"ms", b"\n") };
         assert_eq!(line(&store, Some(b"abc")), "ms Cg== 3 b ME C7\r\n");
+        let store = Ask { flags: u32::MAX, ..store };
+        assert_eq!(line(&store, Some(b"")), "ms Cg== 0 b ME F4294967295 C7\r\n");
         for (key, is_good) in [(vec![b' '; 186], true), (vec![b' '; 187], false), (vec![], false)] {
             assert_eq!(Ask::of(b"mg", &key).write(None, &mut Vec::new()).is_ok(), is_good);
         }

@@ -22,8 +22,9 @@ pub(super) enum ExchangeOutcome {
     Missing,
 }
 
-/// Number of keys requested before the first reply is read: fewer than a socket buffers.
-const KEYS_AHEAD: usize = 64;
+/// Bytes of requests that are sent before the first reply is read: fewer than a socket buffers, so
+/// that the server cannot wait for this client while it waits for the server.
+const BYTES_AHEAD: usize = 16 << 10;
 
 /// Number of new connections that may break before a read fails.
 const NEW_BROKEN_MAX: u32 = 1;
@@ -87,35 +88,50 @@ impl Inner {
         })?
     }
 
-    /// Requests the values that are still missing.
-    pub(super) fn fetch_missing<K: AsRef<[u8]>>(
+    /// Requests the values of the keys at some places, and passes those that are there to `look`.
+    /// Each batch of keys is one round trip.
+    pub(super) fn fetch_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        values: &mut [Option<Vec<u8>>],
+        mut places: &[usize],
+        mut look: impl FnMut(usize, &[u8], &Hit),
     ) -> Result<(), ClientError> {
-        let is_missing = |place: &usize| values[*place].is_none();
-        let missing: Vec<usize> = (0..keys.len()).filter(is_missing).collect();
-        for places in missing.chunks(KEYS_AHEAD) {
-            let mut lines = Vec::new();
-            for place in places {
-                let key = keys[*place].as_ref();
-                Ask { words: " v", ..Ask::of(b"mg", key) }.write(None, &mut lines)?;
+        while !places.is_empty() {
+            let (mut lines, mut count) = (Vec::new(), 0);
+            while count < places.len() && lines.len() < BYTES_AHEAD {
+                let key = keys[places[count]].as_ref();
+                Ask { words: " v f c t", ..Ask::of(b"mg", key) }.write(None, &mut lines)?;
+                count += 1;
             }
-            self.ask(&[&lines], true, |connection| {
-                let mut outcome = Ok(());
-                // Reads all replies, even after an error.
-                for place in places {
-                    let reply = connection.reply()?;
-                    match (&reply.code, reply.value) {
-                        (b"VA", Some(value)) => values[*place] = Some(value.to_vec()),
-                        (b"EN", _) => {}
-                        _ => outcome = Err(unexpected(&reply)),
-                    }
-                }
-                Ok(outcome)
-            })??;
+            let (batch, rest) = places.split_at(count);
+            self.fetch_batch(&lines, batch, &mut look)?;
+            places = rest;
         }
         Ok(())
+    }
+
+    fn fetch_batch(
+        &self,
+        lines: &[u8],
+        places: &[usize],
+        look: &mut impl FnMut(usize, &[u8], &Hit),
+    ) -> Result<(), ClientError> {
+        // A connection that breaks is replaced, and the requests are sent again.
+        let mut looked_at = 0;
+        self.ask(&[lines], true, |connection| {
+            let mut outcome = Ok(());
+            // Reads all replies, even after an error.
+            for (at, place) in places.iter().enumerate() {
+                let reply = connection.reply()?;
+                match (&reply.code, reply.value) {
+                    (b"VA", Some(value)) if at >= looked_at => look(*place, value, &hit(&reply)),
+                    (b"VA", Some(_)) | (b"EN", _) => {}
+                    _ => outcome = Err(unexpected(&reply)),
+                }
+                looked_at = looked_at.max(at + 1);
+            }
+            Ok(outcome)
+        })?
     }
 
     pub(super) fn store(
@@ -154,6 +170,8 @@ impl Inner {
             Ok(match &reply.code {
                 b"HD" => Ok(true),
                 b"NF" | b"EN" => Ok(false),
+                // Another cas token than that of the request.
+                b"EX" if ask.cas.is_some() => Ok(false),
                 _ => Err(unexpected(&reply)),
             })
         })?

@@ -14,8 +14,8 @@
 //! memory stands still, and after three seconds the client no longer reads there. The client
 //! notices a restarted server at the next request, and then uses the new memory.
 //!
-//! Files in reading order: [`client`](self), `inner`, `exchange`, `ask`, `connection`, `view`,
-//! `hints`; `error` and `hit` are what requests return.
+//! Files in reading order: [`client`](self), `store`, `lease`, `inner`, `exchange`, `ask`,
+//! `connection`, `view`, `hints`; `error` and `hit` are what requests return.
 
 mod ask;
 mod connection;
@@ -24,6 +24,8 @@ mod exchange;
 mod hints;
 mod hit;
 mod inner;
+mod lease;
+mod store;
 mod view;
 
 use std::path::Path;
@@ -36,17 +38,17 @@ use crate::cache::Cache;
 use crate::get::{KEYS_AT_ONCE, with_buffer};
 use crate::set::Swap;
 use ask::Ask;
-use exchange::ExchangeOutcome;
 use inner::Inner;
 
 pub use error::ClientError;
 pub use hit::Hit;
+pub use store::{ClientStore, ClientStored};
 
 /// The cache of a larderd, or of any memcached, at a unix socket. Clones are cheap and share
 /// everything. Any number of threads may use a client, and so may children of the process, each
 /// with connections of its own.
 ///
-/// Values stored through a client carry no flags; flags stored by other clients are kept.
+/// Values carry flags if [`Client::store`] stores them; the other stores set the flags to 0.
 ///
 /// ```no_run
 /// use larder::Cache;
@@ -155,17 +157,35 @@ impl Client {
         &self,
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
-        let inner = self.inner();
-        let mut values = Vec::with_capacity(keys.len());
-        for chunk in keys.chunks(KEYS_AT_ONCE) {
-            inner.views.prefetch(chunk.iter().map(AsRef::as_ref));
-            values.extend(chunk.iter().map(|key| {
-                let mut value = Vec::new();
-                inner.look_up(key.as_ref(), &mut value).map(|_| value)
-            }));
-        }
-        inner.fetch_missing(keys, &mut values)?;
+        let mut values = vec![None; keys.len()];
+        self.get_many_with(keys, |place, value, _| values[place] = Some(value.to_vec()))?;
         Ok(values)
+    }
+
+    /// Passes the values of several keys to `look`, with the position of the key in `keys`: first
+    /// those in the server's memory, then the others, which are requested together.
+    ///
+    /// # Errors
+    /// [`ClientError`], also after some of the values.
+    pub fn get_many_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut look: impl FnMut(usize, &[u8], &Hit),
+    ) -> Result<(), ClientError> {
+        let (inner, mut missing) = (self.inner(), Vec::new());
+        with_buffer(|value| {
+            for (chunk, first) in keys.chunks(KEYS_AT_ONCE).zip((0..).step_by(KEYS_AT_ONCE)) {
+                inner.views.prefetch(chunk.iter().map(AsRef::as_ref));
+                for (place, key) in (first..).zip(chunk) {
+                    value.clear();
+                    match inner.look_up(key.as_ref(), value) {
+                        Some(hit) => look(place, value, &hit),
+                        None => missing.push(place),
+                    }
+                }
+            }
+        });
+        inner.fetch_many(keys, &missing, look)
     }
 
     /// Returns the value of a key as [`Client::get`] does, and gives the item a time to live of
@@ -257,11 +277,11 @@ impl Client {
         ttl: Option<Duration>,
         cas: u64,
     ) -> Result<Swap, ClientError> {
-        let store = Ask { cas: Some(cas), ttl: Some(ttl), ..Ask::of(b"ms", key.as_ref()) };
-        match self.inner().store(&store, value.as_ref())? {
-            ExchangeOutcome::Done { cas } => Ok(Swap::Stored { cas }),
-            ExchangeOutcome::Changed => Ok(Swap::Changed),
-            ExchangeOutcome::Missing | ExchangeOutcome::NotDone => Ok(Swap::Missing),
+        let set = ClientStore::new(key.as_ref(), StoreMode::Set);
+        match self.store(&ClientStore { ttl, cas: Some(cas), ..set }, value.as_ref())? {
+            ClientStored::Stored { cas } => Ok(Swap::Stored { cas }),
+            ClientStored::Exists => Ok(Swap::Changed),
+            ClientStored::NotFound | ClientStored::NotStored => Ok(Swap::Missing),
         }
     }
 
@@ -304,10 +324,8 @@ impl Client {
         value: &[u8],
         ttl: Option<Duration>,
     ) -> Result<bool, ClientError> {
-        let keeps_time = matches!(mode, StoreMode::Append | StoreMode::Prepend);
-        let ttl = if keeps_time { None } else { Some(ttl) };
-        let store = Ask { mode: Some(mode), ttl, ..Ask::of(b"ms", key) };
-        Ok(matches!(self.inner().store(&store, value)?, ExchangeOutcome::Done { .. }))
+        let store = ClientStore { ttl, ..ClientStore::new(key, mode) };
+        Ok(matches!(self.store(&store, value)?, ClientStored::Stored { .. }))
     }
 
     #[inline]

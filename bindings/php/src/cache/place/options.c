@@ -78,29 +78,63 @@ static bool take_classes(HashTable *options, bool is_named, HashTable **classes)
     return true;
 }
 
+bool larder_serializer_of(const char *name, uint32_t *tag)
+{
+    *tag = strcmp(name, "igbinary") == 0 ? LARDER_TAG_IGBINARY : LARDER_TAG_PHP;
+    if (*tag == LARDER_TAG_PHP && strcmp(name, "php") != 0) {
+        larder_misuse("There is no serializer %s: larder.serializer is php or igbinary", name);
+        return false;
+    }
+    if (*tag == LARDER_TAG_IGBINARY && !larder_igbinary_is_loaded()) {
+        larder_misuse("The serializer igbinary needs the extension igbinary, which PHP has not "
+                      "loaded");
+        return false;
+    }
+    return true;
+}
+
+static bool take_serializer(HashTable *options, uint32_t *tag)
+{
+    zval *value = zend_hash_str_find(options, "serializer", sizeof "serializer" - 1);
+    if (value == NULL) {
+        return larder_serializer_of(LG(serializer_name), tag);
+    }
+    ZVAL_DEREF(value);
+    if (Z_TYPE_P(value) != IS_STRING) {
+        larder_misuse("The option serializer is 'php' or 'igbinary'");
+        return false;
+    }
+    return larder_serializer_of(Z_STRVAL_P(value), tag);
+}
+
 bool larder_options_take(HashTable *given, bool is_named, larder_open_options *options)
 {
     static const uint64_t MIB = 1 << 20;
-    static const char *const names[] = {"memory", "itemLimit", "permissions", "classes", NULL};
+    static const char *const names[] = {"memory", "itemLimit", "permissions", "classes",
+                                        "serializer", NULL};
     uint64_t permissions = 0600;
     options->memory_bytes = 32 * MIB;
     options->item_bytes_max = 0;
-    bool is_well = check_names(given, names, "memory, itemLimit, permissions and classes")
+    bool is_well = check_names(given, names, "memory, itemLimit, permissions, classes "
+                                            "and serializer")
         && take_number(given, "memory", MIB, MIB << 20, &options->memory_bytes)
         && take_number(given, "itemLimit", 1, options->memory_bytes, &options->item_bytes_max)
         && take_number(given, "permissions", 0600, 0777, &permissions)
+        && take_serializer(given, &options->serializer)
         && take_classes(given, is_named, &options->classes);
     options->permissions = (uint32_t)permissions;
     return is_well;
 }
 
-bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms, HashTable **classes)
+bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms,
+                                larder_open_options *options)
 {
-    static const char *const names[] = {"timeoutMs", "classes", NULL};
+    static const char *const names[] = {"timeoutMs", "classes", "serializer", NULL};
     uint64_t timeout = 5000;
-    bool is_well = check_names(given, names, "timeoutMs and classes")
+    bool is_well = check_names(given, names, "timeoutMs, classes and serializer")
         && take_number(given, "timeoutMs", 1, INT32_MAX, &timeout)
-        && take_classes(given, true, classes);
+        && take_serializer(given, &options->serializer)
+        && take_classes(given, true, &options->classes);
     *timeout_ms = (uint32_t)timeout;
     return is_well;
 }

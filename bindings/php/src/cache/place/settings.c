@@ -8,14 +8,36 @@
     STD_PHP_INI_ENTRY(name, value, PHP_INI_SYSTEM, OnUpdateString, field, zend_larder_globals, \
                       larder_globals)
 
+// A number of seconds must fit into the milliseconds of a lease.
+#define SECONDS_MAX 1000000
+
+static PHP_INI_MH(OnUpdateSeconds)
+{
+    char *end;
+    zend_long seconds = ZEND_STRTOL(ZSTR_VAL(new_value), &end, 10);
+    if (ZSTR_LEN(new_value) == 0 || *end != 0 || seconds < 0 || seconds > SECONDS_MAX) {
+        return FAILURE;
+    }
+    return OnUpdateLong(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage);
+}
+
+#define SECONDS(name, value, field) \
+    STD_PHP_INI_ENTRY(name, value, PHP_INI_ALL, OnUpdateSeconds, field, zend_larder_globals, \
+                      larder_globals)
+
 PHP_INI_BEGIN()
     ENTRY("larder.memory", "32M", memory)
     ENTRY("larder.path", NULL, path)
     ENTRY("larder.owner", NULL, owner)
     ENTRY("larder.shared_group", NULL, shared_group)
     ENTRY("larder.unserialize_classes", NULL, unserialize_classes)
+    ENTRY("larder.serializer", "php", serializer_name)
     STD_PHP_INI_BOOLEAN("larder.enable_cli", "0", PHP_INI_SYSTEM, OnUpdateBool, enable_cli,
                         zend_larder_globals, larder_globals)
+    SECONDS("larder.compute_wait", "10", compute_wait)
+    SECONDS("larder.compute_lease", "60", compute_lease)
+    SECONDS("larder.session_wait", "30", session_wait)
+    SECONDS("larder.session_lease", "300", session_lease)
 PHP_INI_END()
 
 void larder_settings_register(int module_number)

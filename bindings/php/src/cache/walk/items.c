@@ -129,9 +129,7 @@ PHP_METHOD(Larder_Items, rewind)
     ZEND_PARSE_PARAMETERS_NONE();
     larder_items *items = items_of(Z_OBJ_P(ZEND_THIS));
     if (items->cache != NULL) {
-        items->walker.cursor = (larder_cursor){0};
-        items->walker.has_ended = false;
-        items->walker.at = items->walker.count = 0;
+        apcu_walk_restart(&items->walker.walk);
         advance(items);
     }
 }

@@ -1,7 +1,7 @@
 // Larder\Client: a cache on a server at a unix socket. Its methods are those of Larder\Cache.
 
-#include "larder_php.h"
-#include "common_arginfo.h"
+#include "cache/larder_php.h"
+#include "cache/common_arginfo.h"
 
 static zend_class_entry *client_class;
 
@@ -16,13 +16,14 @@ PHP_METHOD(Larder_Client, connect)
         Z_PARAM_ARRAY_HT(given)
     ZEND_PARSE_PARAMETERS_END();
     uint32_t timeout_ms;
-    HashTable *classes;
-    if (!larder_client_options_take(given, &timeout_ms, &classes)) {
+    larder_open_options options;
+    if (!larder_client_options_take(given, &timeout_ms, &options)) {
         RETURN_THROWS();
     }
     zend_object *object = larder_object_create(client_class);
     larder_object_of(object)->region = larder_region_server(socket, timeout_ms);
-    larder_object_of(object)->classes = classes;
+    larder_object_of(object)->classes = options.classes;
+    larder_object_of(object)->serializer = options.serializer;
     larder_cache_of(larder_object_of(object)->region);
     RETURN_OBJ(object);
 }
@@ -32,8 +33,18 @@ ZEND_BEGIN_ARG_WITH_RETURN_OBJ_INFO_EX(arginfo_connect, 0, 1, Larder\\Client, 0)
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, options, IS_ARRAY, 0, "[]")
 ZEND_END_ARG_INFO()
 
+// A method of Larder\Cache that a server has no request for.
+PHP_METHOD(Larder_Client, refuse)
+{
+    larder_misuse("Larder\\Client has no %s(): a server does not list its keys, and its statistics "
+                  "and flush_all are for its administrator. Give the keys a version to delete them "
+                  "all, or use Larder\\Cache with a file", get_active_function_name());
+}
+
 #define METHOD(name, arginfo) \
     ZEND_FENTRY(name, zim_Larder_Cache_##name, arginfo, ZEND_ACC_PUBLIC)
+#define REFUSED(name, arginfo) \
+    ZEND_FENTRY(name, zim_Larder_Client_refuse, arginfo, ZEND_ACC_PUBLIC)
 
 static const zend_function_entry methods[] = {
     ZEND_FENTRY(__construct, zim_Larder_Cache___construct, arginfo_construct, ZEND_ACC_PRIVATE)
@@ -44,12 +55,19 @@ static const zend_function_entry methods[] = {
     METHOD(setMany, arginfo_set_many)
     METHOD(add, arginfo_set)
     METHOD(replace, arginfo_set)
+    METHOD(cas, arginfo_cas)
     METHOD(increment, arginfo_step)
     METHOD(decrement, arginfo_step)
     METHOD(delete, arginfo_of_key)
     METHOD(deleteMany, arginfo_delete_many)
+    REFUSED(deletePrefix, arginfo_delete_prefix)
     METHOD(has, arginfo_of_key)
     METHOD(touch, arginfo_touch)
+    METHOD(getOrCompute, arginfo_compute)
+    REFUSED(iterate, arginfo_iterate)
+    REFUSED(keys, arginfo_keys)
+    REFUSED(clear, arginfo_clear)
+    REFUSED(stats, arginfo_stats)
     PHP_FE_END
 };
 

@@ -1,0 +1,81 @@
+// The values of a server. Their flags are those of php-memcached, so that its programs read the
+// values with their types, and this one theirs. Arrays and null are serialized, as it does.
+
+#include "cache/larder_php.h"
+
+// The bits of a value that php-memcached has compressed, and compressed by FastLZ.
+#define FAST_LZ (0x10u | 0x40u)
+
+static void finish(apcu_encoded *encoded)
+{
+    if (encoded->serialized == NULL) {
+        encoded->at = encoded->writer.begin;
+        encoded->bytes = encoded->writer.at - encoded->writer.begin;
+    }
+}
+
+// Serializes an array or null. False if it contains a resource, which serialize() makes a 0.
+static bool serialize(apcu_encoded *encoded, zval *value)
+{
+    encoded->serialized = NULL;
+    encoded->flags = 0;
+    apcu_writer_begin(&encoded->writer);
+    if (Z_TYPE_P(value) == IS_ARRAY
+        && apcu_array_encode(&encoded->writer, Z_ARRVAL_P(value)) == APCU_HAS_RESOURCE
+        && apcu_refuse_resource(true)) {
+        apcu_encoded_free(encoded);
+        return false;
+    }
+    encoded->writer.at = encoded->writer.begin;
+    if (!apcu_serialize(encoded, value)) {
+        apcu_encoded_free(encoded);
+        return false;
+    }
+    finish(encoded);
+    return true;
+}
+
+bool larder_remote_encode(apcu_encoded *encoded, zval *value)
+{
+    static const apcu_key none = {0};
+    zval *plain = value;
+    ZVAL_DEREF(plain);
+    if (Z_TYPE_P(plain) == IS_ARRAY || Z_TYPE_P(plain) <= IS_NULL) {
+        return serialize(encoded, plain);
+    }
+    return apcu_encode(encoded, value, &none);
+}
+
+size_t larder_remote_bytes(const char *at, size_t bytes, uint32_t flags)
+{
+    if ((flags & LARDER_TAG_MASK) == LARDER_TAG_LONG) {
+        // A decrement leaves blanks behind a number that has become shorter.
+        while (bytes > 1 && at[bytes - 1] == ' ') {
+            --bytes;
+        }
+    }
+    return bytes;
+}
+
+static bool decode(zval *value, const char *at, size_t bytes, uint32_t flags)
+{
+    static const apcu_key none = {0};
+    return apcu_decode(value, at, larder_remote_bytes(at, bytes, flags), flags & LARDER_TAG_MASK,
+                       &none);
+}
+
+bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags)
+{
+    uint32_t form = flags & LARDER_REMOTE_FORM_MASK;
+    if (EXPECTED(form == 0)) {
+        return decode(value, at, bytes, flags);
+    }
+    // A value that php-memcached has compressed in another way misses.
+    zend_string *unpacked = form == FAST_LZ ? larder_remote_unpack(at, bytes) : NULL;
+    if (unpacked == NULL) {
+        return false;
+    }
+    bool is_whole = decode(value, ZSTR_VAL(unpacked), ZSTR_LEN(unpacked), flags);
+    zend_string_release(unpacked);
+    return is_whole;
+}
