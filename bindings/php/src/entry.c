@@ -53,6 +53,13 @@ void apcu_release_held(void)
     }
 }
 
+// Reads the value if there is one now. A missing one does not count as a miss once more.
+static bool has_arrived(const apcu_held *held, zval *value)
+{
+    return larder_contains(apcu_cache, held->key->at, held->key->bytes) == LARDER_OK
+        && apcu_read(held->key, value);
+}
+
 // Takes the lease. True if the value has arrived instead.
 static bool wait_for_value(apcu_held *held, zval *value)
 {
@@ -66,12 +73,11 @@ static bool wait_for_value(apcu_held *held, zval *value)
         held->has_lease = status == LARDER_OK;
         if (status != LARDER_BUSY) {
             // The process that held the lease until now may have stored the value.
-            return waited > 0 && apcu_read(held->key, value);
+            return has_arrived(held, value);
         }
         usleep(pause);
         pause = MIN(2 * pause, PAUSE_MAX_US);
-        if (larder_contains(apcu_cache, held->key->at, held->key->bytes) == LARDER_OK
-            && apcu_read(held->key, value)) {
+        if (has_arrived(held, value)) {
             return true;
         }
     }
