@@ -9,6 +9,8 @@
 
 #include "php.h"
 #include <larder.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #if PHP_VERSION_ID < 80100
 #error "larder_apcu needs PHP 8.1 or later"
@@ -23,6 +25,7 @@ typedef struct apcu_held apcu_held;
 // A way to turn values into bytes and back, registered by a module.
 typedef struct apcu_serializer apcu_serializer;
 
+// Each thread has these for itself.
 ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     bool enabled;
     bool enable_cli;
@@ -43,6 +46,9 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     zend_long request_time;
     // The serializer of apc.serializer; null while no module has registered that name.
     const apcu_serializer *serializer;
+    // What `apcu_slots` has found for a hint.
+    zend_long slots;
+    zend_long slots_hint;
     apcu_held *held;
 ZEND_END_MODULE_GLOBALS(larder_apcu)
 
@@ -54,8 +60,16 @@ ZEND_EXTERN_MODULE_GLOBALS(larder_apcu)
 ZEND_TSRMLS_CACHE_EXTERN()
 #endif
 
-// The cache of this process and its children; null if the module is disabled.
+// The cache of this process, its threads and its children; null if the module is disabled. It opens
+// before there are threads, and closes after them.
 extern larder *apcu_cache;
+
+// True for the first call of a process, of all its threads. `process` is that of the last one.
+static inline bool apcu_is_first(_Atomic pid_t *process)
+{
+    pid_t self = getpid();
+    return *process != self && atomic_exchange(process, self) != self;
+}
 
 // settings.c: the ini keys.
 void apcu_settings_register(int module_number);

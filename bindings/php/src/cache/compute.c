@@ -37,7 +37,7 @@ static void begin_held(larder_held *held)
 {
     held->next = LG(held);
     LG(held) = held;
-    held->object->region->users++;
+    larder_region_hold(held->object->region);
 }
 
 // Removes `held` from the list. Fibers end their calls in any order, so it may be anywhere.
@@ -46,7 +46,7 @@ static void end_held(larder_held *held)
     for (larder_held **at = &LG(held); *at != NULL; at = &(*at)->next) {
         if (*at == held) {
             *at = held->next;
-            held->object->region->users--;
+            larder_region_release(held->object->region);
             break;
         }
     }

@@ -88,5 +88,5 @@ bool(false)
 
 Warning: session_start(): The id of the session is too long in %s on line %d
 
-Warning: session_start(): Failed to read session data: larder (path: %s) in %s on line %d
+Warning: session_start(): Failed to read session data: larder (path: %S) in %s on line %d
 bool(false)
