@@ -77,7 +77,8 @@ typedef struct apcu_encoded {
 bool apcu_encode(apcu_encoded *encoded, zval *value, const apcu_key *key);
 void apcu_encoded_free(apcu_encoded *encoded);
 
-// Decodes a stored value. False if it is damaged or another key's; then `value` is as it was, or null.
+// Decodes a stored value. False if it is damaged or another key's: then `value` is as it was, or
+// null.
 bool apcu_decode(zval *value, const char *at, size_t bytes, uint32_t flags, const apcu_key *key);
 
 // Reads and decodes the value of a key; false if there is none.
