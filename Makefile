@@ -107,7 +107,7 @@ WIRE_TESTS = differential binary_differential items large_values dumps faults wa
 binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 8 min
 	conformance/install.sh all
 	$(MAKE) --no-print-directory -C bindings/go suites
-	$(MAKE) --no-print-directory -C bindings/php suites
+	$(MAKE) --no-print-directory -C bindings/php suites zts
 
 SEEDS ?= 100000
 # Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.

@@ -36,7 +36,7 @@ missing_packages() {
     done
     not_installed chromium debootstrap dpkg-dev haproxy libevent-dev libsasl2-dev lintian nutcracker \
         mediawiki php-cache-integration-tests php-doctrine-cache php-illuminate-cache php-memcached \
-        php-symfony-cache php8.2-igbinary phpunit python3-fusepy qemu-user rocksdb-tools ruby ruby-dalli xfsprogs
+        php-symfony-cache php8.2-igbinary phpunit python3-fusepy qemu-user rocksdb-tools ruby ruby-dalli valgrind xfsprogs
     # The C library that programs of the other architecture are run with.
     case $(uname -m) in
         x86_64) not_installed libc6-arm64-cross ;;

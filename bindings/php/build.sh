@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the extensions with phpize in a folder of its own: `build.sh FOLDER FILE [OPTION…]`. FILE is
 # larder_apcu.so; larder.so is put beside it, unless the options of configure exclude it. The source
-# tree stays as it is.
+# tree stays as it is. With KEEP_SYMBOLS=1 the files keep the names of functions and lines.
 set -euo pipefail
 
 folder=$1 file=$2
@@ -22,7 +22,14 @@ if [ -n "$(find src -name '*.h' -newer modules/larder_apcu.so 2>/dev/null)" ] \
     make -s clean
 fi
 make -s LIBTOOLFLAGS=--silent
-strip --strip-unneeded -o "$file" modules/larder_apcu.so
+install() {
+    if [ -n "${KEEP_SYMBOLS:-}" ]; then
+        cp "$1" "$2"
+    else
+        strip --strip-unneeded -o "$2" "$1"
+    fi
+}
+install modules/larder_apcu.so "$file"
 if [ -e modules/larder.so ]; then
-    strip --strip-unneeded -o "$(dirname "$file")/larder.so" modules/larder.so
+    install modules/larder.so "$(dirname "$file")/larder.so"
 fi

@@ -97,7 +97,8 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/walk/items.c
       src/cache/walk/walk.c
     ]), [yes],,
-    [-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter])
+    m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
+      -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/place])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/remote])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/shared])

@@ -12,10 +12,9 @@ void apcu_release_held(void)
 }
 
 // The question whether the key is there does not count as a miss.
-static bool read_held(apcu_held *held, zval *value, bool has_waited)
+static bool read_held(apcu_held *held, zval *value)
 {
-    return has_waited
-        && larder_contains(apcu_cache, held->key->at, held->key->bytes) == LARDER_OK
+    return larder_contains(apcu_cache, held->key->at, held->key->bytes) == LARDER_OK
         && apcu_read(held->key, value);
 }
 

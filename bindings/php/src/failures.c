@@ -1,7 +1,6 @@
 // Failures that are no outcome of the cache: a process warns once, and everything misses.
 
 #include "larder_apcu.h"
-#include <unistd.h>
 
 static bool is_outcome(larder_status status)
 {
@@ -23,11 +22,10 @@ static bool is_outcome(larder_status status)
 
 void apcu_failed(larder_status status)
 {
-    static pid_t warned_by;
-    if (EXPECTED(is_outcome(status)) || warned_by == getpid()) {
+    static _Atomic pid_t warned_by;
+    if (EXPECTED(is_outcome(status)) || !apcu_is_first(&warned_by)) {
         return;
     }
-    warned_by = getpid();
     char why[256] = "";
     if (status == LARDER_NOT_OPENED && larder_usable(apcu_cache, why, sizeof why) != LARDER_OK) {
         php_error_docref(NULL, E_WARNING, "This process cannot use the cache, so all keys miss: %s",

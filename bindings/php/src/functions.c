@@ -12,7 +12,7 @@
 PHP_FUNCTION(apcu_enabled)
 {
     ZEND_PARSE_PARAMETERS_NONE();
-    RETURN_BOOL(APCUG(enabled));
+    RETURN_BOOL(apcu_cache != NULL);
 }
 
 // Stores a value that has expired already: what a negative time to live means.

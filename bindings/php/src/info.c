@@ -57,14 +57,12 @@ static zend_long find_slots(zend_long hint)
 
 zend_long apcu_slots(void)
 {
-    static zend_long hint;
-    static zend_long slots;
     zend_long wanted = APCUG(entries_hint) > 0 ? APCUG(entries_hint) : 2000;
-    if (slots == 0 || hint != wanted) {
-        slots = find_slots(wanted);
-        hint = wanted;
+    if (APCUG(slots_hint) != wanted) {
+        APCUG(slots) = find_slots(wanted);
+        APCUG(slots_hint) = wanted;
     }
-    return slots;
+    return APCUG(slots);
 }
 
 static double stat_named(const larder_stat *stats, size_t count, const char *name)

@@ -9,6 +9,8 @@
 
 #include "php.h"
 #include <larder.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #if PHP_VERSION_ID < 80100
 #error "larder_apcu needs PHP 8.1 or later"
@@ -30,6 +32,7 @@ typedef struct apcu_lengths {
     unsigned char long_in_row;
 } apcu_lengths;
 
+// Each thread has these for itself.
 ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     bool enabled;
     bool enable_cli;
@@ -53,6 +56,9 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     struct apcu_held *held;
     // The lengths of the last values that were read.
     apcu_lengths lengths;
+    // What `apcu_slots` has found for a hint.
+    zend_long slots;
+    zend_long slots_hint;
 ZEND_END_MODULE_GLOBALS(larder_apcu)
 
 ZEND_EXTERN_MODULE_GLOBALS(larder_apcu)
@@ -63,8 +69,16 @@ ZEND_EXTERN_MODULE_GLOBALS(larder_apcu)
 ZEND_TSRMLS_CACHE_EXTERN()
 #endif
 
-// The cache of this process and its children; null if the module is disabled.
+// The cache of this process, its threads and its children; null if the module is disabled. It opens
+// before there are threads, and closes after them.
 extern larder *apcu_cache;
+
+// True for the first call of a process, of all its threads. `process` is that of the last one.
+static inline bool apcu_is_first(_Atomic pid_t *process)
+{
+    pid_t self = getpid();
+    return *process != self && atomic_exchange(process, self) != self;
+}
 
 // settings.c: the ini keys.
 void apcu_settings_register(int module_number);

@@ -6,7 +6,6 @@
 #include "php_ini.h"
 #include "SAPI.h"
 #include "zend_smart_str.h"
-#include <unistd.h>
 
 ZEND_DECLARE_MODULE_GLOBALS(larder_apcu)
 
@@ -69,10 +68,7 @@ static void start(int module_number)
 static PHP_MINIT_FUNCTION(larder_apcu)
 {
     apcu_settings_register(module_number);
-    if (!APCUG(enable_cli) && strcmp(sapi_module.name, "cli") == 0) {
-        APCUG(enabled) = false;
-    }
-    if (APCUG(enabled)) {
+    if (APCUG(enabled) && (APCUG(enable_cli) || strcmp(sapi_module.name, "cli") != 0)) {
         start(module_number);
     }
     apcu_iterator_register(module_number);
@@ -92,9 +88,8 @@ static PHP_MSHUTDOWN_FUNCTION(larder_apcu)
 // Warns in the first request of a worker that cannot use the cache.
 static void check_process(void)
 {
-    static pid_t checked;
-    if (checked != getpid()) {
-        checked = getpid();
+    static _Atomic pid_t checked;
+    if (apcu_is_first(&checked)) {
         char why[256];
         apcu_failed(larder_usable(apcu_cache, why, sizeof why));
     }
@@ -130,7 +125,7 @@ static PHP_RSHUTDOWN_FUNCTION(larder_apcu)
 
 static void print_serializers(void)
 {
-    if (!APCUG(enabled)) {
+    if (apcu_cache == NULL) {
         php_info_print_table_row(2, "Serialization Support", "Disabled");
         return;
     }
@@ -143,7 +138,7 @@ static void print_serializers(void)
 static PHP_MINFO_FUNCTION(larder_apcu)
 {
     php_info_print_table_start();
-    php_info_print_table_row(2, "APCu Support", APCUG(enabled) ? "Enabled" : "Disabled");
+    php_info_print_table_row(2, "APCu Support", apcu_cache != NULL ? "Enabled" : "Disabled");
     php_info_print_table_row(2, "Version", APCU_VERSION);
 #ifdef APC_DEBUG
     php_info_print_table_row(2, "APCu Debugging", "Enabled");

@@ -1,23 +1,23 @@
-// A page that the processes share besides the cache, for what APCu has in its header: when the
-// cache began, and the last key that was stored. And the time of the request.
+// A page that processes and threads share besides the cache, for what APCu has in its header: when
+// the cache began, and the last key that was stored. And the time of the request.
 
 #include "larder_apcu.h"
 #include "SAPI.h"
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
-// The last store. The words are not consistent with each other while another process writes them:
+// The last store. The words are not consistent with each other while another thread writes them:
 // the defense is a guess, as APCu's is.
 typedef struct last_store {
-    zend_ulong hash;
-    size_t key_bytes;
-    zend_long at;
-    pid_t process;
+    _Atomic zend_ulong hash;
+    _Atomic size_t key_bytes;
+    _Atomic zend_long at;
+    // The thread that stored, of all processes.
+    _Atomic pid_t thread;
 } last_store;
 
 static struct page {
-    zend_long started_at;
+    _Atomic zend_long started_at;
     last_store last;
 } *page;
 
@@ -43,7 +43,8 @@ void apcu_page_close(void)
 void apcu_page_restart(void)
 {
     page->started_at = apcu_now();
-    page->last = (last_store){0};
+    page->last.hash = 0;
+    page->last.key_bytes = 0;
 }
 
 zend_long apcu_started_at(void)
@@ -70,18 +71,18 @@ void apcu_use_request_time(void)
 
 bool apcu_is_slam(zend_string *name)
 {
-    last_store store = {
-        .hash = ZSTR_HASH(name),
-        .key_bytes = ZSTR_LEN(name),
-        .at = apcu_now(),
-        .process = getpid(),
-    };
-    last_store last = page->last;
-    if (last.hash == store.hash && last.key_bytes == store.key_bytes && last.at == store.at
-        && last.process != store.process) {
+    zend_ulong hash = ZSTR_HASH(name);
+    zend_long now = apcu_now();
+    pid_t thread = gettid();
+    last_store *last = &page->last;
+    if (last->hash == hash && last->key_bytes == ZSTR_LEN(name) && last->at == now
+        && last->thread != thread) {
         return true;
     }
-    page->last = store;
+    last->hash = hash;
+    last->key_bytes = ZSTR_LEN(name);
+    last->at = now;
+    last->thread = thread;
     return false;
 }
 

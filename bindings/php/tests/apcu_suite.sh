@@ -2,6 +2,7 @@
 # Runs the tests of APCu on larder_apcu: `apcu_suite.sh`. It fetches Debian's source of php-apcu,
 # builds the normal and the debug build, and runs each test on both with run-tests.php. The tests
 # start servers at ports 16820 to 16822. EXTRA_ARGS are arguments of run-tests.php, such as -m.
+# PHP, PHPIZE, PHP_CONFIG and PHP_OUT name another PHP and the folder of what is built for it.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,8 +10,8 @@ root=$(cd "$here/../../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 version=5.1.22+4.0.11
 source=${APCU_SOURCE:-$target/php/apcu-source}
-runner=$(php-config --prefix)/lib/php/$(php-config --phpapi)/build/run-tests.php
-[ -e "$runner" ] || runner=$target/php/build/run-tests.php
+php=${PHP:-php}
+out=${PHP_OUT:-$target/php}
 
 # Tests that may fail, and why.
 declare -A exceptions=(
@@ -18,8 +19,10 @@ declare -A exceptions=(
     [apc_020]="apc.ttl decides which entries make room: Larder's eviction does"
 )
 
-# Tests for older PHP, which skip themselves. The normal build skips those of the debug build too.
+# Tests for older PHP, and two for a PHP without threads (ZTS), which skip themselves. The normal
+# build skips those of the debug build too.
 skipped=4
+"$php" -n -r 'exit(PHP_ZTS);' || skipped=6
 skipped_debug_tests=5
 
 [ -n "${APCU_SOURCE:-}" ] || "$root/conformance/debian_source.sh" php-apcu "$version" "$source" 0
@@ -29,7 +32,7 @@ tests=$(find "$source" -path '*apcu-5*/tests' -type d)
 # Runs the suite on one build. The servers of some tests load modules/apcu.so beside the tests.
 run_build() {
     local file=$1 name=$2
-    local folder=$target/php/suite/$name
+    local folder=$out/suite/$name
     rm -rf "$folder"
     mkdir -p "$folder/modules"
     cp -r "$tests" "$folder/tests"
@@ -37,7 +40,8 @@ run_build() {
     echo "== $name"
     # It exits with 1 if a test fails, also an accepted one: `judge` decides by the results, and
     # fails if there are none.
-    (cd "$folder" && TEST_PHP_EXECUTABLE=$(command -v php) NO_INTERACTION=1 php "$runner" -q -n \
+    (cd "$folder" && TEST_PHP_EXECUTABLE=$(command -v "$php") NO_INTERACTION=1 \
+        "$php" "$out/build/run-tests.php" -q -n \
         -d "extension=$folder/modules/apcu.so" ${EXTRA_ARGS:-} -W results --show-diff tests) \
         >"$folder/log" 2>&1 || true
     sed -n '/^Number of tests/,/^Time taken/p' "$folder/log"
@@ -45,7 +49,7 @@ run_build() {
 
 # Fails on each test that failed and is no exception, and if fewer tests ran than should.
 judge() {
-    local folder=$target/php/suite/$1 wanted=$2 failed=0 count
+    local folder=$out/suite/$1 wanted=$2 failed=0 count
     # grep exits with 1 if it counts none; then too few tests ran.
     count=$(grep -vc '^SKIPPED' "$folder/results" || true)
     while read -r test; do
@@ -61,13 +65,13 @@ judge() {
     return $failed
 }
 
-make -s -C "$here/.." extension debug >"$target/php/suite-build.log" 2>&1 || {
-    cat "$target/php/suite-build.log"
+make -s -C "$here/.." extension debug >"$out/suite-build.log" 2>&1 || {
+    cat "$out/suite-build.log"
     exit 1
 }
 outcome=0
-run_build "$target/php/larder_apcu.so" normal
+run_build "$out/larder_apcu.so" normal
 judge normal $((67 - skipped - skipped_debug_tests)) || outcome=1
-run_build "$target/php/larder_apcu_debug.so" debug
+run_build "$out/larder_apcu_debug.so" debug
 judge debug $((67 - skipped)) || outcome=1
 exit $outcome

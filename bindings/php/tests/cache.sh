@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
 # Runs the tests of the project on larder.so: `cache.sh`. EXTRA_ARGS are arguments of run-tests.php.
+# PHP, PHP_OUT and TESTED_PHP are as in run.sh.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-runner=$(php-config --prefix)/lib/php/$(php-config --phpapi)/build/run-tests.php
-folder=$target/php/phpt-cache
+php=${PHP:-php}
+out=${PHP_OUT:-$target/php}
+folder=$out/phpt-cache
 
-export LARDER_SO=$target/php/larder.so
+export LARDER_SO=$out/larder.so
 export LARDER_STUBS=$here/../stubs/larder.php
 # Extensions of Debian, if `make` has unpacked them.
 export LARDER_DEBIAN=$target/php/debian
 rm -rf "$folder"
 cp -r "$here/cache" "$folder"
-TEST_PHP_EXECUTABLE=$(command -v php) NO_INTERACTION=1 php "$runner" -q -n --set-timeout 60 --show-diff \
+export TEST_PHP_EXECUTABLE NO_INTERACTION=1
+TEST_PHP_EXECUTABLE=${TESTED_PHP:-$(command -v "$php")}
+"$php" "$out/build/run-tests.php" -q -n --set-timeout 60 --show-diff \
     -d "extension=$LARDER_SO" -d extension=posix ${EXTRA_ARGS:-} "$folder"

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # Runs the tests of the project on larder_apcu: `run.sh`. EXTRA_ARGS are arguments of run-tests.php.
+# PHP, PHPIZE, PHP_CONFIG and PHP_OUT name another PHP and the folder of what is built for it;
+# TESTED_PHP is a program that runs the tests in place of PHP.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-runner=$(php-config --prefix)/lib/php/$(php-config --phpapi)/build/run-tests.php
-folder=$target/php/phpt
+php=${PHP:-php}
+out=${PHP_OUT:-$target/php}
+folder=$out/phpt
 
 make -s -C "$here/.." extension
 rm -rf "$folder"
 cp -r "$here/phpt" "$folder"
 export TEST_PHP_EXECUTABLE NO_INTERACTION=1
-TEST_PHP_EXECUTABLE=$(command -v php)
-php "$runner" -q -n --set-timeout 60 --show-diff \
-    -d "extension=$target/php/larder_apcu.so" ${EXTRA_ARGS:-} "$folder"
+TEST_PHP_EXECUTABLE=${TESTED_PHP:-$(command -v "$php")}
+"$php" "$out/build/run-tests.php" -q -n --set-timeout 60 --show-diff \
+    -d "extension=$out/larder_apcu.so" ${EXTRA_ARGS:-} "$folder"

@@ -12,14 +12,14 @@ struct larder_held {
 static void begin_held(larder_held *held)
 {
     apcu_held_begin(&LG(held), &held->held);
-    held->object->region->users++;
+    larder_region_hold(held->object->region);
 }
 
 static void end_held(larder_held *held)
 {
     larder_region *region = held->object->region;
     if (apcu_held_end(&LG(held), &held->held, region->cache)) {
-        region->users--;
+        larder_region_release(region);
     }
 }
 
@@ -30,7 +30,7 @@ void larder_release_held(void)
     }
 }
 
-static bool read_held(apcu_held *held, zval *value, bool has_waited)
+static bool read_held(apcu_held *held, zval *value)
 {
     return larder_read(((larder_held *)held)->object, held->key, value, NULL);
 }

@@ -3,7 +3,6 @@
 #include "larder_php.h"
 #include "zend_exceptions.h"
 #include <stdarg.h>
-#include <unistd.h>
 
 static bool is_outcome(larder_status status)
 {
@@ -24,9 +23,8 @@ static bool is_outcome(larder_status status)
 
 void larder_warn_once(const char *why)
 {
-    static pid_t warned_by;
-    if (warned_by != getpid()) {
-        warned_by = getpid();
+    static _Atomic pid_t warned_by;
+    if (apcu_is_first(&warned_by)) {
         php_error_docref(NULL, E_WARNING, "%s", why);
     }
 }

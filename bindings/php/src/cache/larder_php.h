@@ -15,7 +15,7 @@ typedef struct larder_held larder_held;
 
 // The memory of a cache: in this process, of a process and its children, or in a file.
 typedef struct larder_region {
-    // The next region in a file that this process has named.
+    // The next region in a file that this thread has named.
     struct larder_region *next;
     // Null until the first use, and where the region cannot be used.
     larder *cache;
@@ -34,7 +34,7 @@ typedef struct larder_region {
     ino_t inode;
     // When the name was looked up last.
     time_t checked_at;
-    // Calls and iterators that must not lose the cache meanwhile.
+    // Calls and iterators that must not lose the file meanwhile.
     uint32_t users;
     // Why the cache cannot be used.
     char why[320];
@@ -52,6 +52,7 @@ typedef struct larder_object {
     zend_object std;
 } larder_object;
 
+// Each thread has these for itself.
 ZEND_BEGIN_MODULE_GLOBALS(larder)
     char *memory;
     char *path;
@@ -60,6 +61,11 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     char *unserialize_classes;
     char *serializer_name;
     bool enable_cli;
+    // The files and sockets that this thread has named. Each thread opens them for itself: then no
+    // thread closes a file, because its name is that of another one now, that another thread uses.
+    larder_region *named;
+    // The file of larder.path, once this thread has used it.
+    larder_region *configured;
     // The object of Larder\Cache::shared() in this request.
     zend_object *shared;
     // The classes of the value that is decoded or encoded next.
@@ -110,6 +116,7 @@ void larder_region_free(larder_region *region);
 void larder_regions_start(void);
 void larder_regions_check(void);
 void larder_regions_end(void);
+void larder_regions_forget(zend_larder_globals *globals);
 larder *larder_region_open(larder_region *region);
 void larder_region_check(larder_region *region);
 
@@ -118,6 +125,18 @@ static zend_always_inline larder *larder_cache_of(larder_region *region)
 {
     larder *cache = region->cache;
     return EXPECTED(cache != NULL) ? cache : larder_region_open(region);
+}
+
+// Keeps the file of a region attached until its release. Threads share the regions without a file,
+// which nothing replaces.
+static zend_always_inline void larder_region_hold(larder_region *region)
+{
+    region->users += region->path != NULL;
+}
+
+static zend_always_inline void larder_region_release(larder_region *region)
+{
+    region->users -= region->path != NULL;
 }
 
 // place/place.c: files that other users cannot have made.

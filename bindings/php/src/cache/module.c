@@ -6,17 +6,22 @@
 #include "php_ini.h"
 #include "zend_exceptions.h"
 
-#ifdef ZTS
-#error "larder needs a PHP without threads (NTS)"
-#endif
-
 ZEND_DECLARE_MODULE_GLOBALS(larder)
 
 zend_class_entry *larder_exception_class;
 
 static PHP_GINIT_FUNCTION(larder)
 {
+#if defined(ZTS) && defined(COMPILE_DL_LARDER)
+    ZEND_TSRMLS_CACHE_UPDATE();
+#endif
     memset(larder_globals, 0, sizeof *larder_globals);
+}
+
+// At the end of a thread, and of the process.
+static PHP_GSHUTDOWN_FUNCTION(larder)
+{
+    larder_regions_forget(larder_globals);
 }
 
 static PHP_MINIT_FUNCTION(larder)
@@ -42,6 +47,9 @@ static PHP_MSHUTDOWN_FUNCTION(larder)
 
 static PHP_RINIT_FUNCTION(larder)
 {
+#if defined(ZTS) && defined(COMPILE_DL_LARDER)
+    ZEND_TSRMLS_CACHE_UPDATE();
+#endif
     LG(held) = NULL;
     LG(shared) = NULL;
     larder_regions_check();
@@ -106,11 +114,14 @@ zend_module_entry larder_module_entry = {
     LARDER_PHP_VERSION,
     PHP_MODULE_GLOBALS(larder),
     PHP_GINIT(larder),
-    NULL,
+    PHP_GSHUTDOWN(larder),
     NULL,
     STANDARD_MODULE_PROPERTIES_EX
 };
 
 #ifdef COMPILE_DL_LARDER
+#ifdef ZTS
+ZEND_TSRMLS_CACHE_DEFINE()
+#endif
 ZEND_GET_MODULE(larder)
 #endif

@@ -111,7 +111,7 @@ PS_OPEN_FUNC(larder)
     session *session = ecalloc(1, sizeof *session);
     session->region = region;
     // The file stays attached until the session ends.
-    region->users++;
+    larder_region_hold(region);
     PS_SET_MOD_DATA(session);
     return SUCCESS;
 }
@@ -121,7 +121,7 @@ PS_CLOSE_FUNC(larder)
     session *session = PS_GET_MOD_DATA();
     if (session != NULL) {
         unlock(session);
-        session->region->users--;
+        larder_region_release(session->region);
         efree(session);
         PS_SET_MOD_DATA(NULL);
     }

@@ -186,6 +186,8 @@ apcu_plain apcu_array_encode(apcu_writer *writer, HashTable *array)
 typedef struct reader {
     const unsigned char *at;
     const unsigned char *end;
+    // The most items that further arrays can have together: each item takes a byte at least.
+    uint64_t items;
 } reader;
 
 static bool decode_value(reader *reader, zval *value, unsigned depth);
@@ -279,8 +281,11 @@ static bool decode_item(reader *reader, HashTable *array, unsigned depth)
     if (!decode_value(reader, &value, depth)) {
         return false;
     }
+    zend_ulong number;
     zend_string *name = zend_string_init_existing_interned(text, bytes, 0);
-    bool is_new = zend_hash_add(array, name, &value) != NULL;
+    // PHP finds the text of a number as an integer only, so it is no key.
+    bool is_new = !ZEND_HANDLE_NUMERIC_STR(ZSTR_VAL(name), bytes, number)
+        && zend_hash_add(array, name, &value) != NULL;
     zend_string_release(name);
     if (!is_new) {
         zval_ptr_dtor(&value);
@@ -302,11 +307,12 @@ static bool decode_map(reader *reader, HashTable *array, uint32_t count, unsigne
 static bool decode_array(reader *reader, unsigned type, zval *value, unsigned depth)
 {
     uint64_t count;
-    // Each value takes a byte at least, so a count cannot ask for much more memory than is there.
-    if (depth == DEPTH_MAX || !take_number(reader, &count)
-        || count > (uint64_t)(reader->end - reader->at) || count > HT_MAX_SIZE) {
+    if (depth == DEPTH_MAX || !take_number(reader, &count) || count > reader->items
+        || count > HT_MAX_SIZE) {
         return false;
     }
+    // The memory that all counts ask for is a multiple of the bytes.
+    reader->items -= count;
     if (count == 0) {
         ZVAL_EMPTY_ARRAY(value);
         return true;
@@ -381,7 +387,7 @@ static bool decode_value(reader *reader, zval *value, unsigned depth)
 
 bool apcu_array_decode(zval *value, const char *at, size_t bytes)
 {
-    reader reader = {(const unsigned char *)at, (const unsigned char *)at + bytes};
+    reader reader = {(const unsigned char *)at, (const unsigned char *)at + bytes, bytes};
     if (bytes < 2 || *reader.at++ != FORM) {
         return false;
     }
@@ -393,5 +399,6 @@ bool apcu_array_decode(zval *value, const char *at, size_t bytes)
         return true;
     }
     zval_ptr_dtor(value);
+    ZVAL_NULL(value);
     return false;
 }

@@ -57,11 +57,11 @@ bool apcu_lease_wait(apcu_held *held, const larder *cache, const apcu_lease_time
     for (uint64_t waited = 0; waited < times->wait_us; waited += pause) {
         if (apcu_lease_take(held, cache, times->lease_ms)) {
             // The process that held the lease until now may have stored the value.
-            return read(held, value, waited > 0);
+            return read(held, value);
         }
         usleep(pause);
         pause = MIN(2 * pause, PAUSE_MAX_US);
-        if (read(held, value, true)) {
+        if (read(held, value)) {
             return true;
         }
     }

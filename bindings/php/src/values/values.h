@@ -79,7 +79,8 @@ typedef struct apcu_encoded {
 bool apcu_encode(apcu_encoded *encoded, zval *value, const apcu_key *key);
 void apcu_encoded_free(apcu_encoded *encoded);
 
-// Decodes a stored value. False if it is damaged or another key's.
+// Decodes a stored value. False if it is damaged or another key's: then `value` is as it was, or
+// null.
 bool apcu_decode(zval *value, const char *at, size_t bytes, uint32_t flags, const apcu_key *key);
 
 // Reads and decodes the value of a key; false if there is none.
@@ -164,8 +165,8 @@ typedef struct apcu_lease_times {
     uint64_t wait_us;
 } apcu_lease_times;
 
-// Reads the value of a key; `has_waited` is false if nothing happened since it was missed.
-typedef bool (*apcu_held_read)(apcu_held *held, zval *value, bool has_waited);
+// Reads the value of a key.
+typedef bool (*apcu_held_read)(apcu_held *held, zval *value);
 
 // True if a callback of this process already computes the value: then it calls itself.
 bool apcu_is_held_here(const apcu_held *list, const apcu_held *wanted);

@@ -236,7 +236,7 @@ bool apcu_iterator_delete(zval *object)
 // Checks the arguments as APCu does, and prepares the iterator if they are right.
 static void prepare(iterator *self, zval *search, zend_long format, zend_long chunk, zend_long list)
 {
-    if (!APCUG(enabled)) {
+    if (apcu_cache == NULL) {
         zend_throw_error(NULL, "APC must be enabled to use APCUIterator");
         return;
     }

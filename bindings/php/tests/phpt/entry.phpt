@@ -23,6 +23,19 @@ while (pcntl_wait($status) > 0) {
 }
 var_dump(file_get_contents($calls));
 
+// Callbacks that end before another process asks for the lease.
+for ($child = 0; $child < 4; ++$child) {
+    if (pcntl_fork() === 0) {
+        for ($key = 0; $key < 10_000; ++$key) {
+            apcu_entry("quick $key", fn () => apcu_inc('quick'));
+        }
+        exit(0);
+    }
+}
+while (pcntl_wait($status) > 0) {
+}
+var_dump(apcu_fetch('quick'));
+
 // Another key does not wait.
 $pid = pcntl_fork();
 if ($pid === 0) {
@@ -44,6 +57,7 @@ unlink($calls);
 ?>
 --EXPECTF--
 string(1) "x"
+int(10000)
 string(7) "at once"
 bool(true)
 string(12) "in its place"

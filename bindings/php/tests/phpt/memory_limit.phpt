@@ -1,7 +1,10 @@
 --TEST--
 The memory limit in the middle of a call leaves the cache usable
 --SKIPIF--
-<?php if (!extension_loaded('pcntl')) die('skip pcntl required'); ?>
+<?php
+if (!extension_loaded('pcntl')) die('skip pcntl required');
+if (getenv('USE_ZEND_ALLOC') === '0') die('skip the allocator of C knows no limit');
+?>
 --INI--
 apc.enabled=1
 apc.enable_cli=1

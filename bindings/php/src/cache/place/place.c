@@ -86,14 +86,34 @@ static bool give(larder_region *region, int file)
     return FAIL(region, "%s: cannot change its owner: %s", region->path, strerror(errno));
 }
 
-// Makes an empty file, which has its owner before it has a cache.
-static bool make(larder_region *region)
+// Creates the file with its permissions, whatever the umask is.
+static int create_file(const larder_region *region)
 {
-    // The umask would change the permissions for a moment, in which other processes refuse them.
+#ifdef ZTS
+    // All threads have one umask, and other threads may create files now. Until its permissions are
+    // right, for a moment, other processes refuse the file.
+    int file = open_file(region, O_CREAT | O_EXCL);
+    bool is_well = file < 0 || fchmod(file, (mode_t)region->permissions) == 0;
+    int error = errno;
+    if (!is_well) {
+        close(file);
+        file = -1;
+    }
+#else
     mode_t mask = umask(0);
     int file = open_file(region, O_CREAT | O_EXCL);
     int error = errno;
     umask(mask);
+#endif
+    errno = error;
+    return file;
+}
+
+// Makes an empty file, which has its owner before it has a cache.
+static bool make(larder_region *region)
+{
+    int file = create_file(region);
+    int error = errno;
     if (file < 0) {
         return error == EEXIST || FAIL(region, "%s: %s", region->path, strerror(error));
     }

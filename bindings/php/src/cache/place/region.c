@@ -1,5 +1,5 @@
-// The memory of caches. Anonymous memory begins with the module, before php-fpm and Apache fork; a
-// file is opened by each process, with the first call that needs it.
+// The memory of caches. Anonymous memory begins with the module, before php-fpm and Apache fork and
+// before there are threads; a file is opened by each thread, with the first call that needs it.
 
 #include "cache/larder_php.h"
 #include <errno.h>
@@ -14,14 +14,12 @@
 
 #define MEMORY_MIN (1 << 20)
 
-// The files and sockets that this process has named.
-static larder_region *named;
+// The memory for the entry of a user or a group, which names all members.
+#define NAME_BYTES 1024
+#define NAME_BYTES_MAX (16 << 20)
 
-// The memory of larder.memory, null if there is none.
+// The memory of larder.memory, null if there is none. Threads share it, and do not change it.
 static larder_region *anonymous;
-
-// The file of larder.path, once this process has used it.
-static larder_region *configured;
 
 static larder_region *new_region(uint64_t memory_bytes, uint64_t item_bytes_max)
 {
@@ -87,7 +85,7 @@ static bool connect_to_server(larder_region *region)
                           sizeof region->why) == LARDER_OK;
 }
 
-// The first use of a region in this process, or a use of one that failed.
+// The first use of a region in this thread, or a use of one that failed.
 larder *larder_region_open(larder_region *region)
 {
     bool is_known = region->cache != NULL;
@@ -115,12 +113,18 @@ larder_region *larder_region_private(uint64_t memory_bytes, uint64_t item_bytes_
 
 static larder_region *find_named(const char *path, bool is_server)
 {
-    for (larder_region *region = named; region != NULL; region = region->next) {
+    for (larder_region *region = LG(named); region != NULL; region = region->next) {
         if (region->is_server == is_server && strcmp(region->path, path) == 0) {
             return region;
         }
     }
     return NULL;
+}
+
+static void add_named(larder_region *region)
+{
+    region->next = LG(named);
+    LG(named) = region;
 }
 
 larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
@@ -131,8 +135,7 @@ larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
         region = new_region(memory_bytes, item_bytes_max);
         region->path = pestrdup(path, 1);
         region->permissions = permissions;
-        region->next = named;
-        named = region;
+        add_named(region);
     }
     larder_region_check(region);
     return region;
@@ -146,8 +149,7 @@ larder_region *larder_region_server(const char *socket, uint32_t timeout_ms)
         region->path = pestrdup(socket, 1);
         region->is_server = true;
         region->timeout_ms = timeout_ms;
-        region->next = named;
-        named = region;
+        add_named(region);
     }
     return region;
 }
@@ -184,28 +186,52 @@ void larder_region_check(larder_region *region)
 // At the start of a request no call and no iterator uses a region, whatever the last request did.
 void larder_regions_check(void)
 {
-    for (larder_region *region = named; region != NULL; region = region->next) {
+    for (larder_region *region = LG(named); region != NULL; region = region->next) {
         region->users = 0;
         larder_region_check(region);
     }
 }
 
-static bool user_of(const char *name, uid_t *user)
+// Reads the number of a user or group that has no name.
+static bool number_of(const char *text, uint32_t *number)
 {
     char *end;
-    unsigned long number = strtoul(name, &end, 10);
-    const struct passwd *found = getpwnam(name);
-    *user = found != NULL ? found->pw_uid : (uid_t)number;
-    return found != NULL || (*name != 0 && *end == 0);
+    *number = (uint32_t)strtoul(text, &end, 10);
+    return *text != 0 && *end == 0;
+}
+
+static bool user_of(const char *name, uid_t *user)
+{
+    struct passwd entry;
+    struct passwd *found = NULL;
+    int error = ERANGE;
+    for (size_t bytes = NAME_BYTES; error == ERANGE && bytes <= NAME_BYTES_MAX; bytes *= 2) {
+        char *room = emalloc(bytes);
+        error = getpwnam_r(name, &entry, room, bytes, &found);
+        efree(room);
+    }
+    if (found == NULL) {
+        return number_of(name, user);
+    }
+    *user = entry.pw_uid;
+    return true;
 }
 
 static bool group_of(const char *name, gid_t *group)
 {
-    char *end;
-    unsigned long number = strtoul(name, &end, 10);
-    const struct group *found = getgrnam(name);
-    *group = found != NULL ? found->gr_gid : (gid_t)number;
-    return found != NULL || (*name != 0 && *end == 0);
+    struct group entry;
+    struct group *found = NULL;
+    int error = ERANGE;
+    for (size_t bytes = NAME_BYTES; error == ERANGE && bytes <= NAME_BYTES_MAX; bytes *= 2) {
+        char *room = emalloc(bytes);
+        error = getgrnam_r(name, &entry, room, bytes, &found);
+        efree(room);
+    }
+    if (found == NULL) {
+        return number_of(name, group);
+    }
+    *group = entry.gr_gid;
+    return true;
 }
 
 static bool is_set(const char *setting)
@@ -265,15 +291,14 @@ larder_region *larder_region_shared(void)
     if (!is_set(LG(path))) {
         return anonymous != NULL ? anonymous : &none;
     }
-    if (configured == NULL) {
-        configured = describe_configured(false);
-        if (configured->path != NULL) {
-            configured->next = named;
-            named = configured;
+    if (LG(configured) == NULL) {
+        LG(configured) = describe_configured(false);
+        if (LG(configured)->path != NULL) {
+            add_named(LG(configured));
         }
     }
-    larder_region_check(configured);
-    return configured;
+    larder_region_check(LG(configured));
+    return LG(configured);
 }
 
 // Makes the file and gives it to its owner, while the process still is root. It is not kept open:
@@ -313,13 +338,19 @@ void larder_regions_start(void)
 void larder_regions_end(void)
 {
     larder_region_free(anonymous);
-    if (configured != NULL && configured->path == NULL) {
-        larder_region_free(configured);
+    anonymous = NULL;
+}
+
+// Closes what a thread has opened.
+void larder_regions_forget(zend_larder_globals *globals)
+{
+    if (globals->configured != NULL && globals->configured->path == NULL) {
+        larder_region_free(globals->configured);
     }
-    anonymous = configured = NULL;
-    while (named != NULL) {
-        larder_region *next = named->next;
-        larder_region_free(named);
-        named = next;
+    globals->configured = NULL;
+    while (globals->named != NULL) {
+        larder_region *next = globals->named->next;
+        larder_region_free(globals->named);
+        globals->named = next;
     }
 }

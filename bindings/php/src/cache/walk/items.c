@@ -49,7 +49,7 @@ static void free_items(zend_object *object)
     forget_item(items);
     if (items->cache != NULL) {
         larder_walk_end(&items->walker);
-        larder_object_of(items->cache)->region->users--;
+        larder_region_release(larder_object_of(items->cache)->region);
         OBJ_RELEASE(items->cache);
         zend_string_release(items->prefix);
     }
@@ -63,7 +63,7 @@ void larder_items_begin(zval *value, zend_object *cache, zend_string *prefix)
     GC_ADDREF(cache);
     items->cache = cache;
     items->prefix = zend_string_copy(prefix);
-    larder_object_of(cache)->region->users++;
+    larder_region_hold(larder_object_of(cache)->region);
     larder_walk_begin(&items->walker, larder_object_of(cache), items->prefix);
 }
 
