@@ -98,60 +98,69 @@ bool larder_decode(larder_object *object, zval *value, const char *at, size_t by
     return apcu_decode(value, at, bytes, flags & (LARDER_TAG_MASK | APCU_HAS_NAME), key);
 }
 
-// Reads a value that does not fit on the stack. Its length can change until it is read.
-static bool read_long(larder_object *object, larder *cache, const apcu_key *key, zval *value,
-                      larder_item *item)
+// Reads a value into a string of `item->value_bytes`, the length that it had or may have.
+static larder_status read_long(larder *cache, const apcu_key *key, larder_item *item,
+                               zend_string **text)
 {
-    for (;;) {
-        size_t bytes = item->value_bytes;
-        zend_string *text = zend_string_alloc(bytes, 0);
-        larder_status status =
-            larder_get(cache, key->at, key->bytes, ZSTR_VAL(text), bytes, item);
-        if (status == LARDER_OK) {
-            ZSTR_VAL(text)[item->value_bytes] = 0;
-            if (item->value_bytes == bytes && (item->flags & LARDER_TAG_MASK) == LARDER_TAG_STRING
-                && key->name == NULL && !object->region->is_server) {
-                ZVAL_NEW_STR(value, text);
-                return true;
-            }
-            bool is_whole = larder_decode(object, value, ZSTR_VAL(text), item->value_bytes,
-                                          item->flags, key);
-            zend_string_release_ex(text, 0);
-            return is_whole;
+    larder_status status;
+    do {
+        *text = zend_string_alloc(item->value_bytes, 0);
+        status = larder_get(cache, key->at, key->bytes, ZSTR_VAL(*text), ZSTR_LEN(*text), item);
+        if (status != LARDER_OK) {
+            zend_string_release_ex(*text, 0);
         }
-        zend_string_release_ex(text, 0);
-        if (status != LARDER_TOO_SMALL) {
-            larder_failed(object->region, status);
-            return false;
-        }
+    } while (status == LARDER_TOO_SMALL);
+    return status;
+}
+
+// Makes a value of the string that `read_long` has filled.
+static bool take_long(larder_object *object, const apcu_key *key, const larder_item *item,
+                      zend_string *text, zval *value)
+{
+    if (item->value_bytes > APCU_ROOM_BYTES && key->name == NULL && !object->region->is_server
+        && (item->flags & LARDER_TAG_MASK) == LARDER_TAG_STRING) {
+        apcu_take_string(value, text, item->value_bytes);
+        return true;
     }
+    bool is_whole =
+        larder_decode(object, value, ZSTR_VAL(text), item->value_bytes, item->flags, key);
+    zend_string_release_ex(text, 0);
+    return is_whole;
 }
 
 bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *is_stale)
 {
-    char room[4096];
-    larder_item item;
-    bool is_found = false;
+    char room[APCU_ROOM_BYTES];
+    larder_item item = {.value_bytes = LG(lengths).last};
+    zend_string *text = NULL;
     larder *cache = larder_cache_of(object->region);
     if (UNEXPECTED(cache == NULL)) {
         return false;
     }
-    larder_status status = larder_get(cache, key->at, key->bytes, room, sizeof room, &item);
-    if ((status == LARDER_OK || status == LARDER_TOO_SMALL)
-        && larder_is_stale(object->region, &item)) {
+    // After two long values a third one is likely, and is read at once.
+    larder_status status = LG(lengths).long_in_row == 2
+        ? LARDER_TOO_SMALL
+        : larder_get(cache, key->at, key->bytes, room, sizeof room, &item);
+    if (status == LARDER_TOO_SMALL) {
+        status = read_long(cache, key, &item, &text);
+    }
+    if (UNEXPECTED(status != LARDER_OK)) {
+        LG(lengths).long_in_row = 0;
+        larder_failed(object->region, status);
+        return false;
+    }
+    apcu_note_length(&LG(lengths), item.value_bytes);
+    if (larder_is_stale(object->region, &item)) {
         if (is_stale == NULL) {
+            if (text != NULL) {
+                zend_string_release_ex(text, 0);
+            }
             return false;
         }
         *is_stale = true;
     }
-    if (EXPECTED(status == LARDER_OK)) {
-        is_found = larder_decode(object, value, room, item.value_bytes, item.flags, key);
-    } else if (status == LARDER_TOO_SMALL) {
-        is_found = read_long(object, cache, key, value, &item);
-    } else {
-        larder_failed(object->region, status);
-    }
-    return is_found;
+    return text != NULL ? take_long(object, key, &item, text, value)
+                        : larder_decode(object, value, room, item.value_bytes, item.flags, key);
 }
 
 bool larder_write(larder_object *object, const apcu_key *key, zval *value, uint32_t ttl,

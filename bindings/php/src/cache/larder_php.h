@@ -73,6 +73,8 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     // The serializer of the value that is encoded next.
     uint32_t serializer;
     apcu_held *held;
+    // The lengths of the last values that were read.
+    apcu_lengths lengths;
     // Seconds: how long processes wait for the value of another, and how long leases last.
     zend_long compute_wait;
     zend_long compute_lease;

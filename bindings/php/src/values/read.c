@@ -5,33 +5,6 @@
 typedef larder_status (*get_function)(const larder *, const void *, size_t, void *, size_t,
                                       larder_item *);
 
-// A value of more bytes does not fit on the stack.
-#define ROOM_BYTES 4096
-
-// The copy of a longer value takes so long that a second get does not matter.
-#define FORETOLD_MAX (64 << 10)
-
-static void note_length(size_t bytes)
-{
-    apcu_lengths *lengths = &APCUG(lengths);
-    lengths->last = bytes;
-    if (EXPECTED(bytes <= ROOM_BYTES) || bytes > FORETOLD_MAX) {
-        lengths->long_in_row = 0;
-    } else if (lengths->long_in_row < 2) {
-        ++lengths->long_in_row;
-    }
-}
-
-// Makes a string of `text`, which may have room for more bytes than the value has.
-static void take_string(zval *value, zend_string *text, size_t bytes)
-{
-    if (bytes < ZSTR_LEN(text)) {
-        text = zend_string_truncate(text, bytes, 0);
-    }
-    ZSTR_VAL(text)[bytes] = 0;
-    ZVAL_NEW_STR(value, text);
-}
-
 // Reads a value into a string of `bytes`, the length that it had or may have.
 static bool read_long(get_function get, const apcu_key *key, size_t bytes, zval *value)
 {
@@ -40,10 +13,10 @@ static bool read_long(get_function get, const apcu_key *key, size_t bytes, zval 
         larder_item item;
         larder_status status = get(apcu_cache, key->at, key->bytes, ZSTR_VAL(text), bytes, &item);
         if (status == LARDER_OK) {
-            note_length(item.value_bytes);
+            apcu_note_length(&APCUG(lengths), item.value_bytes);
             if (item.flags == LARDER_TAG_STRING && key->name == NULL
-                && item.value_bytes > ROOM_BYTES) {
-                take_string(value, text, item.value_bytes);
+                && item.value_bytes > APCU_ROOM_BYTES) {
+                apcu_take_string(value, text, item.value_bytes);
                 return true;
             }
             bool is_whole = apcu_decode(value, ZSTR_VAL(text), item.value_bytes, item.flags, key);
@@ -64,14 +37,14 @@ static bool read_long(get_function get, const apcu_key *key, size_t bytes, zval 
 // tells the length.
 static zend_always_inline bool read_by(get_function get, const apcu_key *key, zval *value)
 {
-    char room[ROOM_BYTES];
+    char room[APCU_ROOM_BYTES];
     larder_item item;
     if (UNEXPECTED(APCUG(lengths).long_in_row == 2)) {
         return read_long(get, key, APCUG(lengths).last, value);
     }
     larder_status status = get(apcu_cache, key->at, key->bytes, room, sizeof room, &item);
     if (EXPECTED(status == LARDER_OK)) {
-        note_length(item.value_bytes);
+        apcu_note_length(&APCUG(lengths), item.value_bytes);
         return apcu_decode(value, room, item.value_bytes, item.flags, key);
     }
     if (status == LARDER_TOO_SMALL) {

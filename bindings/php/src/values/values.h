@@ -186,4 +186,30 @@ void apcu_call(zend_fcall_info *callback, zend_fcall_info_cache *cached, zend_st
 // clear.c
 larder_status apcu_clear(larder *cache);
 
+// A value of more bytes does not fit on the stack.
+#define APCU_ROOM_BYTES 4096
+
+// The copy of a longer value takes so long that a second get does not matter.
+#define APCU_FORETOLD_MAX (64 << 10)
+
+static zend_always_inline void apcu_note_length(apcu_lengths *lengths, size_t bytes)
+{
+    lengths->last = bytes;
+    if (EXPECTED(bytes <= APCU_ROOM_BYTES) || bytes > APCU_FORETOLD_MAX) {
+        lengths->long_in_row = 0;
+    } else if (lengths->long_in_row < 2) {
+        ++lengths->long_in_row;
+    }
+}
+
+// Makes a value of `text`, which may have room for more bytes than the value has.
+static inline void apcu_take_string(zval *value, zend_string *text, size_t bytes)
+{
+    if (bytes < ZSTR_LEN(text)) {
+        text = zend_string_truncate(text, bytes, 0);
+    }
+    ZSTR_VAL(text)[bytes] = 0;
+    ZVAL_NEW_STR(value, text);
+}
+
 #endif
