@@ -199,8 +199,8 @@ bool larder_decode(larder_object *object, zval *value, const char *at, size_t by
 // remote/values.c: values of servers.
 bool larder_remote_encode(apcu_encoded *encoded, zval *value);
 bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags);
-// Returns the length of a stored value without blanks behind a number.
-size_t larder_remote_bytes(const char *at, size_t bytes, uint32_t flags);
+// True if a stored value is the encoded one.
+bool larder_remote_is(const apcu_encoded *expected, const char *at, size_t bytes, uint32_t flags);
 
 // remote/packed.c: returns a value that is compressed by FastLZ; null if it is damaged.
 zend_string *larder_remote_unpack(const char *at, size_t bytes);

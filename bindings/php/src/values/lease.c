@@ -54,18 +54,20 @@ bool apcu_lease_wait(apcu_held *held, const larder *cache, const apcu_lease_time
                      apcu_held_read read, zval *value)
 {
     useconds_t pause = PAUSE_MIN_US;
-    for (uint64_t waited = 0; waited < times->wait_us; waited += pause) {
-        if (apcu_lease_take(held, cache, times->lease_ms)) {
-            // The process that held the lease until now may have stored the value.
-            return read(held, value);
+    uint64_t waited = 0;
+    while (!apcu_lease_take(held, cache, times->lease_ms)) {
+        if (waited >= times->wait_us) {
+            return false;
         }
         usleep(pause);
+        waited += pause;
         pause = MIN(2 * pause, PAUSE_MAX_US);
         if (read(held, value)) {
             return true;
         }
     }
-    return false;
+    // The process that held the lease until now may have stored the value.
+    return read(held, value);
 }
 
 void apcu_call(zend_fcall_info *callback, zend_fcall_info_cache *cached, zend_string *name,

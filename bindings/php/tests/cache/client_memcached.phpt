@@ -36,7 +36,8 @@ $of_larder = fn (string $code) => run([], "$shared \$cache = Larder\\Client::con
 
 echo $of_memcached('foreach ($values as $name => $value) { $cache->set("m-$name", $value) or print("$name is not stored\n"); } $cache->set("n", 5); $cache->setOption(Memcached::OPT_COMPRESSION, true); $cache->set("packed", str_repeat("x", 5000));');
 echo $of_larder('check(fn ($name) => $cache->get("m-$name", "missing"), $values); check(fn ($name) => $cache->getMany(["m-$name"])["m-$name"] ?? ($name === "null" ? null : "missing"), $values);
-    var_dump($cache->get("packed", "missing") === str_repeat("x", 5000), $cache->increment("n", 2), $cache->cas("m-list", $values["list"], "swapped"));
+    var_dump($cache->get("packed", "missing") === str_repeat("x", 5000), $cache->increment("n", 2), $cache->cas("m-list", $values["list"], "swapped"),
+        $cache->cas("packed", str_repeat("x", 4999), "y"), $cache->cas("packed", str_repeat("x", 5000), "y"));
     foreach ($values as $name => $value) { $cache->set("l-$name", $value) or print("$name is not stored\n"); }
     $cache->getOrCompute("page", fn () => [1], 100, 100); $cache->set("n2", 10); $cache->decrement("n2");');
 echo $of_memcached('check(fn ($name) => $cache->get("l-$name"), $values); var_dump($cache->get("n"), $cache->get("m-list"), $cache->get("page"), $cache->get("n2"), $cache->get("l-null"), $cache->getResultCode());');
@@ -75,6 +76,8 @@ proc_terminate($server, 9);
 --EXPECT--
 bool(true)
 int(7)
+bool(true)
+bool(false)
 bool(true)
 int(7)
 string(7) "swapped"

@@ -23,13 +23,6 @@ static larder_status read_value(larder *cache, const apcu_key *key, larder_item 
     return status;
 }
 
-static bool is_equal(const larder_item *item, const char *at, const apcu_encoded *expected)
-{
-    return ((item->flags ^ expected->flags) & (LARDER_TAG_MASK | LARDER_REMOTE_FORM_MASK)) == 0
-        && larder_remote_bytes(at, item->value_bytes, item->flags) == expected->bytes
-        && memcmp(at, expected->at, expected->bytes) == 0;
-}
-
 static larder_status try_exchange(larder_object *object, larder *cache, const apcu_key *key,
                                   const apcu_encoded *expected, const apcu_encoded *encoded,
                                   uint32_t ttl)
@@ -40,8 +33,8 @@ static larder_status try_exchange(larder_object *object, larder *cache, const ap
     if (status != LARDER_OK) {
         return status;
     }
-    bool is_it =
-        !larder_is_stale(object->region, &item) && is_equal(&item, ZSTR_VAL(value), expected);
+    bool is_it = !larder_is_stale(object->region, &item)
+        && larder_remote_is(expected, ZSTR_VAL(value), item.value_bytes, item.flags);
     zend_string_release(value);
     if (!is_it) {
         return LARDER_EXISTS;

@@ -46,36 +46,55 @@ bool larder_remote_encode(apcu_encoded *encoded, zval *value)
     return apcu_encode(encoded, value, &none);
 }
 
-size_t larder_remote_bytes(const char *at, size_t bytes, uint32_t flags)
+// Returns the length of a stored value. A decrement leaves blanks behind a number that has become
+// shorter.
+static size_t without_blanks(const char *at, size_t bytes, uint32_t flags)
 {
-    if ((flags & LARDER_TAG_MASK) == LARDER_TAG_LONG) {
-        // A decrement leaves blanks behind a number that has become shorter.
-        while (bytes > 1 && at[bytes - 1] == ' ') {
-            --bytes;
-        }
+    while ((flags & LARDER_TAG_MASK) == LARDER_TAG_LONG && bytes > 1 && at[bytes - 1] == ' ') {
+        --bytes;
     }
     return bytes;
 }
 
-static bool decode(zval *value, const char *at, size_t bytes, uint32_t flags)
-{
-    static const apcu_key none = {0};
-    return apcu_decode(value, at, larder_remote_bytes(at, bytes, flags), flags & LARDER_TAG_MASK,
-                       &none);
-}
+// What is done with a value that is not compressed.
+typedef bool (*plain_function)(void *context, const char *at, size_t bytes, uint32_t flags);
 
-bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags)
+static bool with_plain(const char *at, size_t bytes, uint32_t flags, plain_function use,
+                       void *context)
 {
     uint32_t form = flags & LARDER_REMOTE_FORM_MASK;
     if (EXPECTED(form == 0)) {
-        return decode(value, at, bytes, flags);
+        return use(context, at, without_blanks(at, bytes, flags), flags & LARDER_TAG_MASK);
     }
     // A value that php-memcached has compressed in another way misses.
     zend_string *unpacked = form == FAST_LZ ? larder_remote_unpack(at, bytes) : NULL;
     if (unpacked == NULL) {
         return false;
     }
-    bool is_whole = decode(value, ZSTR_VAL(unpacked), ZSTR_LEN(unpacked), flags);
+    bool result = use(context, ZSTR_VAL(unpacked), ZSTR_LEN(unpacked), flags & LARDER_TAG_MASK);
     zend_string_release(unpacked);
-    return is_whole;
+    return result;
+}
+
+static bool decode(void *value, const char *at, size_t bytes, uint32_t tag)
+{
+    static const apcu_key none = {0};
+    return apcu_decode(value, at, bytes, tag, &none);
+}
+
+bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags)
+{
+    return with_plain(at, bytes, flags, decode, value);
+}
+
+static bool is_equal(void *context, const char *at, size_t bytes, uint32_t tag)
+{
+    const apcu_encoded *expected = context;
+    return tag == (expected->flags & LARDER_TAG_MASK) && bytes == expected->bytes
+        && memcmp(at, expected->at, bytes) == 0;
+}
+
+bool larder_remote_is(const apcu_encoded *expected, const char *at, size_t bytes, uint32_t flags)
+{
+    return with_plain(at, bytes, flags, is_equal, (void *)expected);
 }
