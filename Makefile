@@ -104,7 +104,7 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics \
 	transcripts
 
-binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 8 min
+binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 10 min
 	conformance/install.sh all
 	$(MAKE) --no-print-directory -C bindings/go suites
 	$(MAKE) --no-print-directory -C bindings/php suites
