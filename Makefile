@@ -35,7 +35,7 @@ check: ## Checks format, clippy and the tests of what changed since main: 60 s w
 	@.ci/check
 
 test: ## Runs everything that CI needs: 33 min from a cold cache on two cores
-	@.ci/stages setup lint+build unit models,fuzz-all,miri+clients,bindings,readme
+	@.ci/stages setup lint+build unit models,miri+clients,bindings,readme
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
@@ -44,11 +44,14 @@ verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 		hot-keys scale-out deploy-test book-test package-test crates-test portable tier bench-restart
 
 ## Stages of `make test`
+# A check of the fuzz targets links nothing: it does not need the C++ library of libFuzzer.
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p larder-engine --all-targets --features interleavings --locked -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --locked --manifest-path fuzz/Cargo.toml \
+		--target-dir $(dir $(BUILT))
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error --locked check licenses bans sources
 
@@ -84,10 +87,11 @@ bindings: build ## Tests the libraries for C, Go and PHP as their users install 
 readme: build ## Runs the first minute of README.md as a newcomer would
 	.ci/readme
 
+## Stages of `make verify`
+# The build, with AddressSanitizer, takes five minutes: for `make test`, `lint` checks the targets.
 fuzz-all: ## Fuzzes every target for FUZZ_SECS (10), as many at a time as there are processors
 	fuzz/run.sh all $(FUZZ_SECS)
 
-## Stages of `make verify`
 # A suite that fails does not keep the others from running. `make conformance LONG_SUITES=dalli`
 # runs fewer.
 conformance: build ## Runs all client suites and memcached's whole suite, 20 min
