@@ -35,7 +35,7 @@ check: ## Checks format, clippy and the tests of what changed since main: 60 s w
 	@.ci/check
 
 test: ## Runs everything that CI needs: 33 min from a cold cache on two cores
-	@.ci/stages setup lint+build unit models,miri+clients,bindings,readme
+	@.ci/stages setup lint+build unit+miri models+clients,bindings,readme
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
@@ -64,13 +64,14 @@ models: ## Runs the engine in many orders of its threads, under shuttle
 		--lib -- turns interleavings
 
 # Under Miri loads may return any value that the memory orderings allow. Some nightlies lack Miri.
+# `make test` runs it beside `unit`: nice leaves the processors to tests that judge times.
 miri: ## Runs a part of the models under Miri, which checks the memory orderings
 	@if ! cargo +nightly miri --version >/dev/null 2>&1; then \
 		echo "make miri: skipped, Miri is not installed:" \
 			"rustup component add miri rust-src --toolchain nightly"; \
-	else set -ex; cargo +nightly miri test -p larder-region --locked; \
+	else set -ex; nice -n 19 cargo +nightly miri test -p larder-region --locked; \
 		MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
-			cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering \
+			nice -n 19 cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering \
 			items::reading items::writing::of_two; \
 	fi
 
