@@ -80,6 +80,9 @@ clients: build ## Runs the quick client suites and the quick part of memcached's
 		LARDERD=$(LARDERD) LARDER=$(LARDER) conformance/clients/$$suite.sh; done
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
 
+# cargo builds the library from what `build` has built, if it is to build the same packages.
+bindings readme: export LARDER_PACKAGES := larder-server larder-cli larder-capi
+
 bindings: build ## Tests the libraries for C, Go and PHP as their users install them
 	bindings/c/tests/install.sh
 	$(MAKE) --no-print-directory -C bindings/go test
