@@ -1,5 +1,5 @@
-//! The scenarios, the smallest first. Together they need every rule: each rule is named by the first
-//! scenario that needs it.
+//! The scenarios, the smallest first. Together they need every rule: the first scenario that needs
+//! a rule names it.
 
 use crate::client::Op::{Delay, Delete, Flush, Get, Set, SetExpiring, Touch};
 use crate::rules::Rule::*;
