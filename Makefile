@@ -35,7 +35,7 @@ check: ## Checks format, clippy and the tests of what changed since main: 60 s w
 	@.ci/check
 
 test: ## Runs everything that CI needs: 33 min from a cold cache on two cores
-	@.ci/stages setup lint+build unit models,fuzz-all,miri+clients,bindings,readme
+	@.ci/stages setup lint+build unit+miri models+clients,bindings,readme
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
@@ -44,11 +44,14 @@ verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 		hot-keys scale-out deploy-test book-test package-test crates-test portable tier bench-restart
 
 ## Stages of `make test`
+# A check of the fuzz targets links nothing: it does not need the C++ library of libFuzzer.
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p larder-engine --all-targets --features interleavings --locked -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --locked --manifest-path fuzz/Cargo.toml \
+		--target-dir $(dir $(BUILT))
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error --locked check licenses bans sources
 
@@ -61,13 +64,14 @@ models: ## Runs the engine in many orders of its threads, under shuttle
 		--lib -- turns interleavings
 
 # Under Miri loads may return any value that the memory orderings allow. Some nightlies lack Miri.
+# `make test` runs it beside `unit`: nice leaves the processors to tests that judge times.
 miri: ## Runs a part of the models under Miri, which checks the memory orderings
 	@if ! cargo +nightly miri --version >/dev/null 2>&1; then \
 		echo "make miri: skipped, Miri is not installed:" \
 			"rustup component add miri rust-src --toolchain nightly"; \
-	else set -ex; cargo +nightly miri test -p larder-region --locked; \
+	else set -ex; nice -n 19 cargo +nightly miri test -p larder-region --locked; \
 		MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
-			cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering \
+			nice -n 19 cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering \
 			items::reading items::writing::of_two; \
 	fi
 
@@ -75,6 +79,9 @@ clients: build ## Runs the quick client suites and the quick part of memcached's
 	set -e; for suite in $(SUITES); do \
 		LARDERD=$(LARDERD) LARDER=$(LARDER) conformance/clients/$$suite.sh; done
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
+
+# cargo builds the library from what `build` has built, if it is to build the same packages.
+bindings readme: export LARDER_PACKAGES := larder-server larder-cli larder-capi
 
 bindings: build ## Tests the libraries for C, Go and PHP as their users install them
 	bindings/c/tests/install.sh
@@ -84,10 +91,11 @@ bindings: build ## Tests the libraries for C, Go and PHP as their users install 
 readme: build ## Runs the first minute of README.md as a newcomer would
 	.ci/readme
 
+## Stages of `make verify`
+# The build, with AddressSanitizer, takes five minutes: for `make test`, `lint` checks the targets.
 fuzz-all: ## Fuzzes every target for FUZZ_SECS (10), as many at a time as there are processors
 	fuzz/run.sh all $(FUZZ_SECS)
 
-## Stages of `make verify`
 # A suite that fails does not keep the others from running. `make conformance LONG_SUITES=dalli`
 # runs fewer.
 conformance: build ## Runs all client suites and memcached's whole suite, 20 min
@@ -104,7 +112,7 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics \
 	transcripts
 
-binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 8 min
+binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 10 min
 	conformance/install.sh all
 	$(MAKE) --no-print-directory -C bindings/go suites
 	$(MAKE) --no-print-directory -C bindings/php suites zts

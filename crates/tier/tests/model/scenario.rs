@@ -1,6 +1,7 @@
 //! What a search explores: the programs of the clients, and how much may happen to them.
 
 use crate::client::Op;
+use crate::rules::Rule;
 
 /// What becomes of the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +60,8 @@ pub(crate) struct Scenario {
     /// Whether answers wait until they are durable: the level `sync`.
     pub(crate) waits: bool,
     pub(crate) budget: Budget,
+    /// Rules without which a promise breaks here.
+    pub(crate) breaks_without: &'static [Rule],
 }
 
 impl Scenario {
@@ -72,5 +75,6 @@ impl Scenario {
         memory: Memory::Private,
         waits: true,
         budget: Budget::NONE,
+        breaks_without: &[],
     };
 }

@@ -1,6 +1,8 @@
-//! The scenarios, the smallest first. Together they need every rule.
+//! The scenarios, the smallest first. Together they need every rule: the first scenario that needs
+//! a rule names it.
 
 use crate::client::Op::{Delay, Delete, Flush, Get, Set, SetExpiring, Touch};
+use crate::rules::Rule::*;
 use crate::scenario::{Budget, Memory, Scenario};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -14,12 +16,23 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ]],
         keys: 2,
         budget: Budget { reclaims: 1, evictions: 1, strike: true, ..Budget::NONE },
+        breaks_without: &[EmptyDeadSlot],
         ..Scenario::BASE
     },
     Scenario {
         name: "a write, a delete and a read over power losses",
         programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }], &[Get { key: 0 }, Get { key: 0 }]],
         budget: Budget { power_losses: 2, ..Budget::NONE },
+        breaks_without: &[
+            AnswerWaitsForKey,
+            AnswerAfterSync,
+            ReserveBeforeSlot,
+            DeleteIsLogged,
+            SealBeforeWrite,
+            ManifestIsDurable,
+            VoidAtCut,
+            SyncBeforeServing,
+        ],
         ..Scenario::BASE
     },
     Scenario {
@@ -27,6 +40,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }]],
         memory: Memory::File,
         budget: Budget { stops: 1, power_losses: 2, ..Budget::NONE },
+        breaks_without: &[BootMatches, CleanIsCleared, NumbersAreNew],
         ..Scenario::BASE
     },
     Scenario {
@@ -36,6 +50,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             &[Get { key: 0 }, Get { key: 0 }],
         ],
         budget: Budget { failed_syncs: 1, kills: 1, power_losses: 1, ..Budget::NONE },
+        breaks_without: &[ErrorIsFinal, ReadAroundCache],
         ..Scenario::BASE
     },
     Scenario {
@@ -48,12 +63,27 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             Get { key: 0 },
         ]],
         budget: Budget { power_losses: 1, strike: true, set_back: true, ..Budget::NONE },
+        breaks_without: &[
+            AnswerWaitsForFlush,
+            HomeFollows,
+            MemoryComparesFlush,
+            DelayIsLogged,
+            DueBeforeRecords,
+            DueBeforeReads,
+        ],
         ..Scenario::BASE
     },
     Scenario {
         name: "a flush beside writers, reclaim and power loss",
         programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }], &[Flush]],
         budget: Budget { reclaims: 1, power_losses: 1, ..Budget::NONE },
+        breaks_without: &[
+            FlushIsOneStep,
+            WaitForComplete,
+            WriteInOrder,
+            BuffersUntilSynced,
+            GiveUpAfterSync,
+        ],
         ..Scenario::BASE
     },
     Scenario {
@@ -64,6 +94,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ],
         memory: Memory::Shared,
         budget: Budget { failed_syncs: 1, kills: 1, power_losses: 1, ..Budget::NONE },
+        breaks_without: &[
+            RepairCompletes,
+            RepairVoids,
+            RepairWritesAgain,
+            EpochMatches,
+            RegionEpochLast,
+        ],
         ..Scenario::BASE
     },
     Scenario {
@@ -78,6 +115,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }], &[Get { key: 0 }]],
         memory: Memory::Shared,
         budget: Budget { handovers: 1, power_losses: 1, ..Budget::NONE },
+        breaks_without: &[HandOverBetween],
         ..Scenario::BASE
     },
     Scenario {
@@ -93,6 +131,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         extents: 4,
         waits: false,
         budget: Budget { power_losses: 2, ..Budget::NONE },
+        breaks_without: &[HeaderBeforeNext, LeaseBeforeNumber, LeaseIsDurable],
         ..Scenario::BASE
     },
     Scenario {
@@ -101,6 +140,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         waits: false,
         units: 3,
         budget: Budget { power_losses: 3, ..Budget::NONE },
+        breaks_without: &[VoidShuts],
         ..Scenario::BASE
     },
     Scenario {
@@ -127,6 +167,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         keys: 2,
         extents: 3,
         budget: Budget { reclaims: 1, evictions: 1, ..Budget::NONE },
+        breaks_without: &[ReadBracket, BufferBracket],
         ..Scenario::BASE
     },
     Scenario {
@@ -136,6 +177,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             &[Set { key: 0, id: 3 }, Get { key: 0 }],
         ],
         budget: Budget { evictions: 2, power_losses: 1, ..Budget::NONE },
+        breaks_without: &[ChangeIsLogged, PromoteBracket],
         ..Scenario::BASE
     },
     Scenario {
@@ -143,6 +185,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }]],
         memory: Memory::Shared,
         budget: Budget { kills: 2, power_losses: 1, aside: true, ..Budget::NONE },
+        breaks_without: &[EpochIsRaised],
         ..Scenario::BASE
     },
     Scenario {
@@ -168,6 +211,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         keys: 2,
         extents: 4,
         budget: Budget { reclaims: 2, power_losses: 1, ..Budget::NONE },
+        breaks_without: &[ReclaimFromTail, JudgeAfterReserve, EraseBeforeReuse, EraseBeforeNext],
         ..Scenario::BASE
     },
     Scenario {
@@ -183,6 +227,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ]],
         extents: 4,
         budget: Budget { reclaims: 1, power_losses: 1, strike: true, ..Budget::NONE },
+        breaks_without: &[HeadersRepeatDelay, HeaderAsBegun],
         ..Scenario::BASE
     },
     Scenario {
@@ -197,6 +242,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         keys: 2,
         memory: Memory::Shared,
         budget: Budget { reclaims: 2, failed_syncs: 1, kills: 1, power_losses: 1, ..Budget::NONE },
+        breaks_without: &[RepairErasesAgain],
         ..Scenario::BASE
     },
     Scenario {
@@ -207,6 +253,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ],
         keys: 2,
         budget: Budget { power_losses: 2, ..Budget::NONE },
+        breaks_without: &[EraseAboveCut, AboveBeforeCut],
         ..Scenario::BASE
     },
     Scenario {
