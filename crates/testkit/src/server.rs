@@ -429,6 +429,6 @@ fn listen_args(address: &Address) -> Vec<String> {
 }
 
 const LOG_NAME: &str = "stderr";
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 const START_POLL: Duration = Duration::from_millis(2);
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 
 use crate::server::Address;
 
-/// A connection that waits up to 10 seconds for an answer, unless `set_timeout` changes that.
+/// A connection that waits up to 30 seconds for an answer, unless `set_timeout` changes that.
 #[derive(Debug)]
 pub enum Stream {
     /// A Unix socket.
@@ -174,4 +174,4 @@ impl Write for Stream {
     }
 }
 
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
