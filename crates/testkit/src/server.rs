@@ -72,7 +72,7 @@ impl ServerUnderTest {
     /// until it accepts connections.
     ///
     /// # Errors
-    /// The binary cannot be started, ends at once, or does not listen within 10 seconds. The error
+    /// The binary cannot be started, ends at once, or does not listen within 30 seconds. The error
     /// quotes the server's stderr.
     pub fn start(binary: &Path, transport: Transport, args: &[&str]) -> Result<Self> {
         Self::start_with(binary, transport, args, &[])
@@ -220,7 +220,7 @@ impl ServerUnderTest {
     /// they have blocked so far.
     ///
     /// # Errors
-    /// The process has ended, or the threads stay busy for 10 seconds.
+    /// The process has ended, or the threads stay busy for 30 seconds.
     pub fn waits_of_threads(&self, name: &str) -> Result<u64> {
         let deadline = Instant::now() + STOP_TIMEOUT;
         while Instant::now() < deadline {
@@ -268,7 +268,7 @@ impl ServerUnderTest {
     /// Sends a signal and waits for the end of the server.
     ///
     /// # Errors
-    /// The server still runs after 10 seconds.
+    /// The server still runs after 30 seconds.
     pub fn stop(mut self, signal: Signal) -> Result<ExitStatus> {
         kill_process(Pid::from_child(&self.child), signal)?;
         let status = end_of(&mut self.child)?;
@@ -318,7 +318,7 @@ fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
 /// Runs a command that ends by itself.
 ///
 /// # Errors
-/// The command cannot be started, or still runs after 10 seconds; it is killed then.
+/// The command cannot be started, or still runs after 30 seconds; it is killed then.
 pub fn run_to_end(command: &mut Command) -> Result<Output> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     if end_of(&mut child)?.is_none() {
