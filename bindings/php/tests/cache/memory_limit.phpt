@@ -21,6 +21,7 @@ foreach ($ways as $name => $value) {
 }
 unset($ways, $value);
 foreach (['string', 'array', 'object', 'compute', 'iterate', 'many', 'cas'] as $way) {
+    $cache->set('small', "small of $way");
     if (pcntl_fork() === 0) {
         ini_set('display_errors', '0');
         register_shutdown_function(function () use ($way, $cache) {
@@ -40,7 +41,6 @@ foreach (['string', 'array', 'object', 'compute', 'iterate', 'many', 'cas'] as $
         };
         exit(0);
     }
-    $cache->set('small', "small of $way");
     pcntl_wait($status);
     $cache->delete('key');
 }
