@@ -8,8 +8,8 @@
 // The longest input of a case.
 #define INPUT_MAX (1 << 20)
 
-// A decoded value may take this much memory for each byte, as one of the encoder's does: an array of
-// one item takes 2 bytes, and 376 of PHP.
+// A decoded value may take this much memory for each byte, as one of the encoder's does: an array
+// of one item takes 2 bytes, and 376 of PHP.
 #define MEMORY_OF_BYTE 256
 #define MEMORY_OF_VALUE 4096
 

@@ -4,6 +4,8 @@
 
 declare(strict_types=1);
 
+const NEW_FILES = 6;
+
 final class Point
 {
     public function __construct(public int $x, public array $rest)
@@ -85,6 +87,18 @@ function use_cache(Larder\Cache $cache, int $thread, int $request): void
     }
 }
 
+/** A new file, which all threads open at the same time. */
+function use_new(int $thread, int $request): void
+{
+    apcu_inc("arrived:$request");
+    // A thread that has failed does not arrive.
+    for ($wait = 0; $wait < 100_000 && apcu_fetch("arrived:$request") < (int)getenv('THREADS'); ++$wait) {
+        usleep(50);
+    }
+    $cache = Larder\Cache::open(getenv('FOLDER') . "/new-$request", ['memory' => '16M']);
+    check($cache->set("own:$thread", $request) && $cache->get("own:$thread") === $request, 'a new file');
+}
+
 /** A file whose name is that of another one now and then: each request attaches the one of now. */
 function use_replaced(int $thread, int $request): void
 {
@@ -92,7 +106,7 @@ function use_replaced(int $thread, int $request): void
     if ($thread === 0 && $request % 8 === 7) {
         @unlink($path);
     }
-    $cache = Larder\Cache::open($path, ['memory' => '1M', 'classes' => '*']);
+    $cache = Larder\Cache::open($path, ['memory' => '16M', 'classes' => '*']);
     for ($round = 0; $round < 20; ++$round) {
         $cache->set("$round", value_of($thread, $round));
         $found = $cache->get("$round");
@@ -112,7 +126,7 @@ function use_client(int $thread, int $request): void
 function caches(): array
 {
     return [Larder\Cache::shared(),
-        Larder\Cache::open(getenv('FOLDER') . '/kept', ['memory' => '8M', 'classes' => '*'])];
+        Larder\Cache::open(getenv('FOLDER') . '/kept', ['memory' => '16M', 'classes' => '*'])];
 }
 
 function check_sums(): void
@@ -136,6 +150,7 @@ return function (?int $thread, ?int $request): bool {
         return true;
     }
     use_apcu($thread, $request);
+    $request < NEW_FILES and use_new($thread, $request);
     foreach (caches() as $cache) {
         use_cache($cache, $thread, $request);
     }

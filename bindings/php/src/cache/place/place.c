@@ -48,7 +48,9 @@ static bool check_file(larder_region *region, const struct stat *found)
     if (!S_ISREG(found->st_mode)) {
         return FAIL(region, "%s is not a regular file", region->path);
     }
-    if (found->st_nlink != 1) {
+    // A file without a name has been replaced since it was opened, by a process of its owner or of
+    // root: the folder excludes others.
+    if (found->st_nlink > 1) {
         return FAIL(region, "%s has several names", region->path);
     }
     if (found->st_uid != region->owner) {

@@ -1,0 +1,39 @@
+--TEST--
+A file that loses its name while it is checked is not refused
+--EXTENSIONS--
+pcntl
+--FILE--
+<?php
+require __DIR__ . '/run.inc';
+$folder = new_folder();
+mkdir("$folder/files", 0755);
+for ($at = 0; $at < 10; ++$at) {
+    symlink('files', "$folder/$at");
+}
+
+// A process that makes a new cache gives the name to another file, too.
+$replacing = pcntl_fork();
+if ($replacing === 0) {
+    umask(0177);
+    while (true) {
+        touch("$folder/files/new");
+        rename("$folder/files/new", "$folder/files/region");
+    }
+}
+set_error_handler(fn (int $number, string $message) => print("$message\n"));
+for ($child = 0; $child < 100; ++$child) {
+    if (pcntl_fork() === 0) {
+        for ($at = 0; $at < 10; ++$at) {
+            Larder\Cache::open("$folder/$at/region", ['memory' => '1M']);
+        }
+        posix_kill(getmypid(), 9);
+    }
+    pcntl_wait($status);
+}
+posix_kill($replacing, 9);
+echo "done\n";
+?>
+--CLEAN--
+<?php require __DIR__ . '/run.inc'; remove_folders(); ?>
+--EXPECT--
+done
