@@ -13,7 +13,8 @@ mod sql_result_cache;
 fn run(example: fn() -> Result<(), Box<dyn Error>>) {
     let started = Instant::now();
     example().expect("the example failed");
-    assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
+    // All of them take half a second on an idle machine.
+    assert!(started.elapsed() < Duration::from_secs(10), "it took {:?}", started.elapsed());
 }
 
 #[test]
