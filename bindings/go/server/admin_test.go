@@ -5,6 +5,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +121,26 @@ func TestStatsConnsShowsWhatAConnectionWaitsFor(t *testing.T) {
 	await(t, "a client that does not read", func() bool {
 		return strings.Contains(lines(t, conn, "stats co"), "state conn_mwrite\r\n")
 	})
+}
+
+// The two clocks of the engine tick at different moments.
+func TestMetadumpShowsTheExptimeOfTheClient(t *testing.T) {
+	var ticks atomic.Int64
+	c := withTokens()
+	c.engine.Now = func() int64 { return 1000 }
+	c.engine.Wall = func() int64 { return 1_800_000_000_000 + ticks.Add(1)%2 }
+	_, socket := start(t, c)
+	conn := dial(t, socket)
+	var requests strings.Builder
+	for number := range 10 {
+		fmt.Fprintf(&requests, "set key%d 0 2000000000 1 noreply\r\nv\r\n", number)
+	}
+	lines(t, conn, strings.TrimSuffix(requests.String(), "\r\n"))
+	lines(t, conn, "set odd 0 0 1 noreply\r\nv")
+	meta := lines(t, conn, "lru_crawler metadump all") + lines(t, conn, "lru_crawler metadump hash")
+	if got := strings.Count(meta, " exp=2000000000 "); got != 20 {
+		t.Errorf("%d of 20 lines have the exptime: %s", got, meta)
+	}
 }
 
 func TestDumpsHaveAllItems(t *testing.T) {

@@ -75,7 +75,8 @@ func (c *conn) expiry(item engine.Item) int64 {
 	if item.Deadline == 0 {
 		return -1
 	}
-	return (c.deadline(item) - c.engine.Now() + c.engine.Wall()) / 1000
+	// The clocks tick at different moments: a deadline of whole seconds may seem to be less.
+	return (c.deadline(item) - c.engine.Now() + c.engine.Wall() + 500) / 1000
 }
 
 // parseClasses returns the size classes that a dump shows as bits, or the response to a wrong list.
