@@ -81,7 +81,7 @@ clients: build ## Runs the quick client suites and the quick part of memcached's
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
 
 # cargo builds the library from what `build` has built, if it is to build the same packages.
-bindings readme: export LARDER_PACKAGES := larder-server larder-cli larder-capi
+bindings readme: export BUILT_PACKAGES := larder-server larder-cli larder-capi
 
 bindings: build ## Tests the libraries for C, Go and PHP as their users install them
 	bindings/c/tests/install.sh
