@@ -21,7 +21,12 @@ if ($replacing === 0) {
     }
 }
 set_error_handler(fn (int $number, string $message) => print("$message\n"));
-for ($child = 0; $child < 100; ++$child) {
+while (!file_exists("$folder/files/region")) {
+    usleep(1000);
+    clearstatcache();
+}
+// An open waits for a process that seems to make the file.
+for ($until = microtime(true) + 3; microtime(true) < $until;) {
     if (pcntl_fork() === 0) {
         for ($at = 0; $at < 10; ++$at) {
             Larder\Cache::open("$folder/$at/region", ['memory' => '1M']);
