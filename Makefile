@@ -34,7 +34,7 @@ build: ## Builds larderd and larder into target/release
 check: ## Checks format, clippy and the tests of what changed since main: 60 s with a warm cache
 	@.ci/check
 
-test: ## Runs everything that CI needs: 33 min from a cold cache on two cores
+test: ## Runs everything that CI needs: 27 min from a cold cache on two cores
 	@.ci/stages setup lint+build unit+miri models+clients,bindings,readme
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
@@ -312,7 +312,7 @@ PHP_ROUNDS ?= 3
 bench-php: ## APCu, Yac, memcached and our module for PHP, PHP_ROUNDS=3 of 2 min
 	bindings/php/bench/extensions.sh target/php/debian
 	$(MAKE) --no-print-directory -C bindings/php
-	php -n bindings/php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so
+	php -n bindings/php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so $(FLAGS)
 
 bench-capacity: build ## Items held in equal memory beside memcached, 1 to 2 min
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench capacity
