@@ -34,7 +34,7 @@ build: ## Builds larderd and larder into target/release
 check: ## Checks format, clippy and the tests of what changed since main: 60 s with a warm cache
 	@.ci/check
 
-test: ## Runs everything that CI needs: 27 min from a cold cache on two cores
+test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
 	@.ci/stages setup lint+build unit+miri models+clients,bindings,readme
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
