@@ -3,6 +3,7 @@ A client of a server and php-memcached read the values of each other
 --SKIPIF--
 <?php
 if (!getenv('LARDERD')) die('skip LARDERD names no larderd');
+if (PHP_ZTS) die('skip Debian builds php-memcached for a PHP without threads');
 if (!is_file(getenv('LARDER_DEBIAN') . '/memcached.so')) die('skip LARDER_DEBIAN has no memcached.so');
 ?>
 --FILE--

@@ -83,7 +83,7 @@ bool(true)
 
 Warning: session_start(): The session cannot be locked: another thread or process holds the lease; try again later in %s on line %d
 
-Warning: session_start(): Failed to read session data: larder (path: %s) in %s on line %d
+Warning: session_start(): Failed to read session data: larder (path: %S) in %s on line %d
 bool(false)
 bool(true)
 bool(true)
