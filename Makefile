@@ -134,7 +134,7 @@ deploy-test: build ## Tests the files of deploy/ with Prometheus and other real 
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh
 
 # `make crash JUDGED=1000` checks about 1000 of the states that each operation leaves, `make crash
-# OPERATION=split` the operations with that part in their name, OPERATION==split one operation.
+# OPERATION=split` the operations with that part in their name, OPERATION="--exact split" one operation.
 crash: JUDGED ?= all
 crash: ## Kills a process after every instruction of every operation, 10 min
 	LARDER_KILLED=$(JUDGED) cargo test -p larder --locked --test killed -- $(OPERATION)

@@ -26,7 +26,7 @@ missing_packages() {
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
     command -v strace >/dev/null || echo strace
-    not_installed nginx-light php-cache-integration-tests php8.2-cli php8.2-dev php8.2-fpm phpunit
+    not_installed nginx-light php-cache-integration-tests php-psr-cache php-psr-simple-cache php8.2-cli php8.2-dev php8.2-fpm phpunit
     perl -e 'use Test::More' 2>/dev/null || echo perl
     perl -e 'use IO::Socket::SSL' 2>/dev/null || echo libio-socket-ssl-perl
     [ "$wanted" = all ] || return 0

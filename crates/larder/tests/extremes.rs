@@ -80,7 +80,9 @@ fn sixteen_gibibytes_of_the_smallest_segments_take_no_memory_until_they_are_used
     let builder = Cache::builder().memory_bytes(16 << 20).memory_bytes_max(MEMORY_BYTES);
     let cache = match builder.open() {
         Ok(cache) => cache,
-        Err(error) => return println!("skipped, the system reserves no 16 GiB: {error}"),
+        Err(error) => {
+            return larder_testkit::skip(format!("the system reserves no 16 GiB: {error}"));
+        }
     };
     cache.set_memory_limit(MEMORY_BYTES).unwrap();
     assert!(cache.report().segments > 260_000, "{:?}", cache.report());

@@ -33,7 +33,7 @@ fn caches(folder: &Path) -> [Cache; 2] {
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: only root can change its user and its root directory");
+        larder_testkit::skip("only root can change its user and its root directory");
     }
     is_root
 }

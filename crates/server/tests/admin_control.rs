@@ -223,7 +223,7 @@ fn curl_speaks_to_a_path_and_a_port() -> Result<()> {
         let output = match Command::new("curl").args(args).output() {
             Ok(output) => output,
             Err(error) => {
-                println!("skipped: curl: {error}");
+                larder_testkit::skip(format!("curl: {error}"));
                 return Ok(());
             }
         };

@@ -142,7 +142,7 @@ fn family(series: &str) -> &str {
 /// Builds the exporter; `None` with a message if that is impossible here.
 fn exporter(folder: &Path) -> Result<Option<PathBuf>> {
     if Command::new("go").arg("version").output().is_err() {
-        println!("skipped: Go, which builds {MODULE}, is not installed");
+        larder_testkit::skip(format!("Go, which builds {MODULE}, is missing"));
         return Ok(None);
     }
     let module = format!("module larder.test/exporter\n\ngo 1.21\n\nrequire {MODULE} {VERSION}\n");
@@ -162,7 +162,7 @@ fn exporter(folder: &Path) -> Result<Option<PathBuf>> {
     }
     let unreachable = ["dial tcp", "no such host", "connection refused", "i/o timeout"];
     if unreachable.iter().any(|words| said.contains(words)) {
-        println!("skipped: the module proxy of Go cannot be reached: {said}");
+        larder_testkit::skip(format!("the module proxy of Go cannot be reached: {said}"));
         return Ok(None);
     }
     bail!("{MODULE} {VERSION} cannot be built: {said}")

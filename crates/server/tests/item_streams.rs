@@ -231,7 +231,7 @@ fn requests_share_a_bounded_memory() -> Result<()> {
 #[test]
 fn curl_stores_and_reads_a_large_value() -> Result<()> {
     if Command::new("curl").arg("--version").output().is_err() {
-        println!("skipped: curl is not installed");
+        larder_testkit::skip("curl is missing");
         return Ok(());
     }
     let cache = Cache::start(&["-I", "32m"])?;

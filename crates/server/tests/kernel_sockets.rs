@@ -30,7 +30,7 @@ fn the_kernel_frees_every_socket_of_a_closed_connection() -> Result<()> {
         return in_its_own_network();
     }
     if !is_root() {
-        eprintln!("skipped: only root can have a network of its own");
+        larder_testkit::skip("only root can have its own network");
         return Ok(());
     }
     let mut again = Command::new("unshare");
@@ -40,7 +40,7 @@ fn the_kernel_frees_every_socket_of_a_closed_connection() -> Result<()> {
     let (words, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if errors.contains("unshare failed") {
-        eprintln!("skipped: this machine does not allow a network of its own: {errors}");
+        larder_testkit::skip(format!("this machine does not allow a new network: {errors}"));
         return Ok(());
     }
     ensure!(output.status.success(), "{words}{errors}");

@@ -125,7 +125,7 @@ fn a_refusal_is_one_line_that_names_the_option_the_value_and_what_is_allowed() {
 #[test]
 fn root_has_to_name_a_user() {
     if !is_root() {
-        return;
+        return larder_testkit::skip("needs root");
     }
     for binary in [larderd(env!("CARGO_BIN_EXE_larderd")), memcached().unwrap()] {
         let output = run_to_end(&mut Command::new(binary)).unwrap();

@@ -301,7 +301,7 @@ fn as_nobody(words: &str, binary: &Path, args: &str) -> Result<Output> {
 #[test]
 fn too_few_descriptors_or_no_core_files_prevent_the_start() {
     if !is_root() {
-        return;
+        return larder_testkit::skip("needs root");
     }
     let folder = for_everybody().unwrap();
     for binary in [binary(), memcached().unwrap()] {
@@ -317,7 +317,7 @@ fn too_few_descriptors_or_no_core_files_prevent_the_start() {
 #[test]
 fn descriptors_for_as_many_connections_as_c_says_are_enough_for_a_start() {
     if !is_root() {
-        return;
+        return larder_testkit::skip("needs root");
     }
     let folder = for_everybody().unwrap();
     let (copy, socket) = (folder.path().join("server"), folder.path().join("socket"));
@@ -352,7 +352,7 @@ fn for_everybody() -> Result<TempDir> {
 #[test]
 fn root_becomes_the_user_that_is_named_and_keeps_nothing() {
     if !is_root() {
-        return;
+        return larder_testkit::skip("needs root");
     }
     let server = start(Transport::Tcp, &["-u", "nobody", "-r"]).unwrap();
     for (word, text) in

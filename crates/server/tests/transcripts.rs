@@ -1,5 +1,5 @@
-//! Every transcript of conformance/wire holds on larderd and on Debian's memcached. A word on the
-//! command line selects the transcripts with that word in their names. With LARDER_TIER larderd has
+//! Every transcript of conformance/wire holds on larderd and on Debian's memcached, each a test of
+//! its own for each server and way of cutting. With LARDER_TIER larderd has
 //! a disk tier, and plays all but those that conformance/tier.toml names.
 
 use std::path::Path;
@@ -9,20 +9,26 @@ use anyhow::{Context, Result};
 use larder_testkit::Subject;
 use larder_testkit::server::{larderd, memcached};
 use larder_testkit::transcript::Suite;
+use libtest_mimic::{Arguments, Trial};
+
+/// More players than processors: transcripts mostly wait.
+const AT_ONCE: usize = 8;
 
 fn main() -> ExitCode {
-    // Words with dashes are options of the standard test harness, which this is not.
-    let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    match run(&wanted) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failures) => {
-            eprintln!("{failures:#}");
+    match trials() {
+        Ok(trials) => {
+            let mut arguments = Arguments::from_args();
+            arguments.test_threads.get_or_insert(AT_ONCE);
+            libtest_mimic::run(&arguments, trials).exit_code()
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(wanted: &str) -> Result<()> {
+fn trials() -> Result<Vec<Trial>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("a workspace")?;
     let suite = Suite {
         folder: root.join("conformance/wire"),
@@ -35,7 +41,7 @@ fn run(wanted: &str) -> Result<()> {
             Err(_) => Vec::new(),
         },
     };
-    suite.run(wanted)
+    suite.trials()
 }
 
 /// The transcripts that cannot hold with a disk tier of this mode.

@@ -1,7 +1,7 @@
 //! Shared parts of tests: a model of a cache, a server under test, wire transcripts.
 //!
 //! Files in reading order: [`model`], [`server`], [`stream`], [`transcript`], [`mcrouter`],
-//! [`mod@traces`], [`fixture`], [`api`].
+//! [`mod@traces`], [`fixture`], [`api`], [`mod@skip`].
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -10,6 +10,7 @@ pub mod mcrouter;
 pub mod model;
 pub mod random;
 pub mod server;
+pub mod skip;
 pub mod stream;
 pub mod traces;
 pub mod transcript;
@@ -17,5 +18,6 @@ pub mod transcript;
 pub use fixture::{cache_file, memory_folder, value_of};
 pub use random::Random;
 pub use server::{Address, ServerUnderTest, Subject, Transport};
+pub use skip::skip;
 pub use stream::{Stream, uninterrupted};
 pub use traces::traces;

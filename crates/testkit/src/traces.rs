@@ -8,6 +8,7 @@ use std::path::PathBuf;
 ///
 /// # Panics
 /// `LARDER_TRACES` names no folder.
+#[track_caller]
 pub fn traces() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("LARDER_TRACES") {
         let folder = PathBuf::from(folder);
@@ -16,7 +17,7 @@ pub fn traces() -> Option<PathBuf> {
     }
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces"));
     if !folder.is_dir() {
-        println!("skipped: no traces found; set LARDER_TRACES to their folder");
+        crate::skip("no traces found: set LARDER_TRACES to their folder");
         return None;
     }
     Some(folder)

@@ -216,7 +216,7 @@ impl Tracer {
     /// Returns `None`, and prints the reason, where there is no strace.
     fn start(disk: &Disk, inject: &str) -> Option<Self> {
         if Command::new("strace").arg("-V").output().is_err() {
-            println!("skipped: there is no strace, which delays system calls");
+            larder_testkit::skip("strace, which delays system calls, is missing");
             return None;
         }
         let pid = disk.fixture.server.pid().to_string();

@@ -66,7 +66,7 @@ pub(crate) fn examine_with_path(
     const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
     let may_mount = Command::new("unshare").args(["-m", "true"]).output();
     if !is_root() || !may_mount.is_ok_and(|output| output.status.success()) {
-        println!("skipped: {setting} = {text:?}: a mount namespace needs root and unshare");
+        larder_testkit::skip(format!("{setting} = {text:?} needs root and unshare"));
         return None;
     }
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -87,7 +87,7 @@ pub(crate) fn examine_with_path(
 fn an_io_uring_that_is_forbidden_is_found() {
     let setting = fs::read_to_string(IO_URING).unwrap_or_default();
     if setting.trim() != "0" {
-        println!("skipped: {IO_URING} is {setting:?}: this kernel has no io_uring for everyone");
+        larder_testkit::skip(format!("{IO_URING} is {setting:?}, expected 0"));
         return;
     }
     let Some(fixture) = without_uring() else { return };
@@ -101,7 +101,7 @@ fn an_io_uring_that_is_forbidden_is_found() {
 fn huge_pages_that_the_system_never_gives_are_found() {
     let setting = fs::read_to_string(HUGE_PAGES).unwrap_or_default();
     if setting.is_empty() || setting.contains("[always]") {
-        println!("skipped: {HUGE_PAGES} is {setting:?}: memory has huge pages unasked");
+        larder_testkit::skip(format!("{HUGE_PAGES} is {setting:?}, expected madvise or never"));
         return;
     }
     // Where no process gets huge pages, to ask for them has no effect.

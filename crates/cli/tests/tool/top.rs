@@ -170,7 +170,7 @@ fn the_terminal_is_restored_after_each_kind_of_end() {
 #[test]
 fn the_terminal_is_restored_after_a_panic() {
     if Command::new("strace").arg("-V").output().is_err() {
-        println!("skipped: there is no strace, which makes system calls fail");
+        larder_testkit::skip("strace, which makes system calls fail, is missing");
         return;
     }
     let Some(managed) = Managed::start(&[]) else { return };

@@ -1,9 +1,12 @@
 //! The extent of the test: which operations, and how much of each.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::operations::{OPERATIONS, Operation};
+use libtest_mimic::Arguments;
+
+use crate::operations::OPERATIONS;
 use crate::trial::Trial;
 use crate::victim::{self, Victim, open};
 
@@ -56,53 +59,25 @@ impl Plan {
     }
 }
 
-/// Runs what the environment and the arguments ask for.
-pub(crate) fn run() {
+/// Runs what the environment and the arguments ask for. Each operation is a test.
+pub(crate) fn run() -> ExitCode {
     if let Some((name, victim)) = victim::of_environment() {
-        return play(&name, &victim);
+        play(&name, &victim);
+        return ExitCode::SUCCESS;
     }
-    if std::env::args().any(|arg| arg == "--list") {
-        return;
-    }
-    let plan = Plan::of_environment();
-    println!("LARDER_KILLED_SEED={}", plan.seed);
-    let chosen = chosen();
-    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from).min(8) {
-            scope.spawn(|| {
-                while let Some(operation) = chosen.get(next.fetch_add(1, Relaxed)) {
-                    let begun = Instant::now();
-                    match Trial::of(operation, &plan).run() {
-                        Ok(said) => {
-                            println!("{} … {said}, {:.1?}", operation.name, begun.elapsed())
-                        }
-                        Err(why) => {
-                            failed.fetch_add(1, Relaxed);
-                            println!("{} … FAILED: {why}", operation.name);
-                        }
-                    }
-                }
-            });
-        }
+    let plan = Arc::new(Plan::of_environment());
+    let trials = OPERATIONS.iter().map(|operation| {
+        let plan = Arc::clone(&plan);
+        libtest_mimic::Trial::test(operation.name, move || {
+            let seed = plan.seed;
+            let said = Trial::of(operation, &plan)
+                .run()
+                .map_err(|why| format!("LARDER_KILLED_SEED={seed}: {why}"))?;
+            println!("{} … {said}, LARDER_KILLED_SEED={seed}", operation.name);
+            Ok(())
+        })
     });
-    let failed = failed.into_inner();
-    assert_eq!(failed, 0, "operations left an invalid cache");
-}
-
-fn chosen() -> Vec<&'static Operation> {
-    let wanted: Vec<String> =
-        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let is_meant = |operation: &Operation, part: &String| match part.strip_prefix('=') {
-        Some(whole) => operation.name == whole,
-        None => operation.name.contains(part),
-    };
-    let is_wanted = |operation: &&Operation| {
-        wanted.is_empty() || wanted.iter().any(|part| is_meant(operation, part))
-    };
-    let chosen: Vec<_> = OPERATIONS.iter().filter(is_wanted).collect();
-    assert!(!chosen.is_empty(), "no operation has one of these names: {wanted:?}");
-    chosen
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
 fn play(name: &str, victim: &Victim) {

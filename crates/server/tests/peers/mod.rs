@@ -62,7 +62,9 @@ impl Site {
     /// allow a ring.
     pub(crate) fn start(route: Route, io: &str, args: &[&str]) -> Result<Option<Self>> {
         if io == "uring" && !is_ring_allowed()? {
-            eprintln!("skipped: {route:?} with io_uring, which this machine does not allow");
+            larder_testkit::skip(format!(
+                "{route:?} with io_uring, which this machine does not allow"
+            ));
             return Ok(None);
         }
         let io = format!("--io={io}");

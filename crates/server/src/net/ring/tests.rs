@@ -18,7 +18,7 @@ fn ring() -> Option<Ring> {
             Some(ring)
         }
         Err(error) => {
-            println!("skipped: io_uring cannot be used here ({error})");
+            larder_testkit::skip(format!("io_uring cannot be used here: {error}"));
             None
         }
     }

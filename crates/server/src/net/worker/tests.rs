@@ -28,7 +28,7 @@ fn with_each_loop(test: impl Fn(&'static str)) {
     test("epoll");
     match Poller::new(Io::Uring) {
         Ok(_) => test("uring"),
-        Err(error) => println!("skipped: io_uring cannot be used here ({error})"),
+        Err(error) => larder_testkit::skip(format!("io_uring cannot be used here: {error}")),
     }
 }
 
@@ -331,7 +331,7 @@ fn a_graceful_stop_does_not_wait_for_a_client_that_does_not_read() {
 fn a_worker_that_leaves_its_datagrams_has_no_operation_on_them() {
     let (_, _inbox, mut worker) = idle_with("auto");
     if !worker.has_ring() {
-        return println!("skipped: io_uring cannot be used here");
+        return larder_testkit::skip("io_uring cannot be used here");
     }
     let mut events = Vec::new();
     let mut under_way = |worker: &mut Worker| {
