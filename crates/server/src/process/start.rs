@@ -46,7 +46,7 @@ use crate::tls::certificates::Certificates;
 /// the background instead, which logs them.
 ///
 /// # Errors
-/// The server could not start: the reason, and memcached's exit status for it.
+/// The server could not start: the reason, and the exit status for it.
 pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let program = Program::remember();
     if options.daemon && !daemon::is_detached() {
@@ -58,8 +58,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         log::say(format_args!("larderd: {warning}"));
     }
     // Before -d changes the directory, to which relative paths refer.
-    let absolute = options.make_paths_absolute(|path| path::absolute(path));
-    absolute.map_err(|error| os_failure("find the directory of a relative path", &error))?;
+    make_absolute(&mut options)?;
     let ports_file = sockets::ports_file();
     // Before root is dropped, since other users may not read the key.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
@@ -110,12 +109,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         end(&server, &inboxes, workers);
         return Err(failure);
     }
-    if options.drop_privileges {
-        syscalls::restrict(Needs {
-            removal: options.daemon && options.pidfile.is_some(),
-            disk: options.disk_tier.is_some(),
-        })?;
-    }
+    restrict(options)?;
     match detached {
         Some(detached) => detached.notify_ready(options)?,
         None => announce(options, &sockets, &datagrams, &http),
@@ -133,6 +127,22 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let (server, has_reported) = (&server, false);
     let main_loop = MainLoop { server, supervisor, listener, http, signals, upgrade, has_reported };
     serve(main_loop, workers, &inboxes)
+}
+
+fn make_absolute(options: &mut Options) -> Result<(), Failure> {
+    let absolute = options.make_paths_absolute(|path| path::absolute(path));
+    absolute.map_err(|error| os_failure("find the directory of a relative path", &error))
+}
+
+/// Filters the system calls, with `-o drop_privileges`.
+fn restrict(options: &Options) -> Result<(), Failure> {
+    if !options.drop_privileges {
+        return Ok(());
+    }
+    syscalls::restrict(Needs {
+        removal: options.daemon && options.pidfile.is_some(),
+        disk: options.disk_tier.is_some(),
+    })
 }
 
 /// Runs the main loop to its end, then ends everything else.
