@@ -109,9 +109,9 @@ fn distance(given: &str, word: &str) -> Option<(bool, usize)> {
 
 /// No option has a name that is longer by more than a few letters.
 const GIVEN_BYTES_MAX: usize = 64;
-/// So many candidates at the same distance are shown.
+/// The largest number of candidates at the same distance that a message names.
 const SHOWN_MAX: usize = 3;
-/// One letter in so many may be wrong.
+/// One wrong letter is accepted for each group of this many letters.
 const LETTERS_PER_CHANGE: usize = 3;
 /// A shorter word is a part of too many others.
 const PART_BYTES_MIN: usize = 4;
