@@ -14,8 +14,8 @@ use crate::log;
 
 /// A pid file with the id of this process, under a temporary name. Removed unless it is published.
 ///
-/// It is written before the cache is opened: a process that ends afterwards, because it cannot write
-/// the file, would leave a disk tier as a crash does.
+/// It is written before the cache is opened: a process that ends afterwards, because it cannot
+/// write the file, would leave a disk tier as a crash does.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     path: PathBuf,
