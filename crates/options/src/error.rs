@@ -6,19 +6,14 @@
 pub struct OptionError {
     /// One line that names the option, its value and the allowed values.
     pub message: String,
-    /// memcached's exit status for this error: 1, or one of sysexits.h.
-    pub exit_code: u8,
 }
 
 impl OptionError {
-    pub(crate) fn new(exit_code: u8, message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit_code }
+    /// The exit status of larderd for every such error: EX_USAGE of sysexits.h. memcached exits
+    /// with 64 for some of them, with 1 or 71 for others.
+    pub const EXIT_CODE: u8 = 64;
+
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
     }
 }
-
-/// Most errors.
-pub(crate) const EXIT_FAILURE: u8 = 1;
-/// EX_USAGE: contradictory values, missing features.
-pub(crate) const EXIT_USAGE: u8 = 64;
-/// EX_OSERR: an address to listen on is invalid.
-pub(crate) const EXIT_OS: u8 = 71;

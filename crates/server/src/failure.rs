@@ -7,7 +7,7 @@ use std::fmt;
 #[error("{message}")]
 pub struct Failure {
     message: String,
-    /// The exit status, as memcached's: 1, or one of sysexits.h.
+    /// The exit status: 1, or one of sysexits.h. docs/options.md has the rule.
     pub exit_code: u8,
 }
 
@@ -17,11 +17,11 @@ impl Failure {
     }
 }
 
-/// The options contradict each other or the system.
+/// The cache cannot be opened, or the disk lacks changes at the stop.
 pub(crate) const EXIT_FAILURE: u8 = 1;
-/// EX_USAGE.
+/// EX_USAGE: an option is wrong, or a file that it names for reading.
 pub(crate) const EXIT_USAGE: u8 = 64;
-/// EX_NOUSER.
+/// EX_NOUSER: the user of `-u` does not exist.
 pub(crate) const EXIT_NO_USER: u8 = 67;
-/// EX_OSERR.
+/// EX_OSERR: the system refuses.
 pub(crate) const EXIT_OS: u8 = 71;

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use larder_options::Invocation;
+use larder_options::{Invocation, OptionError};
 use larder_protocol::WIRE_VERSION;
 
 fn main() -> ExitCode {
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
                 Err(failure) => fail(&failure, failure.exit_code),
             }
         }
-        Err(error) => fail(&error, error.exit_code),
+        Err(error) => fail(&error, OptionError::EXIT_CODE),
     }
 }
 

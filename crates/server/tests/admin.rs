@@ -170,7 +170,7 @@ fn foreign_hosts_and_origins_reach_only_the_probes() -> Result<()> {
 #[test]
 fn sighup_reads_the_tokens_again() -> Result<()> {
     let tokens = Tokens::new()?;
-    let (server, admin) = start("", &["-vv", &tokens.option()])?;
+    let (server, admin) = start("", &[&tokens.option()])?;
     let wait_for = |words: &str| {
         let deadline = Instant::now() + Duration::from_secs(10);
         while !server.log().contains(words) {
@@ -183,10 +183,11 @@ fn sighup_reads_the_tokens_again() -> Result<()> {
     tokens.write(&format!("read {new}\n"), 0o604)?;
     server.signal(Signal::HUP)?;
     wait_for("admin tokens not reloaded, the previous ones stay in effect")?;
+    wait_for("others can read or change it: chmod 600 ")?;
     assert_eq!(role(&admin, &[&bearer(FULL)])?, "full");
     tokens.write(&format!("read {new}\n"), 0o640)?;
     server.signal(Signal::HUP)?;
-    wait_for("admin tokens reloaded")?;
+    wait_for("larderd: SIGHUP: admin tokens reloaded: 1 of ")?;
     assert_eq!(role(&admin, &[&bearer(FULL)])?, "401");
     assert_eq!(role(&admin, &[&bearer(&new)])?, "read");
     let log = server.log();

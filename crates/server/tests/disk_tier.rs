@@ -292,7 +292,7 @@ fn a_start_that_cannot_be_meant_is_refused_with_a_reason() -> Result<()> {
     ensure!(code == Some(1) && words.contains("another process uses this directory"), "{words}");
     drop(server);
     for (args, expected) in [
-        (&["--durability", "sometimes"][..], "is not sync, async, or interval=MS"),
+        (&["--durability", "sometimes"][..], "is not one of sync, interval=MS, async"),
         (&["-e", "/dev/shm/larder-none"], "a directory on disk keeps the items over a restart"),
         (&["-I", "8m", "-m", "64"], "are more than the 4189871 that --tier-path can keep"),
         (&["--tier-size", "1m"], "1048576 bytes are less than the 33554432 that a log needs"),

@@ -38,7 +38,6 @@ const REFUSED: &[&str] = &[
     "-I 2000000000",
     "-I 1000",
     "-I 33m",
-    "-m 1",
     "-u no-such-user",
     "-l 192.0.2.1",
     "-l foo:bar",
@@ -82,15 +81,63 @@ const REFUSED: &[&str] = &[
     "-o read_buf_mem_limit=x",
 ];
 
+/// The exit status says who has to change something: 64 the options, 67 the user, 71 the system.
 #[test]
-fn command_lines_that_memcached_refuses_are_refused_with_its_exit_code() {
+fn command_lines_that_memcached_refuses_are_refused_with_a_foreseeable_exit_code() {
     let lines = REFUSED.iter().map(|line| line.split(' ').collect::<Vec<_>>());
     // Empty arguments cannot be written as a line.
     for args in lines.chain([vec!["-D", ""]]) {
         let larderd = run_larderd(&args).unwrap();
         let memcached = run(&memcached().unwrap(), &args).unwrap();
-        assert_eq!(larderd.status.code(), memcached.status.code(), "{args:?}: {larderd:?}");
-        assert_ne!(larderd.status.code(), Some(0), "{args:?}");
+        assert_ne!(memcached.status.code(), Some(0), "{args:?}");
+        let expected = match args[0] {
+            "-u" => 67,
+            "-l" if args[1] == "192.0.2.1" => 71,
+            "-s" => 71,
+            _ => 64,
+        };
+        assert_eq!(larderd.status.code(), Some(expected), "{args:?}: {larderd:?}");
+    }
+}
+
+#[test]
+fn every_source_of_a_wrong_option_ends_with_exit_code_64() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("larder.toml");
+    std::fs::write(&file, "memory-limit = 64\n").unwrap();
+    let config = format!("--config={}", file.display());
+    let missing = format!("--config={}/none", folder.path().display());
+    for (args, variable, words) in [
+        (&[&*config][..], "1", "\"memory-limit\": no such option; did you mean memory_limit?"),
+        (&[&missing], "1", "option --config: "),
+        (&[], "x", "LARDER_THREADS: \"x\" is not a number"),
+        (&["--memory-limt=1"], "1", "--memory-limt: no such option; did you mean --memory-limit?"),
+        (&["--io=io_uring"], "1", "did you mean uring?"),
+    ] {
+        let larderd = larderd(env!("CARGO_BIN_EXE_larderd"));
+        let output = run_to_end(command(&larderd).args(args).env("LARDER_THREADS", variable));
+        let output = output.unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{args:?}: {message}");
+        assert!(message.contains(words), "{args:?}: {message}");
+    }
+}
+
+#[test]
+fn a_small_memory_starts_with_a_largest_item_of_half_of_it() {
+    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    for (memory, item) in [("1", 512 << 10), ("2", 1 << 20), ("4", 1 << 20), ("8", 1 << 20)] {
+        let args = ["-m", memory];
+        let server = ServerUnderTest::start(&binary, Transport::Unix, &args).unwrap();
+        let mut stream = server.connect().unwrap();
+        let rows = stream.ask(b"stats settings\r\n", b"END\r\n").unwrap();
+        let row = format!("STAT item_size_max {item}\r\n");
+        assert!(String::from_utf8_lossy(&rows).contains(&row), "-m {memory}: {row}");
+        let value = vec![b'x'; item - 1000];
+        let set = [format!("set k 0 0 {}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
+        stream.ask(&set, b"STORED\r\n").unwrap();
+        let got = stream.ask(b"get k\r\n", b"END\r\n").unwrap();
+        assert!(got.len() > value.len(), "-m {memory}: {} bytes", got.len());
     }
 }
 

@@ -330,7 +330,7 @@ fn an_upgrade_with_invalid_options_changes_nothing() {
     let scene = Scene::tcp(&["--config", path]).unwrap();
     fs::write(path, "threads = 0\n").unwrap();
     scene.first.signal(Signal::USR2).unwrap();
-    wait_until("it fails", || scene.said("it ended with exit status: 1") == 1).unwrap();
+    wait_until("it fails", || scene.said("it ended with exit status: 64") == 1).unwrap();
     fs::write(path, "threads = 2\n").unwrap();
     scene.upgrade().unwrap();
     let mut stream = scene.first.connect().unwrap();

@@ -62,13 +62,8 @@ fn entry(roff: &mut Roff, option: &DescribedOption) {
         term.push(italic(option.argument));
         term.push(roman(close));
     }
-    let values = if option.choices.is_empty() {
-        String::new()
-    } else {
-        format!("; one of {}", option.choices.join(", "))
-    };
     roff.control("TP", []).text(term);
-    roff.text([roman(format!("{}{values}.", capitalized(&option.effect)))]);
+    roff.text([roman(format!("{}.", capitalized(&option.effect)))]);
 }
 
 /// Returns the sentence with a capital, unless it begins with a word that is written as it is.

@@ -2,6 +2,7 @@
 
 use crate::show::help::{effect, has_effect};
 use crate::table::Id;
+use crate::table::forms::beginning;
 use crate::table::kind::Kind;
 use crate::table::row::Place;
 
@@ -18,8 +19,9 @@ pub struct DescribedOption {
     pub argument: &'static str,
     /// True if the argument may be left out.
     pub is_argument_optional: bool,
-    /// The words that its argument may be; empty if it may be anything else.
-    pub choices: &'static [&'static str],
+    /// The words that its argument may be, without those that a name or a number follows; empty if
+    /// it may be anything else.
+    pub choices: Vec<&'static str>,
     /// True if its argument is the path of a file.
     pub is_path: bool,
     /// True if memcached does not have it.
@@ -41,15 +43,17 @@ pub fn described() -> Vec<DescribedOption> {
         word: (row.place == Place::Word).then_some(row.name),
         argument: row.kind.argument().trim_matches(['<', '>']),
         is_argument_optional: row.bare.is_some(),
-        choices: match row.kind {
-            Kind::Choice(choices) => choices,
-            _ => &[],
-        },
+        choices: choices(row.kind),
         is_path: row.kind == Kind::Path,
         is_own: row.place == Place::Long,
         effect: effect(row),
     })
     .collect()
+}
+
+fn choices(kind: Kind) -> Vec<&'static str> {
+    let forms = kind.forms().iter().copied().filter(|_| kind.takes_argument());
+    forms.filter(|form| beginning(form).is_none()).collect()
 }
 
 #[cfg(test)]
@@ -68,6 +72,7 @@ mod tests {
         let io = find("io").expect("--io is described");
         assert_eq!((io.argument, io.is_own), ("name", true));
         assert_eq!(io.choices, ["auto", "uring", "epoll"]);
+        assert_eq!(find("local-readers").unwrap().choices, ["off", "same-uid", "any"]);
         assert_eq!(find("port").and_then(|o| o.letter), Some('p'));
         let words: Vec<_> = options.iter().filter_map(|o| o.word).collect();
         assert!(words.contains(&"idle_timeout"), "{words:?}");

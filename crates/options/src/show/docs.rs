@@ -85,7 +85,7 @@ error at the start.",
     Part {
         title: "Refused options",
         text: "\
-Ignoring these would break what a user relies on, so Larder does not start; the exit status is 64.",
+Ignoring these would break what a user relies on, so Larder does not start.",
         columns: "purpose | why it is refused",
         takes: |row| matches!(row.group, Group::Refused(_)),
     },
@@ -196,18 +196,32 @@ where memcached misinterprets its input:
 - Without `slab_chunk_max`, `-I` need not be a multiple of its default: `-I 1k` is allowed.
 - A second `-l` that is contained in the first is kept.
 - An on-off word of `-o` accepts a value: `maxconns_fast=no`.
-- A word that belongs to no option is ignored, with a warning.
+- An argument that belongs to no option, as in `larderd foo`, is ignored with a warning; memcached
+  ignores it silently. An unknown option or word of `-o` is an error in both.
+- Every wrong use of the options ends with exit status 64, see below.
+- Without `-I`, an `-m` below 2 MiB lowers the largest item to half of it; memcached does not start.
 - `-c` counts only the connections of clients, so small numbers are possible. memcached also counts
   its own descriptors and does not start with fewer than it needs.
 - If `-c` is close to the limit of descriptors, fewer connections than `-c` are possible, because
   the server needs some descriptors itself. It prints the number at the start.
 - `-d` returns when the server in the background is ready, or with its exit status if it fails to
-  start.
+  start. Relative paths of options refer to the directory where larderd was started, although `-d`
+  changes to `/`.
+- A pid file of `-P` that cannot be written ends the start; memcached continues without it.
 - `-r` also works after `-u` has changed the user.
 
-An error is one line on standard error with the option, its value and the allowed values. The exit
-status is memcached's: 64 for contradictory values and refused options, 71 for an invalid address to
-listen on, 67 for a user that does not exist, 1 for other errors.
+An error is one line on standard error with the option, its value and the allowed values. If an
+option, a word, a key or one of a few values does not exist, the line names the nearest that does.
+
+| exit status | cause | what to change |
+|---|---|---|
+| 0 | the server stopped as requested; `-h`, `-i`, `-V` and `--print-config` | |
+| 64 | an option is wrong: it does not exist, its value is not allowed, it contradicts another or is refused; or a file that it names for reading cannot be used: configuration, users, tokens, certificates; or root gave no `-u` | the command line, `LARDER_*`, or that file |
+| 67 | the user of `-u` does not exist | `-u`, or create the user |
+| 71 | the system refuses: an address or socket, the pid file, a limit, the change of the user, system calls | the system, or the option that the message names |
+| 1 | the cache cannot be opened: memory, the file of `-e`, the directory of `--tier-path`; or, at the stop, the disk lacks changes | as the message says |
+
+memcached exits with 1 or 71 in some of the cases of 64.
 ";
 
 const PRIVILEGES: &str = "
@@ -249,6 +263,7 @@ mod tests {
     use std::{env, fs, path::Path};
 
     use super::*;
+    use crate::show::help::effect;
 
     #[test]
     fn the_page_is_up_to_date() {
@@ -261,6 +276,51 @@ mod tests {
             page == options_md(),
             "docs/options.md is out of date: run LARDER_BLESS=1 cargo test -p larder-options"
         );
+    }
+
+    /// The words that the page and the help list are those that parsing takes, and no others: where
+    /// a value is one of a few words, `Kind::parse` has no list but `Kind::forms`.
+    #[test]
+    fn every_word_that_is_listed_is_accepted_and_every_accepted_one_is_listed() {
+        let (page, mut seen) = (options_md(), 0);
+        for row in Id::ALL.iter().map(|id| id.row()).filter(|row| !row.kind.forms().is_empty()) {
+            let list = row.kind.forms().join(", ");
+            let expected = row.kind.expected();
+            assert!(expected.contains(&list), "{}: {expected}", row.name);
+            for form in row.kind.forms() {
+                let text = form.replace("NAME", "www").replace("MS", "7");
+                assert!(row.kind.parse(&text).is_ok(), "{}: {text} is refused", row.name);
+                // Near the word, but another one.
+                assert!(row.kind.parse(&format!("x{form}")).is_err(), "{}: x{form}", row.name);
+            }
+            if row.kind.takes_argument() {
+                let line =
+                    page.lines().find(|line| line.starts_with(&format!("| {} |", cell(row))));
+                let line = line.unwrap_or_default();
+                assert!(line.contains(&format!("one of {list}")), "{}: {line}", row.name);
+                let effect = effect(row);
+                assert!(effect.contains(&format!("one of {list}")), "{}: {effect}", row.name);
+                seen += 1;
+            }
+        }
+        assert!(seen >= 7, "{seen} options");
+    }
+
+    /// Lists within a value, such as the prefixes of `-l`, which the effect of the option names.
+    #[test]
+    fn the_words_within_addresses_are_those_that_the_help_names() {
+        let doc = Id::Listen.row().doc;
+        for word in
+            ["notls:", "btls:", "mtls:", "proto[ascii]:", "proto[binary]:", "proto[negotiating]:"]
+        {
+            assert!(doc.contains(word), "{word}");
+            assert!(Id::Listen.row().kind.parse(&format!("{word}127.0.0.1:1")).is_ok(), "{word}");
+        }
+        let doc = Id::AdminListen.row().doc;
+        for word in [",role=probe", ",role=read", ",role=full", ",tls"] {
+            assert!(doc.contains(word), "{word}");
+            assert!(Id::AdminListen.row().kind.parse(&format!("*:1{word}")).is_ok(), "{word}");
+        }
     }
 
     #[test]

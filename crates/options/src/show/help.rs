@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::identity::LARDERD_BUILD;
 use crate::table::Id;
+use crate::table::forms::one_of;
 use crate::table::kind::Kind;
 use crate::table::row::{Group, Place, Row};
 
@@ -72,13 +73,15 @@ fn meaning(row: &Row) -> String {
     }
 }
 
-/// Returns the same of an option that has an effect.
+/// Returns the same of an option that has an effect, with its values if they are a few words.
 pub(crate) fn effect(row: &Row) -> String {
-    let doc = row.doc.to_owned();
-    match row.default.filter(|text| *text != "no" && row.kind != Kind::Count) {
-        Some(default) => format!("{doc} (default: {default})"),
-        None => doc,
-    }
+    let forms =
+        Some(row.kind.forms()).filter(|forms| !forms.is_empty() && row.kind.takes_argument());
+    let forms = forms.map(one_of);
+    let default = row.default.filter(|text| *text != "no" && row.kind != Kind::Count);
+    let default = default.map(|text| format!("default: {text}"));
+    let more: Vec<_> = [forms, default].into_iter().flatten().collect();
+    if more.is_empty() { row.doc.to_owned() } else { format!("{} ({})", row.doc, more.join("; ")) }
 }
 
 /// Appends one option: its forms, then its effect from column [`COLUMN`] on.

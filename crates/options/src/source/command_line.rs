@@ -1,7 +1,8 @@
 //! Options from the command line.
 
-use crate::error::{EXIT_FAILURE, OptionError};
+use crate::error::OptionError;
 use crate::source::getopt::{self, Piece};
+use crate::source::nearest;
 use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::row::Place;
@@ -57,12 +58,13 @@ fn set_words(values: &mut Values, list: &str) -> Result<(), OptionError> {
             None => (word, None),
         };
         let (id, bare) = by_word(name).ok_or_else(|| {
-            OptionError::new(EXIT_FAILURE, format!("Illegal suboption \"{word}\""))
+            let hint = nearest::hint_or(name, nearest::in_a_list(), "-h lists the words");
+            OptionError::new(format!("option -o: there is no word {name:?}{hint}"))
         })?;
         let text = text.or(bare).ok_or_else(|| {
             let expected = id.row().kind.expected();
             let message = format!("option -o {name}: it needs a value after =, {expected}");
-            OptionError::new(EXIT_FAILURE, message)
+            OptionError::new(message)
         })?;
         values.set(id, text, &Origin::CommandLine)?;
     }
@@ -129,10 +131,21 @@ mod tests {
     #[test]
     fn unknown_words_and_missing_values_are_named() {
         for (list, message) in [
-            ("foo", "Illegal suboption \"foo\""),
-            ("idle_timeout=5,,", "Illegal suboption \"\""),
-            ("no_track_sizes", "Illegal suboption \"no_track_sizes\""),
-            ("no_=3", "Illegal suboption \"no_=3\""),
+            ("foo", "option -o: there is no word \"foo\"; -h lists the words"),
+            ("idle_timeout=5,,", "option -o: there is no word \"\"; -h lists the words"),
+            (
+                "idle_timout=5",
+                "option -o: there is no word \"idle_timout\"; did you mean idle_timeout?",
+            ),
+            (
+                "tier_path=/d",
+                "option -o: there is no word \"tier_path\"; did you mean --tier-path?",
+            ),
+            (
+                "no_track_sizes",
+                "option -o: there is no word \"no_track_sizes\"; did you mean track_sizes?",
+            ),
+            ("no_=3", "option -o: there is no word \"no_\"; -h lists the words"),
             (
                 "idle_timeout",
                 "option -o idle_timeout: it needs a value after =, a number from 0 to 2147483647",

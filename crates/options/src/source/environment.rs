@@ -1,6 +1,7 @@
 //! Options from environment variables.
 
 use crate::error::OptionError;
+use crate::source::nearest;
 use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::row::Row;
@@ -18,11 +19,15 @@ pub(crate) fn read(
         }
     }
     let unknown = variables.iter().filter(|(name, value)| {
-        name.starts_with("LARDER_")
+        name.starts_with(PREFIX)
             && !is_service_link(name, value)
             && !Id::ALL.iter().any(|id| is_variable(id.row()) && id.row().variable() == *name)
     });
-    warnings.extend(unknown.map(|(name, _)| format!("{name}: no such option")));
+    warnings.extend(unknown.map(|(name, _)| {
+        let all = "it is ignored; larderd -h lists all";
+        let hint = nearest::hint_or(&name[PREFIX.len()..], nearest::in_the_environment(), all);
+        format!("{name}: no such option{hint}")
+    }));
     Ok(values)
 }
 
@@ -75,6 +80,8 @@ fn is_url(value: &str) -> bool {
     !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+const PREFIX: &str = "LARDER_";
+
 const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
 
 #[cfg(test)]
@@ -119,6 +126,7 @@ mod tests {
         let values = read(
             &variables(&[
                 ("LARDER_PROT", "1"),
+                ("LARDER_QQ", "1"),
                 ("LARDER_CONFIG", "f"),
                 ("LARDER_PORT", "tcp://10.0.0.1:11211"),
                 ("LARDER_PORT_11211_TCP", "tcp://10.0.0.1:11211"),
@@ -141,7 +149,8 @@ mod tests {
             [
                 format!("LARDER_PORT: \"tcp://10.0.0.1:11211\" {ignored}"),
                 format!("LARDER_UDP_PORT: \"udp://10.0.0.2:11211\" {ignored}"),
-                "LARDER_PROT: no such option".to_owned(),
+                "LARDER_PROT: no such option; did you mean LARDER_PORT?".to_owned(),
+                "LARDER_QQ: no such option; it is ignored; larderd -h lists all".to_owned(),
             ]
         );
         assert_eq!(values, Values::none());

@@ -4,7 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{EXIT_FAILURE, OptionError};
+use crate::error::OptionError;
+use crate::source::nearest;
 use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::Kind;
@@ -16,9 +17,8 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
         let before = &text.as_bytes()[..offset.min(text.len())];
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     };
-    let wrong = |line: usize, what: String| {
-        OptionError::new(EXIT_FAILURE, format!("{}:{line}: {what}", path.display()))
-    };
+    let wrong =
+        |line: usize, what: String| OptionError::new(format!("{}:{line}: {what}", path.display()));
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         wrong(line(offset), error.message().replace('\n', ", "))
@@ -26,7 +26,9 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
     let table = table.get_ref();
     for name in table.keys() {
         if !configurable().any(|id| id.row().name == name.get_ref().as_ref()) {
-            let what = format!("{:?}: no such option", name.get_ref());
+            let given = name.get_ref();
+            let hint = nearest::hint_or(given, nearest::in_a_file(), "larderd -h lists all");
+            let what = format!("{given:?}: no such option{hint}");
             return Err(wrong(line(name.span().start), what));
         }
     }
@@ -103,8 +105,11 @@ mod tests {
     #[test]
     fn an_error_names_the_file_and_the_line() {
         for (text, message) in [
-            ("port = 1\n\nprot = 2\n", "larder.toml:3: \"prot\": no such option"),
-            ("config = \"x\"\n", "larder.toml:1: \"config\": no such option"),
+            (
+                "port = 1\n\nprot = 2\n",
+                "larder.toml:3: \"prot\": no such option; did you mean port?",
+            ),
+            ("config = \"x\"\n", "larder.toml:1: \"config\": no such option; larderd -h lists all"),
             ("[port]\n", "larder.toml:1: port: table is not a number from -1 to 65535"),
             ("\nport = 70000", "larder.toml:2: port: \"70000\" is not a number from -1 to 65535"),
             ("unix_socket = [1]", "larder.toml:1: unix_socket: array is not a path"),

@@ -6,7 +6,8 @@
 
 use std::slice;
 
-use crate::error::{EXIT_FAILURE, OptionError};
+use crate::error::OptionError;
+use crate::source::nearest;
 use crate::table::Id;
 use crate::table::row::Place;
 
@@ -61,7 +62,7 @@ impl<'a> Pieces<'a> {
         let mut letters = self.letters.chars();
         let letter = letters.next().expect("only called with letters left");
         let rest = letters.as_str();
-        let id = by_letter(letter).ok_or_else(|| unknown(&format!("-{letter}")))?;
+        let id = by_letter(letter).ok_or_else(|| unknown_letter(letter))?;
         if !id.row().kind.takes_argument() {
             self.letters = rest;
             return Ok(Piece::Option(id, None));
@@ -81,10 +82,9 @@ impl<'a> Pieces<'a> {
             (true, None) => Ok(Piece::Option(id, Some(self.argument(id)?))),
             // memcached accepts an argument here and ignores it.
             (false, Some(_)) if id == Id::Verbose => Ok(Piece::Option(id, None)),
-            (false, Some(argument)) => Err(OptionError::new(
-                EXIT_FAILURE,
-                format!("option --{name}: it takes no argument, but {argument:?} was given"),
-            )),
+            (false, Some(argument)) => Err(OptionError::new(format!(
+                "option --{name}: it takes no argument, but {argument:?} was given"
+            ))),
             (_, argument) => Ok(Piece::Option(id, argument)),
         }
     }
@@ -95,7 +95,7 @@ impl<'a> Pieces<'a> {
             let row = id.row();
             let expected = row.kind.expected();
             let message = format!("option {}: it needs an argument, {expected}", row.spelling());
-            OptionError::new(EXIT_FAILURE, message)
+            OptionError::new(message)
         })
     }
 }
@@ -124,19 +124,32 @@ fn by_long(name: &str) -> Result<Id, OptionError> {
         matches = begins(true).collect();
     }
     match matches.as_slice() {
-        [] => Err(unknown(&format!("--{name}"))),
+        [] => {
+            let hint = nearest::hint_or(name, nearest::on_the_command_line(), ALL);
+            Err(OptionError::new(format!("option --{name}: no such option{hint}")))
+        }
         [(id, _)] => Ok(*id),
         _ => {
             let forms: Vec<_> = matches.iter().map(|(_, long)| format!("--{long}")).collect();
             let message = format!("option --{name}: ambiguous, could be {}", forms.join(" or "));
-            Err(OptionError::new(EXIT_FAILURE, message))
+            Err(OptionError::new(message))
         }
     }
 }
 
-fn unknown(option: &str) -> OptionError {
-    OptionError::new(EXIT_FAILURE, format!("option {option}: no such option; -h lists all"))
+fn unknown_letter(letter: char) -> OptionError {
+    let other = match letter.is_lowercase() {
+        true => letter.to_ascii_uppercase(),
+        false => letter.to_ascii_lowercase(),
+    };
+    let hint = match by_letter(other) {
+        Some(_) => format!("did you mean -{other}?"),
+        None => ALL.to_owned(),
+    };
+    OptionError::new(format!("option -{letter}: no such option; {hint}"))
 }
+
+const ALL: &str = "-h lists all";
 
 #[cfg(test)]
 mod tests {
@@ -198,7 +211,13 @@ mod tests {
             ("-Q", "option -Q: no such option; -h lists all"),
             ("-vQ", "option -Q: no such option; -h lists all"),
             ("-\u{e9}", "option -\u{e9}: no such option; -h lists all"),
+            ("-T", "option -T: no such option; did you mean -t?"),
+            ("-x4", "option -x: no such option; did you mean -X?"),
             ("--nope=1", "option --nope: no such option; -h lists all"),
+            (
+                "--memory-limt 64",
+                "option --memory-limt: no such option; did you mean --memory-limit?",
+            ),
             ("-p", "option -p: it needs an argument, a number from -1 to 65535"),
             ("--port", "option -p: it needs an argument, a number from -1 to 65535"),
             ("--daemon=3", "option --daemon: it takes no argument, but \"3\" was given"),

@@ -5,5 +5,6 @@ pub(crate) mod environment;
 pub(crate) mod file;
 pub(crate) mod getopt;
 pub(crate) mod invocation;
+pub(crate) mod nearest;
 pub(crate) mod process;
 pub(crate) mod values;

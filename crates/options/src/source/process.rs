@@ -1,8 +1,8 @@
 //! The only file that reads the process's arguments, environment and files.
 
-use std::{env, ffi::OsString, fs};
+use std::{env, ffi::OsString, fs, path::PathBuf};
 
-use crate::error::{EXIT_FAILURE, OptionError};
+use crate::error::OptionError;
 use crate::source::invocation::{Invocation, Sources};
 
 /// Reads the options of this process. `version` is that of the memcached whose behaviour Larder
@@ -16,16 +16,22 @@ pub fn from_process(version: &str) -> Result<Invocation, OptionError> {
         .filter(|(name, _)| name.to_string_lossy().starts_with("LARDER_"))
         .map(|(name, value)| Ok((unicode(name)?, unicode(value)?)))
         .collect::<Result<Vec<_>, _>>()?;
-    Invocation::read(&Sources {
+    let mut invocation = Invocation::read(&Sources {
         command_line: &command_line,
         environment: &environment,
         read_file: &|path| fs::read_to_string(path),
         version,
-    })
+    })?;
+    if let Invocation::Run { options, .. } = &mut invocation
+        && options.sasl
+    {
+        options.sasl_file = env::var_os("MEMCACHED_SASL_PWDB").map(PathBuf::from);
+    }
+    Ok(invocation)
 }
 
 fn unicode(word: OsString) -> Result<String, OptionError> {
     word.into_string().map_err(|word| {
-        OptionError::new(EXIT_FAILURE, format!("{word:?} is not valid UTF-8, as options must be"))
+        OptionError::new(format!("{word:?} is not valid UTF-8, as options must be"))
     })
 }

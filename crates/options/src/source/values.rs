@@ -3,6 +3,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use crate::error::OptionError;
+use crate::source::nearest::{self, Candidate};
 use crate::table::Id;
 use crate::table::kind::{Kind, Value};
 use crate::table::row::{Group, Row};
@@ -80,19 +81,27 @@ impl Values {
         });
     }
 
+    /// Replaces a default of bytes by a lower number of them.
+    pub(crate) fn lower_default(&mut self, id: Id, bytes: u64) {
+        let value = Value::Bytes(bytes);
+        self.0[id as usize] = Some(Given { value, origin: Origin::Default });
+    }
+
     /// Sets the value of an option. A repeated option takes the last value, except that lists and
     /// counts accumulate.
     pub(crate) fn set(&mut self, id: Id, text: &str, origin: &Origin) -> Result<(), OptionError> {
         let row = id.row();
         let value = row.kind.parse(text).map_err(|expected| {
             let spelling = origin.spelling(row);
-            OptionError::new(row.exit_code, format!("{spelling}: {text:?} is not {expected}"))
+            let forms = row.kind.forms().iter().map(|form| Candidate::plain(form));
+            let hint = nearest::hint(text, forms);
+            OptionError::new(format!("{spelling}: {text:?} is not {expected}{hint}"))
         })?;
         if let Group::Refused(reason) = row.group
             && value != Value::Switch(false)
         {
             let spelling = origin.spelling(row);
-            return Err(OptionError::new(row.exit_code, format!("{spelling}: refused: {reason}")));
+            return Err(OptionError::new(format!("{spelling}: refused: {reason}")));
         }
         if value == Value::Switch(true) {
             for (implied, text) in implied(id) {
@@ -104,7 +113,7 @@ impl Values {
             let spelling = origin.spelling(row);
             let what =
                 format!("{spelling}: {text:?} is the second one: give one, with all the size");
-            return Err(OptionError::new(row.exit_code, what));
+            return Err(OptionError::new(what));
         }
         let value = match given.take() {
             Some(earlier) => row.kind.repeated(earlier.value, value),

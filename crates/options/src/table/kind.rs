@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::table::forms::{form_of, one_of};
 use crate::typed::admin::{self, AdminListen};
 use crate::typed::disk_tier::{self, Durability};
 use crate::typed::listen::{self, Listen};
@@ -79,7 +80,7 @@ impl Kind {
             }
             Self::Sizes => sizes(trimmed).map(Value::Sizes),
             Self::Choice(words) => {
-                words.contains(&trimmed).then(|| Value::Text(trimmed.to_owned()))
+                form_of(words, trimmed).map(|(word, _)| Value::Text(word.to_owned()))
             }
             Self::Text | Self::Path => {
                 (!trimmed.is_empty()).then(|| Value::Text(trimmed.to_owned()))
@@ -98,7 +99,7 @@ impl Kind {
     /// Returns the allowed values, as errors and docs/options.md show them.
     pub(crate) fn expected(self) -> String {
         match self {
-            Self::Switch => "yes or no".to_owned(),
+            Self::Switch => one_of(self.forms()),
             Self::Count => format!("a number from 0 to {COUNT_MAX}"),
             Self::Number { min, max } if min == max => format!("{min}"),
             Self::Number { min, max } => format!("a number from {min} to {max}"),
@@ -116,14 +117,26 @@ impl Kind {
                 "a list like 96-120-152 of at most {SIZE_COUNT_MAX} sizes in bytes, each more than \
                  {SIZE_STEP_BYTES} above the one before"
             ),
-            Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Listen => listen::EXPECTED.to_owned(),
             Self::AdminListen => admin::EXPECTED.to_owned(),
-            Self::Readers => LocalReaders::EXPECTED.to_owned(),
-            Self::Durability => Durability::EXPECTED.to_owned(),
+            Self::Choice(_) | Self::Readers => one_of(self.forms()),
+            Self::Durability => {
+                format!("{}, with MS {}", one_of(self.forms()), Durability::INTERVALS)
+            }
             Self::FileSize => disk_tier::FILE_SIZE_EXPECTED.to_owned(),
+        }
+    }
+
+    /// Returns the forms of a value that is one of a few words; empty if it may be anything else.
+    pub(crate) fn forms(self) -> &'static [&'static str] {
+        match self {
+            Self::Switch => &SWITCH_WORDS,
+            Self::Choice(words) => words,
+            Self::Readers => LocalReaders::FORMS,
+            Self::Durability => Durability::FORMS,
+            _ => &[],
         }
     }
 
@@ -187,12 +200,12 @@ impl Kind {
 }
 
 fn switch(text: &str) -> Option<bool> {
-    match text {
-        "yes" | "true" | "on" | "1" => Some(true),
-        "no" | "false" | "off" | "0" => Some(false),
-        _ => None,
-    }
+    let at = SWITCH_WORDS.iter().position(|word| *word == text)?;
+    Some(at % 2 == 0)
 }
+
+/// Alternately the words for on and for off.
+const SWITCH_WORDS: [&str; 8] = ["yes", "no", "true", "false", "on", "off", "1", "0"];
 
 fn number(text: &str, min: i64, max: i64) -> Option<i64> {
     text.parse().ok().filter(|number| (min..=max).contains(number))

@@ -3,10 +3,10 @@
 //! Letters and words are in the order of memcached's help. To add an option, add a row, and, if it
 //! behaves, a field of [`crate::Options`].
 
+pub(crate) mod forms;
 pub(crate) mod kind;
 pub(crate) mod row;
 
-use crate::error::{EXIT_OS, EXIT_USAGE};
 use crate::table::kind::{
     GIBIBYTE, KIBIBYTE,
     Kind::{self, Choice, Count, Mask, Path, Sizes, Switch, Text},
@@ -42,28 +42,27 @@ macro_rules! table {
 }
 
 table! {
-Port = Row::letter('p', "port", number(-1, 65_535)).default("11211")
-    .exit(EXIT_USAGE).doc("TCP port; 0: no TCP, -1: any free port");
+Port = Row::letter('p', "port", number(-1, 65_535)).default("11211").doc("TCP port; 0: no TCP, -1: any free port");
 UdpPort = Row::letter('U', "udp_port", number(-1, 65_535)).default("0")
-    .exit(EXIT_USAGE)
-    .doc("UDP port; 0: no UDP, -1: any free port; without -p also the TCP port");
+    .doc("UDP port; 0: no UDP, -1: any free port; without -p, TCP listens on this port as well");
 UnixSocket = Row::letter('s', "unix_socket", Path)
     .doc("path of a unix socket to listen on, instead of TCP");
 UnixMask = Row::letter('a', "unix_mask", Mask).default("700")
     .doc("permissions of the unix socket, in octal");
 EnableShutdown = Row::letter('A', "enable_shutdown", Switch)
     .doc("allow clients to stop the server with the shutdown command");
-Listen = Row::letter('l', "listen", Kind::Listen).exit(EXIT_OS)
+Listen = Row::letter('l', "listen", Kind::Listen)
     .doc("addresses to listen on, separated by commas or semicolons, each host, host:port, \
           [IPv6]:port or * for all; may be repeated (default: all); with -Z, the prefixes notls:, \
           btls: and mtls: select no TLS, TLS, and TLS with client certificates; the prefixes \
           proto[ascii]:, proto[binary]: and proto[negotiating]: after them select the protocol");
-Daemon = Row::letter('d', "daemon", Switch).doc("run in the background");
+Daemon = Row::letter('d', "daemon", Switch).doc("run in the background, in the directory /, or with -r in the current one; relative paths \
+          of options are resolved before; returns when the server is ready or has failed to start");
 EnableCoredumps = Row::letter('r', "enable_coredumps", Switch)
     .doc("raise the limit for core files to the maximum");
 User = Row::letter('u', "user", Text).doc("user to run as; required when started as root");
 MemoryLimit = Row::letter('m', "memory_limit", bytes(MEBIBYTE, MEBIBYTE, 16 * TEBIBYTE))
-    .default("64").exit(EXIT_USAGE).doc("memory for items and their index, in MiB");
+    .default("64").doc("memory for items and their index, in MiB");
 DisableEvictions = Row::letter('M', "disable_evictions", Switch)
     .doc("when memory is full, refuse to store instead of evicting");
 ConnLimit = Row::letter('c', "conn_limit", number(1, INT_MAX)).default("1024")
@@ -76,7 +75,7 @@ Help = Row::letter('h', "help", Switch).group(Reading).doc("print this text and 
 License = Row::letter('i', "license", Switch).group(Reading).doc("print the licence and exit");
 Version = Row::letter('V', "version", Switch).group(Reading)
     .doc("print the memcached version whose behaviour Larder follows, and exit");
-Pidfile = Row::letter('P', "pidfile", Path).doc("file to write the process id to");
+Pidfile = Row::letter('P', "pidfile", Path).doc("file to write the process id to; the server does not start if it cannot be written");
 SlabGrowthFactor = Row::letter('f', "slab_growth_factor", above(1.0))
     .default("1.25").group(Mapped)
     .doc("growth factor of the size classes in statistics; memory has no classes");
@@ -97,19 +96,21 @@ DisableCas = Row::letter('C', "disable_cas", Switch)
     .doc("keep no cas tokens, which saves 8 bytes per item");
 ListenBacklog = Row::letter('b', "listen_backlog", number(0, INT_MAX))
     .default("1024").doc("length of the queue of connections to accept");
-Protocol = Row::letter('B', "protocol", Choice(&["auto", "ascii", "binary"])).exit(EXIT_USAGE)
-    .doc("protocol of the clients; auto detects it by the first byte of a connection (default: \
-          auto; binary with -S, ascii with -Y)");
+Protocol = Row::letter('B', "protocol", Choice(&["auto", "ascii", "binary"]))
+    .doc("protocol of the clients; auto detects it by the first byte of a connection; without -B: \
+          binary with -S, ascii with -Y, otherwise auto");
 MaxItemSize = Row::letter('I', "max_item_size", bytes(1, KIBIBYTE, GIBIBYTE))
-    .default("1048576").exit(EXIT_USAGE)
-    .doc("largest item, in bytes or with k or m after the number; at most half of -m");
+    .default("1048576")
+    .doc("largest item, in bytes or with k or m after the number; at most half of -m, to which the \
+          default is lowered");
 EnableSasl = Row::letter('S', "enable_sasl", Switch)
     .doc("require clients to log in by SASL, which only the binary protocol has");
 DisableFlushAll = Row::letter('F', "disable_flush_all", Switch)
-    .doc("refuse the flush_all command");
+    .doc("refuse flush_all and every removal by prefix (delete_prefix), also by the admin listener");
 DisableDumping = Row::letter('X', "disable_dumping", Switch)
-    .doc("refuse commands that list keys: stats cachedump, stats detail, lru_crawler metadump and \
-          mgdump");
+    .doc("refuse commands and admin requests that list keys: stats cachedump, stats detail, stats \
+          hotkeys, lru_crawler metadump and mgdump, /api/v1/keys and /api/v1/hot; hide the prefix \
+          of a removal");
 DisableWatch = Row::letter('W', "disable_watch", Switch).doc("refuse the watch command");
 AuthFile = Row::letter('Y', "auth_file", Path)
     .doc("file of lines user:password with which clients log in; only the text protocol is \
@@ -118,7 +119,7 @@ MemoryFile = Row::letter('e', "memory_file", Path)
     .doc("file to keep the items in, best on a tmpfs: they survive a stop, a crash and an upgrade; \
           a file made with another -m, -C or -M, or before the machine was started, is replaced by \
           an empty one");
-EnableSsl = Row::letter('Z', "enable_ssl", Switch).exit(EXIT_USAGE)
+EnableSsl = Row::letter('Z', "enable_ssl", Switch)
     .doc("TLS on all addresses except those with the prefix notls:; needs -o ssl_chain_cert and \
           ssl_key");
 NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX))
@@ -169,7 +170,7 @@ SlabAutomoveWindow = Row::word("slab_automove_window", number(3, 1800)).default(
     .group(Mapped).doc(ANY_SIZE);
 SlabAutomoveFreeratio = Row::word("slab_automove_freeratio", share()).default("0.01")
     .group(Mapped).doc(ANY_SIZE);
-SlabSizes = Row::word("slab_sizes", Sizes).exit(EXIT_USAGE).group(Mapped)
+SlabSizes = Row::word("slab_sizes", Sizes).group(Mapped)
     .doc("size classes in statistics, instead of those of -f and -n; none below -n or above \
           slab_chunk_max");
 SlabChunkMax = Row::word("slab_chunk_max", number(1, MEBIBYTE as i64)).group(Mapped)
@@ -206,7 +207,7 @@ AnswersAs = Row::word("answers_as", Choice(&["1.6.45", "1.6.18"])).default("1.6.
 Debugtime = Row::word("debugtime", Switch).group(Suite)
     .doc("let clients move the clock with `debugtime`; for test suites that cannot wait");
 
-ExtPath = Row::word("ext_path", Kind::FileSize).exit(EXIT_USAGE).group(Mapped)
+ExtPath = Row::word("ext_path", Kind::FileSize).group(Mapped)
     .doc("file and size of extstore; means --tier-mode cache --tier-path FILE.tier --tier-size \
           SIZE, and the file itself is left alone");
 ExtPageSize = Row::word("ext_page_size", number(1, INT_MAX))
@@ -239,94 +240,90 @@ ExtMaxSleep = Row::word("ext_max_sleep", number(0, U32_MAX)).default("1000000")
 ExtDropUnread = Row::word("ext_drop_unread", Switch)
     .group(Warned(NO_COMPACTION)).doc("drop values that were not read, in compaction");
 
-SslChainCert = Row::word("ssl_chain_cert", Path).exit(EXIT_USAGE)
+SslChainCert = Row::word("ssl_chain_cert", Path)
     .doc("file of the server's certificate and its chain, in PEM");
-SslKey = Row::word("ssl_key", Path).exit(EXIT_USAGE)
+SslKey = Row::word("ssl_key", Path)
     .doc("file of the certificate's private key");
-SslCaCert = Row::word("ssl_ca_cert", Path).exit(EXIT_USAGE)
+SslCaCert = Row::word("ssl_ca_cert", Path)
     .doc("file of the authorities that sign the clients' certificates, in PEM");
-SslKeyformat = Row::word("ssl_keyformat", number(1, 2)).default("1").exit(EXIT_USAGE)
+SslKeyformat = Row::word("ssl_keyformat", number(1, 2)).default("1")
     .doc("format of the private key; 1: PEM, 2: DER");
-SslVerifyMode = Row::word("ssl_verify_mode", number(0, 3)).default("0").exit(EXIT_USAGE)
+SslVerifyMode = Row::word("ssl_verify_mode", number(0, 3)).default("0")
     .doc("client certificates; 0: not requested, 1 and 3: optional, but valid if sent, 2: \
           required");
-SslCiphers = Row::word("ssl_ciphers", Text).exit(EXIT_USAGE)
+SslCiphers = Row::word("ssl_ciphers", Text)
     .doc("cipher suites, as an OpenSSL list: names and classes, separated by colons; unknown names \
           are skipped with a warning; a list without a TLS 1.3 suite also allows all of TLS 1.3, a \
           list with nothing else allows only TLS 1.3 (default: all)");
-SslWbufSize = Row::word("ssl_wbuf_size", number(1, INT_MAX)).default("16").exit(EXIT_USAGE)
+SslWbufSize = Row::word("ssl_wbuf_size", number(1, INT_MAX)).default("16")
     .doc("part of a response that is encrypted, then sent, at a time, in KiB; a number \
           above 1024 is taken as 1024");
-SslSessionCache = Row::word("ssl_session_cache", Switch).exit(EXIT_USAGE)
+SslSessionCache = Row::word("ssl_session_cache", Switch)
     .doc("let clients resume sessions, by tickets, which take no memory in the server");
-SslKernelTls = Row::word("ssl_kernel_tls", Switch).exit(EXIT_USAGE)
+SslKernelTls = Row::word("ssl_kernel_tls", Switch)
     .group(Warned("Larder encrypts in the process")).doc("TLS in the kernel");
-SslMinVersion = Row::word("ssl_min_version", number(0, 3)).default("2").exit(EXIT_USAGE)
+SslMinVersion = Row::word("ssl_min_version", number(0, 3)).default("2")
     .doc("oldest TLS version; 2: 1.2, 3: 1.3; 0 and 1 are taken as 2, with a warning");
-ProxyConfig = Row::word("proxy_config", Text).exit(EXIT_USAGE)
+ProxyConfig = Row::word("proxy_config", Text)
     .group(Refused(NO_PROXY)).doc("configuration of the proxy");
-ProxyArg = Row::word("proxy_arg", Text).exit(EXIT_USAGE)
+ProxyArg = Row::word("proxy_arg", Text)
     .group(Refused(NO_PROXY)).doc("argument of the proxy's configuration");
-ProxyUring = Row::word("proxy_uring", Switch).exit(EXIT_USAGE)
+ProxyUring = Row::word("proxy_uring", Switch)
     .group(Refused(NO_PROXY)).doc("io_uring in the proxy");
-ProxyMemprofile = Row::word("proxy_memprofile", Switch).exit(EXIT_USAGE)
+ProxyMemprofile = Row::word("proxy_memprofile", Switch)
     .group(Refused(NO_PROXY)).doc("memory profile of the proxy");
 
 UdpReplyFactor = Row::new(Place::Long, "udp_reply_factor", number(0, 1_000_000)).default("16")
     .doc("maximum length of a UDP response to another machine, as a multiple of the length of its \
           request, which keeps the server from amplifying floods; 0: no such limit");
 Io = Row::new(Place::Long, "io", Choice(&["auto", "uring", "epoll"])).default("auto")
-    .doc("how workers wait, receive and send: io_uring, epoll, or the first that the kernel \
-          allows");
+    .doc("how workers wait, receive and send: uring by io_uring, epoll by epoll, auto by the first \
+          of them that the kernel allows");
 UpgradeDrain = Row::new(Place::Long, "upgrade_drain", number(0, INT_MAX)).default("60")
     .doc("seconds until the server closes its connections after SIGUSR2, once another process has \
           taken over");
-LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("off").exit(EXIT_USAGE)
+LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("off")
     .doc("processes of this machine that may read the cache's memory directly, after they have \
-          connected to the unix socket: none, those of the server's user, those of a group, or \
-          all; the server then allocates all memory at the start, and its limit cannot be raised; \
+          connected to the unix socket: with off none, with same-uid those of the server's user, \
+          with group:NAME those of a group, with any all; the server then allocates all memory at the start, and its limit cannot be raised; \
           no effect with -e");
-TierPath = Row::new(Place::Long, "tier_path", Path).exit(EXIT_USAGE)
+TierPath = Row::new(Place::Long, "tier_path", Path)
     .doc("directory that keeps items on disk, more than memory holds: all of them, or those that \
-          memory evicts; made if it is missing; needs --tier-size and --tier-mode");
+          memory evicts; it is created if it is missing, its parent is not; needs --tier-size and \
+          --tier-mode");
 TierSize = Row::new(Place::Long, "tier_size", bytes(1, KIBIBYTE, 64 * TEBIBYTE))
-    .exit(EXIT_USAGE)
     .doc("size of the log in the directory of --tier-path, in bytes or with k, m or g after the \
           number: 32 MiB at least; of a store, four fifths of it can be live items; it may be \
           raised later, not lowered");
-TierMode = Row::new(Place::Long, "tier_mode", Choice(&["store", "cache"])).exit(EXIT_USAGE)
+TierMode = Row::new(Place::Long, "tier_mode", Choice(&["store", "cache"]))
     .doc("what the directory of --tier-path promises: store, a durable key-value store; cache, \
           more room for items that memory evicts, which a clean stop keeps and a crash does not");
 TierAdmit = Row::new(Place::Long, "tier_admit", Choice(&["all", "reused"])).default("all")
-    .exit(EXIT_USAGE)
     .doc("with --tier-mode cache, the evicted items that the disk gets: all; reused, those that \
           were read since they were stored, and those stored again soon after an eviction, which \
           spares the disk writes and costs hits");
 Durability = Row::new(Place::Long, "durability", Kind::Durability).default("interval=100")
-    .exit(EXIT_USAGE)
     .doc("when a change of a store survives a power loss: sync, before it is answered; interval=MS, at most \
           twice as many milliseconds later; async, usually within 100 ms");
 TierWaitSecs = Row::new(Place::Long, "tier_wait_secs", number(0, 3600)).default("1")
-    .exit(EXIT_USAGE)
     .doc("seconds that a change waits for a disk that does not keep up, before it fails");
 TierStopSecs = Row::new(Place::Long, "tier_stop_secs", number(0, 86_400)).default("60")
-    .exit(EXIT_USAGE)
     .doc("seconds that the stop of the server waits for the disk; if changes are then still not \
           on the disk, the log says how many bytes, and the exit status is not 0");
 TierDirtyBytes = Row::new(Place::Long, "tier_dirty_bytes", bytes(1, KIBIBYTE, TEBIBYTE))
-    .default("64m").exit(EXIT_USAGE)
+    .default("64m")
     .doc("memory for changes that are not on the disk yet, beside -m; at most an eighth of -m, to \
           which the default is lowered");
-AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen).exit(EXIT_USAGE)
+AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen)
     .doc("addresses of the admin listener, which speaks HTTP: host:port, [IPv6]:port, *:port or \
           the path of a unix socket that begins with / or a dot, several separated by semicolons; \
           may be repeated (default: none); ,role=probe, ,role=read or ,role=full after an address \
           is the most that a request may do there (default: full), ,tls after a port encrypts it \
           with the certificates of -Z, ,mode=OCTAL after a path is its permissions (default: 600)");
-AdminTokenFile = Row::new(Place::Long, "admin_token_file", Path).exit(EXIT_USAGE)
+AdminTokenFile = Row::new(Place::Long, "admin_token_file", Path)
     .doc("file with the tokens that admin requests may carry: a line for each, a role and a token \
           of at least 32 characters; others must not be able to read it; SIGHUP reads it again");
-AdminHost = Row::new(Place::Long, "admin_host", Text).exit(EXIT_USAGE)
+AdminHost = Row::new(Place::Long, "admin_host", Text)
     .doc("names under which browsers and tools reach the admin listener, besides its addresses and \
           localhost, separated by commas");
 DrainGrace = Row::new(Place::Long, "drain_grace", number(0, INT_MAX)).default("5")

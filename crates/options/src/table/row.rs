@@ -1,6 +1,5 @@
 //! A row of the table.
 
-use crate::error::EXIT_FAILURE;
 use crate::table::kind::Kind;
 
 /// An option.
@@ -19,8 +18,6 @@ pub(crate) struct Row {
     /// The text that the `-o` word with the prefix `no_` stands for; `None`: the word does not
     /// exist.
     pub(crate) negated: Option<&'static str>,
-    /// The exit status if the value is not allowed.
-    pub(crate) exit_code: u8,
     /// Its effect: one sentence without a full stop, in lower case.
     pub(crate) doc: &'static str,
 }
@@ -70,17 +67,7 @@ impl Row {
             Kind::Count => (Some("1"), Some("0")),
             _ => (None, None),
         };
-        Self {
-            name,
-            place,
-            kind,
-            group: Group::Behaves,
-            default,
-            bare,
-            negated: None,
-            exit_code: EXIT_FAILURE,
-            doc: "",
-        }
+        Self { name, place, kind, group: Group::Behaves, default, bare, negated: None, doc: "" }
     }
 
     pub(crate) const fn default(mut self, text: &'static str) -> Self {
@@ -95,11 +82,6 @@ impl Row {
 
     pub(crate) const fn negated(mut self, text: &'static str) -> Self {
         self.negated = Some(text);
-        self
-    }
-
-    pub(crate) const fn exit(mut self, code: u8) -> Self {
-        self.exit_code = code;
         self
     }
 

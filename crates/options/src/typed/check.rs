@@ -1,6 +1,6 @@
 //! Checks values against each other: contradictions, and warnings for the user.
 
-use crate::error::{EXIT_USAGE, OptionError};
+use crate::error::OptionError;
 use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::MEBIBYTE;
@@ -8,6 +8,17 @@ use crate::table::row::Group;
 use crate::typed::disk_tier::{self, Asked, TierMode};
 use crate::typed::slabs::Slabs;
 use crate::typed::tls;
+
+/// Lowers defaults that are too large for a given value.
+pub(crate) fn settle(mut values: Values) -> Values {
+    let half = values.bytes(Id::MemoryLimit) / 2;
+    let is_default =
+        values.given(Id::MaxItemSize).is_some_and(|given| given.origin == Origin::Default);
+    if is_default && values.bytes(Id::MaxItemSize) > half {
+        values.lower_default(Id::MaxItemSize, half);
+    }
+    values
+}
 
 /// Checks the values against each other and collects the warnings.
 ///
@@ -32,7 +43,7 @@ pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
         if let Some((id, what)) = rule(values) {
             let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
             let message = format!("{}: {what}", origin.spelling(id.row()));
-            return Err(OptionError::new(EXIT_USAGE, message));
+            return Err(OptionError::new(message));
         }
     }
     let mut warnings = warnings(values);
@@ -46,7 +57,11 @@ type Contradiction = Option<(Id, String)>;
 fn item_size(values: &Values) -> Contradiction {
     let (item, memory) = (values.bytes(Id::MaxItemSize), values.bytes(Id::MemoryLimit));
     (item > memory / 2).then(|| {
-        let what = format!("{item} bytes are more than half of the {memory} bytes of -m");
+        let what = format!(
+            "{item} bytes are more than half of the {memory} bytes of -m: give at most {}, or \
+             raise -m",
+            memory / 2
+        );
         (Id::MaxItemSize, what)
     })
 }

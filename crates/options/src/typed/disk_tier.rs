@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::source::values::Values;
 use crate::table::Id;
+use crate::table::forms::form_of;
 use crate::table::kind::MEBIBYTE;
 
 /// The longest value of an item that a segment of the disk holds, with any key.
@@ -153,19 +154,22 @@ impl Default for Durability {
 }
 
 impl Durability {
-    pub(crate) const EXPECTED: &str = "sync, async, or interval=MS with 1 to 60000 milliseconds";
+    /// The forms of a text.
+    pub(crate) const FORMS: &[&str] = &["sync", "interval=MS", "async"];
+    /// The interval in milliseconds.
+    pub(crate) const INTERVALS: &str = "from 1 to 60000";
 
     /// Parses a text; `None` if it has another form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "sync" => Self::Sync,
-            "async" => Self::Async,
-            _ => {
-                let millis: u64 = text.strip_prefix("interval=")?.parse().ok()?;
-                (1..=60_000).contains(&millis).then_some(())?;
-                Self::Interval(Duration::from_millis(millis))
+        match form_of(Self::FORMS, text)? {
+            ("sync", _) => Some(Self::Sync),
+            ("async", _) => Some(Self::Async),
+            ("interval=MS", millis) => {
+                let millis = millis.parse().ok().filter(|millis| (1..=60_000).contains(millis))?;
+                Some(Self::Interval(Duration::from_millis(millis)))
             }
-        })
+            _ => None,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod disk_tier;
 pub(crate) mod listen;
 pub(crate) mod options;
+pub(crate) mod paths;
 pub(crate) mod readers;
 pub(crate) mod slabs;
 pub(crate) mod tls;

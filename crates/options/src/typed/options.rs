@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::slice;
 
-use crate::error::{EXIT_USAGE, OptionError};
+use crate::error::OptionError;
+use crate::source::nearest;
 use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::KIBIBYTE;
 use crate::typed::admin::AdminListen;
-use crate::typed::check::check;
+use crate::typed::check::{check, settle};
 use crate::typed::disk_tier::DiskTier;
 use crate::typed::listen::{self, Listen, Security};
 use crate::typed::readers::LocalReaders;
@@ -65,6 +66,9 @@ pub struct Options {
     pub protocol: Protocol,
     /// `-S`: clients log in by SASL; `protocol` is then binary.
     pub sasl: bool,
+    /// With `-S`, the file of users and passwords, which memcached's variable
+    /// `MEMCACHED_SASL_PWDB` names.
+    pub sasl_file: Option<PathBuf>,
     /// `-Y`: file of users and passwords with which clients log in; `protocol` is then ascii.
     pub auth_file: Option<PathBuf>,
     /// `-I`: largest item, in bytes.
@@ -205,8 +209,9 @@ impl Options {
             Id::ALL.iter().any(|id| id.row().is_configurable() && id.row().name == name)
         };
         if let Some((name, _)) = map.iter().find(|(name, _)| !named(name)) {
-            let message = format!("option {name}: no such option");
-            return Err(OptionError::new(EXIT_USAGE, message));
+            let hint = nearest::hint(name, nearest::in_a_file());
+            let message = format!("option {name}: no such option{hint}");
+            return Err(OptionError::new(message));
         }
         let mut values = Values::none();
         for id in Id::ALL {
@@ -214,7 +219,7 @@ impl Options {
                 values.set(*id, text, &Origin::Map)?;
             }
         }
-        let values = Values::defaults().overridden_by(values);
+        let values = settle(Values::defaults().overridden_by(values));
         let warnings = check(&values)?;
         Ok((Self::new(values), warnings))
     }
@@ -293,6 +298,7 @@ impl Options {
             backlog: values.unsigned(Id::ListenBacklog),
             protocol: protocol(&values),
             sasl: values.switch(Id::EnableSasl),
+            sasl_file: None,
             auth_file: values.text(Id::AuthFile).map(PathBuf::from),
             item_bytes_max: values.bytes(Id::MaxItemSize),
             flush_all: !values.switch(Id::DisableFlushAll),
@@ -474,8 +480,13 @@ mod tests {
             ["option tail_repair_time: it has no effect: Larder has no LRU queues to repair"]
         );
         for (name, text, message) in [
-            ("memory", "1g", "option memory: no such option"),
+            ("memory_lmit", "1g", "option memory_lmit: no such option; did you mean memory_limit?"),
             ("help", "yes", "option help: no such option"),
+            (
+                "io",
+                "epol",
+                "option io: \"epol\" is not one of auto, uring, epoll; did you mean epoll?",
+            ),
             ("threads", "x", "option threads: \"x\" is not a number from 1 to 1024"),
         ] {
             assert_eq!(Options::from_map([(name, text)]).unwrap_err().message, message);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::table::forms::form_of;
+
 /// `--local-readers`: the processes of this machine that may read the cache's memory directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LocalReaders {
@@ -17,19 +19,18 @@ pub enum LocalReaders {
 }
 
 impl LocalReaders {
-    pub(crate) const EXPECTED: &str = "off, same-uid, any, or group:NAME";
+    /// The forms of a text.
+    pub(crate) const FORMS: &[&str] = &["off", "same-uid", "any", "group:NAME"];
 
     /// Parses a text; `None` if it has another form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "off" => Self::Off,
-            "same-uid" => Self::SameUser,
-            "any" => Self::Any,
-            _ => match text.strip_prefix("group:")? {
-                "" => return None,
-                name => Self::Group(name.to_owned()),
-            },
-        })
+        match form_of(Self::FORMS, text)? {
+            ("off", _) => Some(Self::Off),
+            ("same-uid", _) => Some(Self::SameUser),
+            ("any", _) => Some(Self::Any),
+            ("group:NAME", name) if !name.is_empty() => Some(Self::Group(name.to_owned())),
+            _ => None,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::error::{EXIT_OS, EXIT_USAGE, OptionError};
+use crate::error::OptionError;
 use crate::source::values::Values;
 use crate::table::Id;
 use crate::typed::listen::{Listen, Security};
@@ -96,24 +96,21 @@ impl Tls {
 /// Checks that options that need each other are given together.
 pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), OptionError> {
     let listen = values.listen(Id::Listen);
-    let refuse = |exit_code, message: String| Err(OptionError::new(exit_code, message));
+    let refuse = |message: String| Err(OptionError::new(message));
     if !values.switch(Id::EnableSsl) {
         let prefixed = listen.iter().find(|listen| listen.security != Security::Default);
         return match prefixed {
-            Some(listen) => refuse(EXIT_OS, format!("option -l: {listen}: only possible with -Z")),
+            Some(listen) => refuse(format!("option -l: {listen}: only possible with -Z")),
             None => Ok(()),
         };
     }
     if values.given(Id::UnixSocket).is_some() || values.number(Id::Port) == Some(0) {
-        return refuse(
-            EXIT_USAGE,
-            "option -Z: TLS needs a TCP port: leave out -s, and -p 0".into(),
-        );
+        return refuse("option -Z: TLS needs a TCP port: leave out -s, and -p 0".into());
     }
     for (id, what) in [(Id::SslChainCert, "the certificate chain"), (Id::SslKey, "its key")] {
         if values.given(id).is_none() {
             let word = id.row().spelling();
-            return refuse(EXIT_USAGE, format!("option -Z: it needs {word}, the file of {what}"));
+            return refuse(format!("option -Z: it needs {word}, the file of {what}"));
         }
     }
     if let (Some(reason), None) =
@@ -123,7 +120,7 @@ pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), O
             "{reason}: it needs -o ssl_ca_cert, the file of the authorities that sign the clients' \
             certificates"
         );
-        return refuse(EXIT_USAGE, message);
+        return refuse(message);
     }
     if let (Some(mode @ (1 | 3)), None) =
         (values.number(Id::SslVerifyMode), values.given(Id::SslCaCert))

@@ -184,14 +184,34 @@ impl Http {
         }
     }
 
-    /// Reads the token file again, if there is one. On failure, logs the reason on standard error
-    /// and keeps the previous tokens.
-    pub(crate) fn reload_tokens(&self, server: &Server) {
-        match self.shared.tokens.as_ref().map(Tokens::reload) {
-            None => {}
-            Some(Ok(())) => server.log.event(format_args!("admin tokens reloaded")),
-            Some(Err(error)) => log::say(format_args!(
-                "larderd: admin tokens not reloaded, the previous ones stay in effect: {error}"
+    /// True if admin requests can carry tokens.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.shared.tokens.is_some()
+    }
+
+    /// Returns the roles of requests to a socket, for the line that announces it.
+    pub(crate) fn roles(&self, socket: &AdminSocket) -> String {
+        let role = socket.role.name();
+        match (socket.is_trusted(self.wire_is_open), self.has_tokens()) {
+            (true, _) => role.to_owned(),
+            (false, _) if socket.role == Role::Probe => role.to_owned(),
+            (false, true) => format!("probe, with a token up to {role}"),
+            (false, false) => "probe, since no --admin-token-file is given".to_owned(),
+        }
+    }
+
+    /// Reads the token file again, if there is one, and logs the result. On failure the previous
+    /// tokens stay in effect.
+    pub(crate) fn reload_tokens(&self) {
+        let Some(tokens) = &self.shared.tokens else { return };
+        match tokens.reload() {
+            Ok(count) => {
+                let path = tokens.path().display();
+                log::say(format_args!("larderd: SIGHUP: admin tokens reloaded: {count} of {path}"));
+            }
+            Err(error) => log::say(format_args!(
+                "larderd: SIGHUP: admin tokens not reloaded, the previous ones stay in effect: \
+                 {error}"
             )),
         }
     }

@@ -100,7 +100,9 @@ pub(crate) fn open(options: &Options, handed: Vec<OwnedFd>) -> Result<Vec<AdminS
 }
 
 fn cannot_listen(address: &Address, error: &io::Error) -> Failure {
-    let message = format_args!("option --admin-listen: cannot listen on {address}: {error}");
+    let remedy = sockets::remedy(error);
+    let message =
+        format_args!("option --admin-listen: cannot listen on {address}: {error}{remedy}");
     Failure::new(EXIT_OS, message)
 }
 

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use larder_options::{ClientCertificates, ListenAt, Options, Protocol};
 use rustix::fs::Mode;
@@ -80,7 +80,26 @@ pub(crate) fn open_udp(options: &Options) -> Result<Vec<Datagrams>, Failure> {
 }
 
 fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
-    Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}"))
+    Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}{}", remedy(error)))
+}
+
+/// Returns what to do if an address cannot be listened on; empty if nothing is known.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; stop the process that listens there or remove the file, or choose another address"
+        }
+        io::ErrorKind::AddrNotAvailable => "; choose an address of this machine",
+        io::ErrorKind::PermissionDenied => {
+            "; choose a port from 1024 on, or a path whose directory this user may change"
+        }
+        io::ErrorKind::NotFound => "; create the directory of the path first",
+        // The standard library's, before any system call.
+        io::ErrorKind::InvalidInput => {
+            "; the path of a unix socket has at most 107 bytes: choose a shorter one"
+        }
+        _ => "",
+    }
 }
 
 /// Binds all addresses that an option's address stands for. A machine without IPv6 is fine.
@@ -216,15 +235,24 @@ fn backlog(options: &Options) -> i32 {
     i32::try_from(options.backlog).unwrap_or(i32::MAX)
 }
 
-/// Writes the ports to the file that the environment names, if it does: for tests that let the
-/// system choose a port. The file is replaced as a whole.
-pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result<(), Failure> {
+/// Returns the file that the environment names for [`write_ports`]. Called before the directory
+/// changes, to which a relative path refers.
+pub(crate) fn ports_file() -> Option<PathBuf> {
+    let path = env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from)?;
+    Some(path::absolute(&path).unwrap_or(path))
+}
+
+/// Writes the ports to this file, if it is given: for tests that let the system choose a port. The
+/// file is replaced as a whole.
+pub(crate) fn write_ports(
+    path: Option<PathBuf>,
+    sockets: &[Socket],
+    datagrams: &[Datagrams],
+) -> Result<(), Failure> {
     if sockets.iter().any(|socket| socket.transport == Transport::Unix) {
         return Ok(());
     }
-    let Some(path) = env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from) else {
-        return Ok(());
-    };
+    let Some(path) = path else { return Ok(()) };
     let line = |protocol: &str, address: &SocketAddr| {
         let family = if address.is_ipv4() { "INET" } else { "INET6" };
         format!("{protocol} {family}: {}\n", address.port())
@@ -242,7 +270,7 @@ pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result
 }
 
 /// Writes a file under a temporary name first, so that readers never see half of it.
-pub(crate) fn write_whole(path: &Path, suffix: &str, text: &str) -> io::Result<()> {
+fn write_whole(path: &Path, suffix: &str, text: &str) -> io::Result<()> {
     let mut unfinished = OsString::from(path);
     unfinished.push(suffix);
     fs::write(&unfinished, text)?;

@@ -48,7 +48,7 @@ pub(crate) fn start() -> Result<(), Failure> {
     // It has written the error to the shared standard error.
     let status = child.wait().map_err(failure)?;
     let exit_code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_OS);
-    Err(Failure::new(exit_code, "option -d: the background process did not start"))
+    Err(Failure::new(exit_code, "option -d: the server did not start; its error is above"))
 }
 
 /// The background process, detached from its terminal except for standard input and output.

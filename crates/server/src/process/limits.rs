@@ -31,7 +31,7 @@ pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
     }
     log::say(format_args!(
         "larderd: option -c: at most {possible} connections: the process may open {allowed} file \
-         descriptors (ulimit -n)"
+         descriptors; raise the limit (ulimit -n), or lower -c"
     ));
     Ok(possible)
 }
@@ -71,6 +71,9 @@ pub(crate) fn lock_memory(options: &Options) {
     if options.lock_memory
         && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
     {
-        log::say(format_args!("larderd: option -k: the memory cannot be locked: {error}"));
+        log::say(format_args!(
+            "larderd: option -k: the memory cannot be locked and may be swapped: {error}; raise the \
+             limit (ulimit -l), or leave -k out"
+        ));
     }
 }

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::clock::monotonic_us;
 use crate::http::Http;
+use crate::log;
 use crate::net::listener::Listener;
 use crate::process::signals::{Asked, Signals};
 use crate::process::supervisor::Supervisor;
@@ -69,16 +70,29 @@ impl MainLoop<'_> {
         self.listener.wait(others, timeout)
     }
 
+    /// Reads the files of users, certificates and tokens again, and logs each result.
+    fn reload(&self) {
+        self.server.reload_certificates();
+        self.server.reload_users();
+        self.http.reload_tokens();
+        let has_file = self.server.certificates.is_some()
+            || self.server.credentials.is_some()
+            || self.http.has_tokens();
+        if !has_file {
+            log::say(format_args!(
+                "larderd: SIGHUP: nothing to read again: there are no users (-S, -Y), certificates \
+                 (-Z) or admin tokens; other options need a restart, or SIGUSR2"
+            ));
+        }
+    }
+
     fn obey(&mut self, asked: Asked) {
         if let Some(manner) = asked.stop {
             self.server.stop.request(manner);
         }
         if asked.reload {
             self.supervisor.notify_reloading();
-            // Without TLS there are no certificates, and a file error has been logged already.
-            let _ = self.server.refresh_certificates(false);
-            self.server.reload_users();
-            self.http.reload_tokens(self.server);
+            self.reload();
             self.supervisor.notify_ready();
         }
         if asked.upgrade {

@@ -1,32 +1,91 @@
 //! The pid file.
 
+use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use crate::failure::{EXIT_OS, Failure};
 use crate::log;
-use crate::net::sockets::write_whole;
 
-/// Writes this process's id. If the file names another running process, overwrites it with a
-/// warning, unless this process is its successor. If the file cannot be written, the server
-/// continues without it, as memcached does.
-pub(crate) fn write(path: &Path, predecessor: Option<Pid>) {
-    let predecessor = predecessor.map(Pid::as_raw_pid);
-    if let Some(pid) = running(path).filter(|pid| Some(*pid) != predecessor) {
-        log::say(format_args!("larderd: pid file {} names running process {pid}", path.display()));
+/// A pid file with the id of this process, under a temporary name. Removed unless it is published.
+///
+/// It is written before the cache is opened: a process that ends afterwards, because it cannot
+/// write the file, would leave a disk tier as a crash does.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    path: PathBuf,
+    unfinished: PathBuf,
+}
+
+impl Prepared {
+    /// Writes this process's id under the temporary name.
+    ///
+    /// # Errors
+    /// The file cannot be written, or a directory has its name.
+    pub(crate) fn write(path: &Path) -> Result<Self, Failure> {
+        let unfinished = unfinished(path);
+        if path.is_dir() {
+            return Err(cannot_write(path, &io::ErrorKind::IsADirectory.into()));
+        }
+        let written = fs::write(&unfinished, format!("{}\n", process::id()));
+        written.map_err(|error| cannot_write(path, &error))?;
+        Ok(Self { path: path.to_owned(), unfinished })
     }
-    if let Err(error) = write_whole(path, ".tmp", &format!("{}\n", process::id())) {
-        log::say(format_args!("larderd: option -P: cannot write to {}: {error}", path.display()));
+
+    /// Gives the file its name. If one of this name contains the id of another running process,
+    /// replaces it with a warning, unless this process is its successor.
+    ///
+    /// # Errors
+    /// The file cannot be renamed.
+    pub(crate) fn publish(self, predecessor: Option<Pid>) -> Result<(), Failure> {
+        let (path, predecessor) = (&self.path, predecessor.map(Pid::as_raw_pid));
+        if let Some(pid) = running(path).filter(|pid| Some(*pid) != predecessor) {
+            log::say(format_args!(
+                "larderd: option -P: {} names running process {pid}, and is overwritten; if that \
+                 is another larderd, name another file",
+                path.display()
+            ));
+        }
+        fs::rename(&self.unfinished, path).map_err(|error| cannot_write(path, &error))
     }
 }
 
-/// Writes this process's id over that of a successor that failed.
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // Fails after the file was published: it has another name then.
+        let _ = fs::remove_file(&self.unfinished);
+    }
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".tmp");
+    name.into()
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let message = format_args!(
+        "option -P: cannot write the pid file {}: {error}; name a file that the user of larderd \
+         may create, or leave -P out",
+        path.display()
+    );
+    Failure::new(EXIT_OS, message)
+}
+
+/// Writes this process's id over that of a successor that failed. Logs a failure: the process
+/// already serves.
 pub(crate) fn take_back(path: &Path, pid: u32) {
-    if named(path).and_then(|pid| u32::try_from(pid).ok()) == Some(pid) {
-        write(path, None);
+    if named(path).and_then(|pid| u32::try_from(pid).ok()) != Some(pid) {
+        return;
+    }
+    let written = Prepared::write(path).and_then(|prepared| prepared.publish(None));
+    if let Err(failure) = written {
+        log::say(format_args!("larderd: {failure}"));
     }
 }
 

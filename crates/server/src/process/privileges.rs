@@ -15,12 +15,15 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
         return Ok(());
     }
     let Some(name) = options.user.as_deref() else {
-        let message = "cannot run as root without option -u: name a user, or root itself";
+        let message = "cannot run as root without option -u: give -u USER to run as that user, or -u root to \
+                       stay root";
         return Err(Failure::new(EXIT_USAGE, message));
     };
     let found = User::from_name(name).map_err(|error| cannot_become(name, error))?;
     let Some(user) = found else {
-        let message = format_args!("option -u: there is no user {name:?} to run as");
+        let message = format_args!(
+            "option -u: there is no user {name:?} to run as; create it, or name another"
+        );
         return Err(Failure::new(EXIT_NO_USER, message));
     };
     if user.uid.is_root() {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{self, PathBuf};
+use std::path;
 use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -35,6 +35,7 @@ use crate::process::upgrade::program::Program;
 use crate::process::upgrade::{activation, inherited};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::credentials::Credentials;
+use crate::server::error::UsersError;
 use crate::server::open::{self, InheritedMemory};
 use crate::server::progress::Progress;
 use crate::server::{Server, disk_tier};
@@ -45,7 +46,7 @@ use crate::tls::certificates::Certificates;
 /// the background instead, which logs them.
 ///
 /// # Errors
-/// The server could not start: the reason, and memcached's exit status for it.
+/// The server could not start: the reason, and the exit status for it.
 pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let program = Program::remember();
     if options.daemon && !daemon::is_detached() {
@@ -56,12 +57,13 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     for warning in warnings {
         log::say(format_args!("larderd: {warning}"));
     }
-    // Before root is dropped, since other users may not read the key, and before the directory
-    // changes, since the paths may be relative.
+    // Before -d changes the directory, to which relative paths refer.
+    make_absolute(&mut options)?;
+    let ports_file = sockets::ports_file();
+    // Before root is dropped, since other users may not read the key.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
     let tokens = admin_tokens(&options)?;
-    make_absolute(&mut options)?;
     let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
     let connection_count_max = limits::raise(&options)?;
     privileges::drop_root(&options)?;
@@ -75,10 +77,11 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     };
     let datagrams: Arc<[Datagrams]> = datagrams.into();
     let mut http = open_http(&options, admin, (tokens, certificates.clone()), &sockets)?;
-    if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
+    if let Err(failure) = sockets::write_ports(ports_file, &sockets, &datagrams) {
         // Used by tests only; the server can continue without it.
         log::say(format_args!("larderd: {failure}"));
     }
+    let pidfile = options.pidfile.as_deref().map(pidfile::Prepared::write).transpose()?;
     if options.drop_privileges {
         // Before the threads start, which inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
@@ -100,15 +103,13 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     end_opening(opening, &server, &inboxes);
     http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
     start_http(&mut http, options, &progress)?;
-    if let Some(path) = &options.pidfile {
-        pidfile::write(path, predecessor.as_ref().and_then(|predecessor| predecessor.pid));
+    if let Some(pidfile) = pidfile
+        && let Err(failure) = pidfile.publish(predecessor.as_ref().and_then(|of| of.pid))
+    {
+        end(&server, &inboxes, workers);
+        return Err(failure);
     }
-    if options.drop_privileges {
-        syscalls::restrict(Needs {
-            removal: options.daemon && options.pidfile.is_some(),
-            disk: options.disk_tier.is_some(),
-        })?;
-    }
+    restrict(options)?;
     match detached {
         Some(detached) => detached.notify_ready(options)?,
         None => announce(options, &sockets, &datagrams, &http),
@@ -126,6 +127,22 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let (server, has_reported) = (&server, false);
     let main_loop = MainLoop { server, supervisor, listener, http, signals, upgrade, has_reported };
     serve(main_loop, workers, &inboxes)
+}
+
+fn make_absolute(options: &mut Options) -> Result<(), Failure> {
+    let absolute = options.make_paths_absolute(|path| path::absolute(path));
+    absolute.map_err(|error| os_failure("find the directory of a relative path", &error))
+}
+
+/// Filters the system calls, with `-o drop_privileges`.
+fn restrict(options: &Options) -> Result<(), Failure> {
+    if !options.drop_privileges {
+        return Ok(());
+    }
+    syscalls::restrict(Needs {
+        removal: options.daemon && options.pidfile.is_some(),
+        disk: options.disk_tier.is_some(),
+    })
 }
 
 /// Runs the main loop to its end, then ends everything else.
@@ -146,8 +163,7 @@ fn serve(
         return check_left(left);
     }
     main_loop.supervisor.notify_stopping();
-    stop(server, inboxes, workers);
-    let left = disk_tier::stop(&server.cache);
+    let left = end(server, inboxes, workers);
     // Last: until then it reports that the server stops.
     main_loop.http.stop();
     if let (Some(path), true) = (&server.options.pidfile, server.options.daemon) {
@@ -156,13 +172,23 @@ fn serve(
     check_left(left)
 }
 
+/// Ends the workers, then the disk tier. Returns the bytes of changes that are not on the disk.
+fn end(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) -> u64 {
+    server.stop.request(Manner::Now);
+    stop(server, inboxes, workers);
+    disk_tier::stop(&server.cache)
+}
+
 /// Fails if the disk lacks bytes of changes.
 fn check_left(left: u64) -> Result<(), Failure> {
     match left {
         0 => Ok(()),
         left => Err(Failure::new(
             EXIT_FAILURE,
-            format_args!("the disk does not have everything: {left} bytes were left"),
+            format_args!(
+                "the stop lost {left} bytes of changes that are not on the disk; a higher \
+                 --tier-stop-secs gives a slow disk more time"
+            ),
         )),
     }
 }
@@ -190,17 +216,15 @@ fn inherit() -> Result<Inherited, Failure> {
 }
 
 /// Reads the tokens of the admin listener, if there is one and a file for them: before root is
-/// dropped and the directory changes, as the certificates.
+/// dropped, as the certificates.
 fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
     let Some(path) = options.admin_token_file.clone().filter(|_| !options.admin_listen.is_empty())
     else {
         return Ok(None);
     };
-    let failure = |error: &dyn std::error::Error| {
+    Tokens::open(path).map(Some).map_err(|error| {
         Failure::new(EXIT_USAGE, format_args!("option --admin-token-file: {error}"))
-    };
-    let path = path::absolute(path).map_err(|error| failure(&error))?;
-    Tokens::open(path).map(Some).map_err(|error| failure(&error))
+    })
 }
 
 fn open_http(
@@ -242,13 +266,14 @@ fn open_server(
     }
     let takeover = predecessor.is_some().then_some(open::Takeover { memory });
     let opened = Server::replacing(options, takeover, progress);
-    opened.map_err(|error| Failure::new(EXIT_FAILURE, error))
+    opened.map_err(|error| Failure::new(error.exit_code(), error))
 }
 
 /// Has the predecessor release the directory of `--tier-path`. What else could keep this process
 /// from serving is checked first: afterwards no other process serves.
 fn take_directory(predecessor: &Predecessor, options: &Options) -> Result<(), Failure> {
-    Credentials::load(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
+    Credentials::load(options)
+        .map_err(|error| Failure::new(EXIT_USAGE, UsersError::new(options, error)))?;
     let released = predecessor.ask_release();
     released.map_err(|error| os_failure("take the directory of --tier-path over", &error))
 }
@@ -262,20 +287,6 @@ fn end_opening(opening: Option<Opening>, server: &Server, inboxes: &[Arc<Inbox>]
         counters.bump(Counter::ConnectionsCurrent);
         inboxes[next.replace((next.get() + 1) % inboxes.len())].put(accepted);
     }));
-}
-
-/// Makes the paths of the items absolute.
-fn make_absolute(options: &mut Options) -> Result<(), Failure> {
-    options.memory_file = options.memory_file.take().map(absolute).transpose()?;
-    if let Some(tier) = &mut options.disk_tier {
-        tier.path = absolute(std::mem::take(&mut tier.path))?;
-    }
-    Ok(())
-}
-
-/// Makes a path absolute, so that it stays valid when the directory changes.
-fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
-    path::absolute(path).map_err(|error| os_failure("find the folder of a relative path", &error))
 }
 
 fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
@@ -374,7 +385,7 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http
         words += &format!("larderd: listening on {} (UDP)\n", socket.address);
     }
     for socket in http.sockets() {
-        let (role, tls) = (socket.role.name(), if socket.tls { ", TLS" } else { "" });
+        let (role, tls) = (http.roles(socket), if socket.tls { ", TLS" } else { "" });
         words += &format!("larderd: listening on {} (admin, {role}{tls})\n", socket.address);
     }
     let plain = sockets.iter().find(|socket| socket.client_certificates.is_none());

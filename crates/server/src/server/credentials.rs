@@ -28,12 +28,12 @@ struct User {
 pub(crate) enum CredentialsError {
     /// `-S` requires a file, and none is named.
     #[error(
-        "option -S: MEMCACHED_SASL_PWDB names no file; expected the path of a file with lines \
+        "the variable MEMCACHED_SASL_PWDB names no file; expected the path of a file with lines \
          user:password (other password databases of SASL are not supported)"
     )]
     Unnamed,
     /// The file cannot be read.
-    #[error("users of {}: {error}", path.display())]
+    #[error("users of {}: {error}; expected a file with lines user:password", path.display())]
     Unreadable {
         /// The path of the file.
         path: PathBuf,
@@ -62,8 +62,8 @@ impl Credentials {
     /// The file is missing, or is not a list of users.
     pub(crate) fn load(options: &Options) -> Result<Option<Self>, CredentialsError> {
         let (path, dialect) = if options.sasl {
-            let path = std::env::var_os("MEMCACHED_SASL_PWDB").ok_or(CredentialsError::Unnamed)?;
-            (path.into(), Dialects::Binary)
+            let path = options.sasl_file.clone().ok_or(CredentialsError::Unnamed)?;
+            (path, Dialects::Binary)
         } else if let Some(path) = &options.auth_file {
             (path.clone(), Dialects::Text)
         } else {
@@ -78,14 +78,21 @@ impl Credentials {
         Ok(Self { path, dialect, users })
     }
 
-    /// Reads the file again. Sessions that are authenticated stay so.
+    /// Reads the file again and returns the number of users. Sessions that are authenticated stay
+    /// so.
     ///
     /// # Errors
     /// Those of [`Self::load`]; then the previous users stay in effect.
-    pub(crate) fn reload(&self) -> Result<(), CredentialsError> {
+    pub(crate) fn reload(&self) -> Result<usize, CredentialsError> {
         let users = read(&self.path)?;
+        let count = users.len();
         *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
-        Ok(())
+        Ok(count)
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns the dialect in which clients authenticate.
@@ -143,7 +150,7 @@ fn read(path: &Path) -> Result<Vec<User>, CredentialsError> {
     let file = File::open(path).map_err(unreadable)?;
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        let error = io::Error::other("it has more than a mebibyte; expected a short list");
+        let error = io::Error::other("it has more than a mebibyte");
         return Err(unreadable(error));
     }
     let mut users = Vec::new();
@@ -239,7 +246,8 @@ mod tests {
             (b"\n\n", "users of FILE: the file has no users; expected lines user:password"),
             (
                 &[b'x'; FILE_BYTES_MAX as usize + 1],
-                "users of FILE: it has more than a mebibyte; expected a short list",
+                "users of FILE: it has more than a mebibyte; expected a file with lines \
+                 user:password",
             ),
         ] {
             assert_eq!(open(text, Dialects::Text).map(|_| ()), Err(error.into()));

@@ -92,8 +92,8 @@ pub(crate) fn report_failure(cache: &Cache, has_reported: &mut bool) {
         *has_reported = true;
         let why = cache.tier().and_then(|status| status.trouble).unwrap_or_default();
         let effect = match is_cache(cache) {
-            false => "the server takes no more changes; gets go on",
-            true => "it takes no more items; the cache goes on in memory",
+            false => "the server takes no more changes, and still answers gets",
+            true => "the disk takes no more items, and the cache continues in memory",
         };
         log::say(format_args!(
             "larderd: the disk has failed: {why}; {effect}; repair the disk and start the server \
@@ -118,10 +118,10 @@ fn report_left(cache: &Cache, left: u64) -> u64 {
         let why = why.unwrap_or_else(|| "the disk did not answer in time".to_owned());
         match is_cache(cache) {
             false => log::say(format_args!(
-                "larderd: {left} bytes of changes are not on the disk: {why}"
+                "larderd: {left} bytes of changes are not on the disk and are lost: {why}"
             )),
             true => log::say(format_args!(
-                "larderd: the index of the disk is not written, and the next start is empty: {why}"
+                "larderd: the index of the disk is not written, so the next start begins empty: {why}"
             )),
         }
     }

@@ -1,8 +1,10 @@
 //! Why a server cannot be created.
 
 use larder::OpenError;
+use larder_options::Options;
 
 use crate::admin::readers::ReadersError;
+use crate::failure::{EXIT_FAILURE, EXIT_USAGE};
 use crate::server::credentials::CredentialsError;
 use crate::server::disk_tier::DiskTierError;
 use crate::server::memory_file::MemoryFileError;
@@ -26,11 +28,34 @@ pub enum ServerError {
     #[error(transparent)]
     Readers(#[from] ReadersError),
     /// The descriptors with which threads wake each other could not be created.
-    #[error("cannot make descriptors: {0}")]
+    #[error(
+        "cannot open the file descriptors by which threads wake each other: {0}; raise the limit \
+         (ulimit -n), or lower -t"
+    )]
     Descriptors(#[from] rustix::io::Errno),
+}
+
+impl ServerError {
+    /// Returns the exit status of larderd.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Credentials(_) | Self::Readers(ReadersError::NoGroup(_)) => EXIT_USAGE,
+            _ => EXIT_FAILURE,
+        }
+    }
 }
 
 /// The user file cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct UsersError(pub(super) CredentialsError);
+#[error("option {option}: {error}")]
+pub struct UsersError {
+    option: &'static str,
+    error: CredentialsError,
+}
+
+impl UsersError {
+    /// An error with the file of these options.
+    pub(crate) fn new(options: &Options, error: CredentialsError) -> Self {
+        Self { option: if options.sasl { "-S" } else { "-Y" }, error }
+    }
+}

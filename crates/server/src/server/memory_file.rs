@@ -18,6 +18,9 @@ pub enum MemoryFileError {
          beside it, or name another file"
     )]
     Memcacheds(PathBuf),
+    /// The directory of the file does not exist.
+    #[error("option -e: there is no directory {0}; create it, or name a file in another directory")]
+    NoDirectory(PathBuf),
     /// The file cannot be used or created.
     #[error("option -e: {0}")]
     Shared(SharedError),
@@ -50,6 +53,9 @@ pub(crate) fn open(
     let memcacheds = memcacheds(path);
     if memcacheds.exists() {
         return Err(MemoryFileError::Memcacheds(memcacheds));
+    }
+    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+        return Err(MemoryFileError::NoDirectory(directory.to_owned()));
     }
     let stopwatch = Stopwatch::start();
     let builder = builder.shared(path).exactly(true).alone(is_alone);

@@ -3,7 +3,7 @@
 pub(crate) mod credentials;
 pub(crate) mod disk_tier;
 pub(crate) mod drain;
-mod error;
+pub(crate) mod error;
 pub(crate) mod heartbeats;
 pub(crate) mod leases;
 mod memory_file;
@@ -125,7 +125,8 @@ impl Server {
         takeover: Option<Takeover>,
         progress: &Progress,
     ) -> Result<Self, ServerError> {
-        let credentials = Credentials::load(&options).map_err(UsersError)?;
+        let credentials =
+            Credentials::load(&options).map_err(|error| UsersError::new(&options, error))?;
         let cache = open::cache(&options, takeover, progress)?;
         cache.tick(cache.system_second());
         let readers = Readers::new(&options, &cache)?;
@@ -259,7 +260,9 @@ impl Server {
         if self.cache.memory_limit() != self.options.memory_bytes
             && let Err(error) = self.cache.set_memory_limit(self.options.memory_bytes)
         {
-            log::say(format_args!("larderd: option -m: {error}"));
+            log::say(format_args!(
+                "larderd: option -m: the inherited cache keeps its limit: {error}"
+            ));
         }
     }
 
@@ -332,14 +335,26 @@ impl Server {
         }
     }
 
-    /// Reads the user file again, if there is one. On failure, logs the reason on standard error
-    /// and keeps the previous users.
+    /// Reads the certificate files again, if there are any, and logs the result.
+    pub(crate) fn reload_certificates(&self) {
+        if let (Some(certificates), Ok(())) = (&self.certificates, self.refresh_certificates(false))
+        {
+            let path = certificates.path().display();
+            log::say(format_args!("larderd: SIGHUP: certificates reloaded: {path}"));
+        }
+    }
+
+    /// Reads the user file again, if there is one, and logs the result. On failure the previous
+    /// users stay in effect.
     pub(crate) fn reload_users(&self) {
-        match self.credentials.as_ref().map(Credentials::reload) {
-            None => {}
-            Some(Ok(())) => self.log.event(format_args!("users reloaded")),
-            Some(Err(error)) => log::say(format_args!(
-                "larderd: users not reloaded, the previous ones stay in effect: {error}"
+        let Some(credentials) = &self.credentials else { return };
+        match credentials.reload() {
+            Ok(count) => {
+                let path = credentials.path().display();
+                log::say(format_args!("larderd: SIGHUP: users reloaded: {count} of {path}"));
+            }
+            Err(error) => log::say(format_args!(
+                "larderd: SIGHUP: users not reloaded, the previous ones stay in effect: {error}"
             )),
         }
     }

@@ -88,9 +88,12 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
     if options.huge_pages {
         match builder.clone().huge_pages(true).open() {
             Ok(cache) => return Ok(cache),
-            Err(error) => log::say(format_args!(
-                "larderd: option -L: continuing without huge pages: too few are reserved \
-                 (vm.nr_hugepages, 2 MiB each): {error}"
+            // Any other cause also fails below, where it is reported.
+            Err(_) => log::say(format_args!(
+                "larderd: option -L: the system has too few free huge pages, so the cache uses \
+                 common ones, which is slower but works; set aside at least {} of 2 MiB with \
+                 sysctl vm.nr_hugepages, or leave -L out",
+                (options.memory_bytes >> 21) + HUGE_PAGES_MORE
             )),
         }
     }
@@ -104,6 +107,9 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
     }
     builder.open()
 }
+
+/// Huge pages for the index and the rest of a cache's memory beyond its limit.
+const HUGE_PAGES_MORE: u64 = 2;
 
 /// `cache_memlimit` can raise the memory to this multiple of the initial `-m`.
 pub(super) const GROWTH_MAX: u64 = 16;

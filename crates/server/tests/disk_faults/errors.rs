@@ -48,7 +48,7 @@ fn only_gets_go_on(server: &ServerUnderTest, admin: &Address, mut bystander: Str
     let ready = http::get(admin, "/ready", &[])?;
     let is_told = ready.status == 503 && ready.body.contains("the disk has failed");
     ensure!(is_told, "/ready: {} {}", ready.status, ready.body);
-    wait_for(server, "the server takes no more changes; gets go on")?;
+    wait_for(server, "the server takes no more changes, and still answers gets")?;
     ensure!(server.log().contains("Input/output error"), "{}", server.log());
     for change in ["set other 0 0 1\r\na\r\n", "delete kept\r\n", "touch kept 100\r\n"] {
         for mut stream in [server.connect()?, server.connect()?] {
@@ -187,7 +187,7 @@ fn a_cache_whose_disk_fails_goes_on_in_memory() -> Result<()> {
             ensure!(found > 300, "memory has {found} items");
         }
         ensure!(stat(&mut stream, "larder", "tier_failed")? == 1, "a failed {kind} is counted");
-        wait_for(&server, "the cache goes on in memory")?;
+        wait_for(&server, "the cache continues in memory")?;
         ensure!(http::get(&admin, "/ready", &[])?.status == 200, "a cache is ready without it");
         server.signal(Signal::KILL)?;
         drop(server);

@@ -65,7 +65,7 @@ impl fmt::Display for Call {
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The system refuses the call, or the device fails.
-    #[error("cannot {call} {path}: {error}")]
+    #[error("cannot {call} {path}: {error}{}", remedy(*call, path, error))]
     Io {
         /// The call.
         call: Call,
@@ -131,6 +131,23 @@ pub enum DiskError {
         /// The length that its reader accepts.
         expected: u64,
     },
+}
+
+/// Returns what to do if the directory cannot be opened; empty if nothing is known.
+fn remedy(call: Call, path: &Path, error: &io::Error) -> String {
+    match (call, error.kind(), path.parent()) {
+        (Call::OpenDirectory, io::ErrorKind::NotFound, Some(parent)) => format!(
+            "; only the last directory of a path is created: mkdir -p {}, or name another directory",
+            parent.display()
+        ),
+        (Call::OpenDirectory, io::ErrorKind::NotADirectory, _) => {
+            "; name a directory, or a path that does not exist yet".to_owned()
+        }
+        (Call::OpenDirectory, io::ErrorKind::PermissionDenied, _) => {
+            "; let the user of this process write there, or name another directory".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 impl DiskError {

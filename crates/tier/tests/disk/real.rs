@@ -91,9 +91,11 @@ fn a_missing_parent_and_a_file_are_no_directories() {
     let (parent, path) = place();
     let error = RealDirectory::open(path.join("deeper")).unwrap_err().to_string();
     assert!(error.starts_with("cannot open the directory "), "{error}");
+    assert!(error.contains(&format!("mkdir -p {}, or", path.display())), "{error}");
     fs::write(parent.path().join("file"), b"").unwrap();
     let error = RealDirectory::open(parent.path().join("file")).unwrap_err().to_string();
     assert!(error.contains("Not a directory"), "{error}");
+    assert!(error.ends_with("; name a directory, or a path that does not exist yet"), "{error}");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::{io, path::Path};
 
-use crate::error::{EXIT_FAILURE, OptionError};
+use crate::error::OptionError;
 use crate::source::command_line::{self, CommandLine, Page};
 use crate::source::values::Values;
 use crate::table::Id;
-use crate::typed::check::check;
+use crate::typed::check::{check, settle};
 use crate::typed::options::Options;
 use crate::{show::config, show::help, source::environment, source::file};
 
@@ -60,6 +60,7 @@ impl Invocation {
             .overridden_by(from_file)
             .overridden_by(environment::read(sources.environment, &mut warnings)?)
             .overridden_by(given);
+        let values = settle(values);
         warnings.extend(check(&values)?);
         if values.switch(Id::PrintConfig) {
             return Ok(Self::Print(config::text(&values)));
@@ -71,8 +72,12 @@ impl Invocation {
 fn read_file(path: &str, sources: &Sources<'_>) -> Result<Values, OptionError> {
     let path = Path::new(path);
     let text = (sources.read_file)(path).map_err(|error| {
-        let message = format!("option --config: {} cannot be read: {error}", path.display());
-        OptionError::new(EXIT_FAILURE, message)
+        let message = format!(
+            "option --config: {} cannot be read: {error}; expected a TOML file with options, as \
+             larderd --print-config prints it",
+            path.display()
+        );
+        OptionError::new(message)
     })?;
     file::read(&text, path)
 }

@@ -47,14 +47,20 @@ impl Tokens {
         Ok(Self { path, tokens })
     }
 
-    /// Reads the file again.
+    /// Reads the file again and returns the number of tokens.
     ///
     /// # Errors
     /// Those of [`Self::open`]; then the previous tokens stay in effect.
-    pub(crate) fn reload(&self) -> Result<(), TokensError> {
+    pub(crate) fn reload(&self) -> Result<usize, TokensError> {
         let tokens = read(&self.path)?;
+        let count = tokens.len();
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
-        Ok(())
+        Ok(count)
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns the role of a token; `None` if the file does not have it. Takes the same time
@@ -70,19 +76,20 @@ impl Tokens {
 
 fn read(path: &Path) -> Result<Vec<Token>, TokensError> {
     let failure = |what: String| TokensError { path: path.to_owned(), what };
-    let unreadable = |error: io::Error| failure(error.to_string());
+    let unreadable = |error: io::Error| failure(format!("{error}; {EXPECTED}"));
     let file = File::open(path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.permissions().mode();
     if mode & OTHERS != 0 {
         let mode = mode & 0o777;
         return Err(failure(format!(
-            "its permissions are {mode:o}, so others can read or change it; chmod o= helps"
+            "its permissions are {mode:o}, so others can read or change it: chmod 600 {}",
+            path.display()
         )));
     }
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(failure(format!("it has more than {FILE_BYTES_MAX} bytes")));
+        return Err(failure(format!("it has more than {FILE_BYTES_MAX} bytes; {EXPECTED}")));
     }
     let mut tokens = Vec::new();
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
@@ -94,12 +101,14 @@ fn read(path: &Path) -> Result<Vec<Token>, TokensError> {
         tokens.push(parsed.map_err(|what| failure(format!("line {number} {what}")))?);
     }
     if tokens.is_empty() {
-        return Err(failure(
-            "the file has no tokens; expected lines with a role and a token".into(),
-        ));
+        return Err(failure(format!("the file has no tokens; {EXPECTED}")));
     }
     Ok(tokens)
 }
+
+/// The form of the file.
+const EXPECTED: &str =
+    "expected lines with a role (probe, read or full) and a token of at least 32 characters";
 
 fn parse(line: &[u8]) -> Result<Token, &'static str> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{self, Path};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,7 +10,7 @@ use larder_options::KeyFormat;
 use larder_options::{ClientCertificates, Tls};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::Ticketer;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
@@ -82,15 +82,7 @@ impl Certificates {
     /// # Errors
     /// The option, the file and the reason.
     pub(crate) fn load(options: &Tls) -> Result<Self, String> {
-        let mut options = options.clone();
-        let paths =
-            [&mut options.chain_cert, &mut options.key].into_iter().chain(&mut options.ca_cert);
-        for path in paths {
-            // A background process leaves its directory.
-            if let Ok(absolute) = path::absolute(&path) {
-                *path = absolute;
-            }
-        }
+        let options = options.clone();
         let (provider, unknown) = cipher_suites::provider(options.ciphers.as_deref())
             .map_err(|error| format!("option -o ssl_ciphers: {error}"))?;
         if !unknown.is_empty() {
@@ -135,6 +127,11 @@ impl Certificates {
     pub(crate) fn config(&self, asked: ClientCertificates) -> Option<Arc<ServerConfig>> {
         let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
         loaded.configs[asked as usize].clone()
+    }
+
+    /// Returns the path of the server's certificate.
+    pub(crate) fn path(&self) -> &Path {
+        &self.options.chain_cert
     }
 
     /// Returns the seconds since the files were read, or found unchanged.
@@ -258,7 +255,8 @@ fn config(
         builder.with_single_cert(chain(&options.chain_cert)?, key(options)?).map_err(|error| {
             let (chain, key) = (options.chain_cert.display(), options.key.display());
             format!(
-                "option -o ssl_chain_cert: {chain} cannot be used with the key in {key}: {error}"
+                "option -o ssl_chain_cert: {chain} cannot be used with the key in {key}: {}",
+                reason(&error)
             )
         })?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -280,7 +278,8 @@ fn expiry_secs(certificate: &CertificateDer<'_>) -> Option<u64> {
 fn roots(path: &Path, authorities: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in authorities {
-        roots.add(certificate.clone()).map_err(|error| unusable("-o ssl_ca_cert", path, &error))?;
+        let added = roots.add(certificate.clone());
+        added.map_err(|error| unusable("-o ssl_ca_cert", path, &reason(&error)))?;
     }
     Ok(roots)
 }
@@ -292,7 +291,7 @@ fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>
         Ok(found) if found.is_empty() => {
             Err(unusable(option, path, &"there is no certificate in it (PEM is expected)"))
         }
-        found => found.map_err(|error| unusable(option, path, &error)),
+        found => found.map_err(|error| unusable(option, path, &pem_reason(&error))),
     }
 }
 
@@ -302,13 +301,36 @@ fn key(options: &Tls) -> Result<PrivateKeyDer<'static>, String> {
     match options.key_format {
         KeyFormat::Pem => {
             let labelled = PrivateKeyDer::from_pem_slice(&bytes)
-                .map_err(|error| unusable(option, path, &error))?;
+                .map_err(|error| unusable(option, path, &pem_reason(&error)))?;
             // As with OpenSSL, the key itself determines its type, not the PEM label.
             Ok(PrivateKeyDer::try_from(labelled.secret_der().to_vec()).unwrap_or(labelled))
         }
         KeyFormat::Der => {
-            PrivateKeyDer::try_from(bytes).map_err(|error| unusable(option, path, &error))
+            let key = PrivateKeyDer::try_from(bytes);
+            key.map_err(|error| unusable(option, path, &format_args!("{error} (DER is expected)")))
         }
+    }
+}
+
+/// Returns why rustls refuses a file, without the names of its types.
+fn reason(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "the key belongs to another certificate; name the key that the certificate was made \
+             with, and the server's own certificate first in its file"
+                .to_owned()
+        }
+        rustls::Error::InvalidCertificate(_) => "the certificate is damaged".to_owned(),
+        rustls::Error::General(what) => what.clone(),
+        error => error.to_string(),
+    }
+}
+
+/// Returns why a file is not what PEM calls for.
+fn pem_reason(error: &pem::Error) -> String {
+    match error {
+        pem::Error::NoItemsFound => "there is none in it (PEM is expected)".to_owned(),
+        error => format!("it is no valid PEM: {error}"),
     }
 }
 
