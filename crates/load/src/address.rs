@@ -197,9 +197,18 @@ mod tests {
 
     #[test]
     fn an_invalid_address_is_refused_with_the_expected_form() {
-        for bad in
-            ["", ":1", "a::1", "::1:11211", "[::1", "[host]:1", "[::1]1", "[::1]:1:2", "a b", "a/b"]
-        {
+        for bad in [
+            "",
+            ":1",
+            "host::1",
+            "::1:11211",
+            "[::1",
+            "[host]:1",
+            "[::1]1",
+            "[::1]:1:2",
+            "a b",
+            "a/b",
+        ] {
             let expected = bad.parse::<Address>().unwrap_err();
             let form = expected.starts_with("expected host") || expected.contains("1 to 65535");
             assert!(form, "{bad:?}: {expected}");

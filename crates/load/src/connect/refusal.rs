@@ -167,7 +167,6 @@ mod tests {
         }
         assert_eq!(plain(&AlertDescription::HandshakeFailure), "handshake failure");
         assert_eq!(plain(&AlertDescription::UnknownCA), "unknown ca");
-        assert_eq!(plain(&AlertDescription::Unknown(200)), "unknown");
         let mismatch = Error::InconsistentKeys(InconsistentKeys::KeyMismatch);
         assert!(reason(&mismatch).contains("does not belong to the certificate"));
     }
