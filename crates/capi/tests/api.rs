@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::ptr;
 
 use larder_c::{
@@ -15,8 +16,7 @@ use larder_c::{
     tier_mode,
 };
 use larder_testkit::api::{FrontDoor, Got, Settings, ToStore, play, play_on_server};
-use larder_testkit::server::larderd;
-use larder_testkit::{Address, ServerUnderTest, Transport};
+use larder_testkit::{Address, ServerUnderTest, Transport, larderd_of_this_build};
 
 struct Abi {
     cache: *mut Handle,
@@ -295,8 +295,8 @@ fn the_functions_of_c_do_what_every_front_door_does() -> Result<(), anyhow::Erro
 }
 
 /// Returns a client of a server of its own.
-fn connect(server: &str, args: &[&str]) -> Result<Abi, String> {
-    let server = ServerUnderTest::start(&larderd(server), Transport::Unix, args);
+fn connect(larderd: &Path, args: &[&str]) -> Result<Abi, String> {
+    let server = ServerUnderTest::start(larderd, Transport::Unix, args);
     let server = server.map_err(|error| error.to_string())?;
     let Address::Unix(socket) = server.address() else {
         return Err("the server listens on no unix socket".to_owned());
@@ -311,12 +311,9 @@ fn connect(server: &str, args: &[&str]) -> Result<Abi, String> {
 
 #[test]
 fn a_client_does_what_a_cache_in_memory_does() -> Result<(), anyhow::Error> {
-    let Ok(server) = std::env::var("LARDERD") else {
-        eprintln!("skipped the client of a server: set LARDERD to a larderd, as `make test` does");
-        return Ok(());
-    };
+    let larderd = larderd_of_this_build()?;
     for args in [&["--local-readers", "same-uid"][..], &[]] {
-        assert!(play_on_server(|_| connect(&server, args))? >= 2);
+        assert!(play_on_server(|_| connect(&larderd, args))? >= 2);
     }
     Ok(())
 }

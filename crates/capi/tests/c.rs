@@ -6,8 +6,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_testkit::server::larderd;
-use larder_testkit::{Address, ServerUnderTest, Transport};
+use larder_testkit::{Address, ServerUnderTest, Transport, larderd_of_this_build};
 
 fn bindings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c")
@@ -61,12 +60,9 @@ fn the_static_library_does_what_the_header_says() {
     let words = [&["-std=gnu11", library.to_str().unwrap()], &SYSTEM[..]].concat();
     compile("cc", BEHAVIOUR, &words, &program);
     plays(&program, None);
-    let Ok(server) = env::var("LARDERD") else {
-        eprintln!("skipped the client of a server: set LARDERD to a larderd, as `make test` does");
-        return;
-    };
     let readable = ["--local-readers", "same-uid"];
-    let server = ServerUnderTest::start(&larderd(&server), Transport::Unix, &readable).unwrap();
+    let larderd = larderd_of_this_build().unwrap();
+    let server = ServerUnderTest::start(&larderd, Transport::Unix, &readable).unwrap();
     let Address::Unix(socket) = server.address() else {
         panic!("the server listens on a unix socket")
     };
@@ -75,10 +71,7 @@ fn the_static_library_does_what_the_header_says() {
 
 #[test]
 fn a_client_misses_nothing_beside_a_disk() {
-    let Ok(server) = env::var("LARDERD") else {
-        eprintln!("skipped the client of a server: set LARDERD to a larderd, as `make test` does");
-        return;
-    };
+    let larderd = larderd_of_this_build().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("beside_disk");
     let library = built().join("liblarder_c.a");
@@ -90,7 +83,7 @@ fn a_client_misses_nothing_beside_a_disk() {
             let tier = ["--tier-path", tier.to_str().unwrap(), "--tier-mode", mode];
             let size = ["--tier-size", "1g", "-m", "4", "--io", io];
             let args = [&tier[..], &size, &["--local-readers", "same-uid"]].concat();
-            let server = ServerUnderTest::start(&larderd(&server), Transport::Unix, &args).unwrap();
+            let server = ServerUnderTest::start(&larderd, Transport::Unix, &args).unwrap();
             let Address::Unix(socket) = server.address() else {
                 panic!("the server listens on a unix socket")
             };

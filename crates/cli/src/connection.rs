@@ -77,6 +77,30 @@ impl Connection {
         }
     }
 
+    /// Waits for the next line, of any kind, and returns it without its end.
+    ///
+    /// # Errors
+    /// Those of [`Self::reply`]; the line is longer than one of the protocol.
+    pub(crate) fn line(&mut self) -> Result<&[u8]> {
+        let mut searched = 0;
+        let end = loop {
+            let unread = &self.buffer[self.start..self.end];
+            if let Some(at) = unread[searched..].iter().position(|byte| *byte == b'\n') {
+                break self.start + searched + at;
+            }
+            searched = unread.len();
+            if searched > LINE_BYTES_MAX {
+                return Err(self.foreign());
+            }
+            self.make_room();
+            self.receive_some()?;
+        };
+        let line = &self.buffer[self.start..end];
+        self.start = end + 1;
+        self.is_answered = true;
+        Ok(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+
     /// Receives until the buffer holds a whole reply, and returns its length.
     fn receive(&mut self) -> Result<usize> {
         loop {
@@ -84,7 +108,8 @@ impl Connection {
                 ParsedReply::Reply { consumed, .. } => return Ok(consumed),
                 ParsedReply::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
                 ParsedReply::NeedMore { bytes_min } => bail!(
-                    "{} announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}",
+                    "{} announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}: \
+                     check that it is the address of a memcached",
                     self.address()
                 ),
                 ParsedReply::Bad => return Err(self.foreign()),
@@ -135,7 +160,7 @@ impl Connection {
     }
 
     /// Returns the error of bytes that are not of the protocol.
-    fn foreign(&self) -> anyhow::Error {
+    pub(crate) fn foreign(&self) -> anyhow::Error {
         self.diagnosed().unwrap_or_else(|| {
             anyhow!(
                 "{} does not answer in memcached's text protocol: check that it is the address of \
@@ -155,9 +180,55 @@ impl Connection {
 /// Returns the error for a reply that does not match the request.
 pub(crate) fn unexpected(reply: Reply<'_>) -> anyhow::Error {
     match reply {
-        Reply::Error(b"CLIENT_ERROR unauthenticated") => anyhow!("{LOGIN_DEMANDED}"),
-        Reply::Error(line) => anyhow!("the server answered: {}", line.escape_ascii()),
-        other => anyhow!("the server answered with a reply of another kind: {other:?}"),
+        Reply::Error(line) => refused(line),
+        other => anyhow!(
+            "the server sent {}, which does not answer this request: it is not a memcached, or \
+             another program shares its connection",
+            name(other)
+        ),
+    }
+}
+
+/// Returns the error for an answer that begins with `ERROR`, `CLIENT_ERROR` or `SERVER_ERROR`.
+pub(crate) fn refused(line: &[u8]) -> anyhow::Error {
+    if line == b"CLIENT_ERROR unauthenticated" {
+        return anyhow!("{LOGIN_DEMANDED}");
+    }
+    let remedy = REMEDIES.iter().find(|(answer, _)| line.starts_with(answer));
+    let remedy = remedy.map_or_else(String::new, |(_, remedy)| format!("; {remedy}"));
+    anyhow!("the server answered: {}{remedy}", line.escape_ascii())
+}
+
+/// The remedies for answers of larderd and memcached, by their beginning.
+const REMEDIES: &[(&[u8], &str)] = &[
+    (
+        b"SERVER_ERROR object too large for cache",
+        "the item is larger than the option -I of the server: raise it, or store less",
+    ),
+    (
+        b"SERVER_ERROR out of memory",
+        "the memory of the server is full: raise its option -m, or start it without -M",
+    ),
+    (b"ERROR", "it does not know this request: larderd knows it, other servers may not"),
+];
+
+/// Returns the first word of a reply.
+fn name(reply: Reply<'_>) -> &'static str {
+    match reply {
+        Reply::Value(_) => "VALUE",
+        Reply::Stat { .. } => "STAT",
+        Reply::End => "END",
+        Reply::Stored => "STORED",
+        Reply::NotStored => "NOT_STORED",
+        Reply::Exists => "EXISTS",
+        Reply::NotFound => "NOT_FOUND",
+        Reply::Deleted => "DELETED",
+        Reply::Touched => "TOUCHED",
+        Reply::Number(_) => "a number",
+        Reply::Ok => "OK",
+        Reply::Reset => "RESET",
+        Reply::Version(_) => "VERSION",
+        Reply::Error(_) => "an error",
     }
 }
 
@@ -166,6 +237,8 @@ pub(crate) const LOGIN_DEMANDED: &str =
     "the server demands a login (-Y): give --user NAME and --password-file FILE";
 
 const BUFFER_BYTES_MIN: usize = 16 << 10;
+/// A line of statistics has at most 750 bytes of key and some numbers.
+const LINE_BYTES_MAX: usize = 8 << 10;
 /// The largest value that larderd and memcached can be configured to accept, with a line before it,
 /// in bytes.
 const REPLY_BYTES_MAX: u64 = (1 << 30) + 512;

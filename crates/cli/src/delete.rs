@@ -10,7 +10,7 @@ use larder_protocol::{Command, Delete};
 use crate::admin::address::ListenerArguments;
 use crate::admin::removal;
 use crate::connection::{Connection, unexpected};
-use crate::get::shown;
+use crate::get::{shown, unsendable};
 use crate::outcome::Outcome;
 use larder_load::address::ServerArgument;
 use larder_load::connect::dialer::AccessArguments;
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-A key without an item is named on stderr, and the exit code is 1.
+A key without an item is named on stderr.
 
 With --prefix the server removes the items that it holds when the command begins, in the background,
 about a million per second; an item stored later stays. Ctrl-C cancels the removal.
@@ -45,8 +45,8 @@ Examples:
   larder delete user:1 user:2 user:3
   larder delete --prefix user:7: --admin 127.0.0.1:11212
 
-Exit code: 0 done; 1 an item is missing, or the removal was cancelled; 2 bad usage, or the server
-refused (-F forbids --prefix) or could not be reached.";
+Exit code: 0 done; 1 a key has no item, or the removal was cancelled; 2 bad usage, or no server was
+reached or it refused (-F forbids --prefix).";
 
 /// Runs `larder delete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -83,6 +83,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 fn request_of(key: &[u8]) -> Result<Vec<u8>> {
     let mut request = Vec::new();
     request::command(&mut request, &Command::Delete(Delete::of(key)), false)
-        .with_context(|| shown(key))?;
+        .map_err(|error| unsendable(key, &error))?;
     Ok(request)
 }

@@ -7,8 +7,11 @@ use std::time::Instant;
 use anyhow::Result;
 use larder::{TierError, TierFindings, TierInspection, TierItem, TierMode};
 
+use larder_load::argument::counted;
+
 use crate::outcome::Outcome;
 use crate::transfer::{DirectoryProgress, Progress, now_unix_secs, report, summary};
+use crate::units;
 
 /// Reads the directory's log to its end.
 pub(crate) fn fsck(path: &Path) -> Result<Outcome> {
@@ -24,8 +27,9 @@ pub(crate) fn fsck(path: &Path) -> Result<Outcome> {
         Err(error) => return Err(error.into()),
     };
     let TierFindings { items, segments, .. } = findings;
-    let took = started.elapsed();
-    writeln!(out, "checked {items} items in {segments} segments in {took:.1?}: no damage found")?;
+    let took = units::duration_of(started.elapsed());
+    let (items, segments) = (counted(items, "item"), counted(segments as u64, "segment"));
+    writeln!(out, "checked {items} in {segments} in {took}: no damage found")?;
     describe_end(&directory, &findings, &mut out)?;
     Ok(Outcome::Done)
 }
@@ -38,18 +42,23 @@ pub(crate) fn inspect(path: &Path) -> Result<Outcome> {
     let mut line = |name: &str, value: String| writeln!(out, "{name:12}{value}");
     line("path", directory.path().display().to_string())?;
     line("identity", format!("{:032x}", directory.identity()))?;
-    line("made", format!("at Unix time {}", directory.made_unix_secs()))?;
+    line("made", date(directory.made_unix_secs()))?;
     let mode = match directory.mode() {
         TierMode::Store => "store: all items, durably",
         TierMode::Cache => "cache: what memory evicted",
     };
     line("mode", mode.to_owned())?;
     let size = directory.size_bytes();
-    line("size", format!("{size} bytes, {} segments in use", findings.segments))?;
+    let segments = counted(findings.segments as u64, "segment");
+    line("size", format!("{size} bytes, {segments} in use"))?;
     line("items", format!("{}, {} bytes with their heads", findings.items, findings.bytes))?;
-    line("dead", format!("{} records that reclaim will drop", findings.dead))?;
+    line("dead", format!("{} that reclaim will drop", counted(findings.dead, "record")))?;
     describe_end(&directory, &findings, &mut out)?;
     Ok(Outcome::Done)
+}
+
+fn date(unix_secs: u64) -> String {
+    units::date(i64::try_from(unix_secs).unwrap_or(i64::MAX))
 }
 
 fn describe_end(
@@ -68,7 +77,7 @@ fn describe_end(
         }
     }
     if let Some(due) = findings.due_unix_secs {
-        writeln!(out, "a flush is due at Unix time {due}")?;
+        writeln!(out, "a flush is due: {}", date(due))?;
     }
     Ok(())
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use larder::{Cache, Inspection};
+use larder::Cache;
+use larder_load::argument::{agree, counted};
 
-use crate::disk_tier;
 use crate::outcome::Outcome;
+use crate::{disk_tier, source, units};
 
 /// Check a cache in a file, in use or not, or the directory of a disk tier
 ///
@@ -34,7 +35,8 @@ Examples:
   larder fsck /dev/shm/larder --read-only
   larder fsck /var/lib/larder/store
 
-Exit code: 0 no damage found; 1 the cache is damaged; 2 the file cannot be used.";
+Exit code: 0 no damage found; 1 the cache is damaged; 2 bad usage, or the file or directory cannot be
+used: it is missing, in use, or holds no cache.";
 
 /// Runs `larder fsck`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -43,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     }
     let mut out = std::io::stdout().lock();
     let started = Instant::now();
-    let inspection = Inspection::open(&arguments.path)?;
+    let inspection = source::memory_file(&arguments.path)?;
     let (living, dead): (Vec<_>, Vec<_>) =
         inspection.peers().into_iter().partition(|peer| peer.lives);
     let checked = if arguments.read_only {
@@ -53,29 +55,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         let cache = Cache::open_shared(&arguments.path)?;
         cache.settle_accounts();
         if !dead.is_empty() {
-            writeln!(out, "repaired the state that {} killed processes left", dead.len())?;
+            let killed = counted(dead.len() as u64, "killed process");
+            writeln!(out, "repaired the state that {killed} left")?;
         }
         match living.is_empty() {
             true => cache.validate().map(|()| cache.len()),
             false => cache.validate_in_use(),
         }
     };
-    let users = match living.len() {
+    let users = match living.len() as u64 {
         0 => "no process uses it".to_owned(),
-        count => format!("{count} processes use it"),
+        count => format!("{} {} it", counted(count, "process"), agree(count, "uses", "use")),
     };
     match checked {
         Ok(items) => {
-            let took = started.elapsed();
-            writeln!(out, "checked {items} items in {took:.1?}, {users}: no damage found")?;
+            let (items, took) = (counted(items, "item"), units::duration_of(started.elapsed()));
+            writeln!(out, "checked {items} in {took}, {users}: no damage found")?;
             Ok(Outcome::Done)
         }
         Err(broken) => {
             eprintln!("larder: damaged: {broken} ({users})");
-            let died = "killed processes may have left this unfinished: without --read-only it is \
-                        repaired";
-            let advice = "end the processes that use the cache, remove the file (it holds only \
-                          cached items), and report this";
+            let died = "killed processes may have left this unfinished: run larder fsck without \
+                        --read-only, which repairs it";
+            let advice = "end the processes that use the cache and remove the file: it holds only \
+                          cached items. This is a defect of Larder: please report the line above";
             let is_unreaped = arguments.read_only && !dead.is_empty();
             eprintln!("larder: {}", if is_unreaped { died } else { advice });
             Ok(Outcome::Missed)

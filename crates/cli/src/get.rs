@@ -2,14 +2,15 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use larder_protocol::text::client::reply::Hit;
-use larder_protocol::text::client::{Reply, request};
+use larder_protocol::text::client::{Reply, UnsendableKey, request};
 
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
+use larder_load::argument::Quoted;
 use larder_load::connect::dialer::ServerArguments;
 
 /// Print the values of items
@@ -32,19 +33,26 @@ pub(crate) struct Arguments {
 const AFTER_HELP: &str = "\
 One key prints its value byte for byte; on a terminal a newline is added if the value does not end
 with one. Several keys, --flags or --cas print a line for each item: the key, the requested fields,
-and the value, separated by tabs. A key without an item is named on stderr, and the exit code is 1.
+and the value, separated by tabs. A key without an item is named on stderr.
 
 Examples:
   larder get page:front > front.html
   larder get --cas counter
-  larder get user:1 user:2 user:3";
+  larder get user:1 user:2 user:3
+
+Exit code: 0 every key has an item; 1 a key has none; 2 bad usage, or no server was reached or it
+answered with an error.";
 
 /// Runs `larder get`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let keys: Vec<&[u8]> = arguments.keys.iter().map(|key| key.as_bytes()).collect();
     let mut asked = Vec::new();
-    request::get(&mut asked, &keys, arguments.cas, None)
-        .with_context(|| keys.iter().map(|key| shown(key)).collect::<Vec<_>>().join(" "))?;
+    for key in &keys {
+        // Before the keys are sent together: this way the error names the one that is wrong.
+        request::get(&mut Vec::new(), &[key], false, None)
+            .map_err(|error| unsendable(key, &error))?;
+    }
+    request::get(&mut asked, &keys, arguments.cas, None)?;
     let address = arguments.server.address();
     let mut connection = Connection::open(&arguments.server.dialer()?)?;
     connection.send(&asked)?;
@@ -93,7 +101,18 @@ impl Arguments {
     }
 }
 
-/// Returns a key for a message: quoted, and readable if possible.
-pub(crate) fn shown(key: &[u8]) -> String {
-    format!("{:?}", OsString::from_vec(key.to_vec()))
+/// Returns a key for a message: in quotes, and readable if possible.
+pub(crate) fn shown(key: &[u8]) -> Quoted<'_> {
+    Quoted(key)
 }
+
+/// Returns the error of a key that a line cannot hold.
+pub(crate) fn unsendable(key: &[u8], error: &UnsendableKey) -> anyhow::Error {
+    match key.len() {
+        ..=SHOWN_BYTES_MAX => anyhow!("{}: {error}", shown(key)),
+        _ => anyhow!("{}…: {error}", shown(&key[..SHOWN_BYTES_MAX])),
+    }
+}
+
+/// A longer key is more than one line of most terminals.
+const SHOWN_BYTES_MAX: usize = 60;

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use larder::{Dumped, Inspection, SegmentReport};
 
-use crate::disk_tier;
+use larder_load::argument::{Quoted, counted, whole};
+
 use crate::outcome::Outcome;
+use crate::{disk_tier, source, units};
 
 /// Describe a cache in a file, in use or not, or the directory of a disk tier
 ///
@@ -23,10 +25,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PREFIX")]
     keys: Option<String>,
     /// List at most this many keys
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = whole(0..=usize::MAX))]
     limit: usize,
     /// List this many of the largest items
-    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = whole(0..=usize::MAX))]
     largest: usize,
     /// List the segments, one a line
     #[arg(long)]
@@ -38,14 +40,16 @@ Examples:
   larder inspect /dev/shm/larder
   larder inspect /dev/shm/larder --segments
   larder inspect /var/lib/larder/store
-  larder inspect /dev/shm/larder --keys user: --limit 20";
+  larder inspect /dev/shm/larder --keys user: --limit 20
+
+Exit code: 0 done; 2 bad usage, or the file or directory cannot be used.";
 
 /// Runs `larder inspect`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if arguments.path.is_dir() {
         return disk_tier::inspect(&arguments.path);
     }
-    let inspection = Inspection::open(&arguments.path)?;
+    let inspection = source::memory_file(&arguments.path)?;
     let mut out = io::stdout().lock();
     describe(&inspection, &mut out)?;
     describe_peers(&inspection, &mut out)?;
@@ -63,10 +67,10 @@ fn describe(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
         true => format!("{} ago", duration(u64::from(inspection.now().saturating_sub(2)))),
         false => "before this system was started: no process uses it any more".to_owned(),
     };
-    line("made", format!("at Unix time {}, {age}", inspection.made_unix_secs()))?;
+    line("made", format!("{}, {age}", units::date(inspection.made_unix_secs())))?;
     let segment = bytes(report.segment_bytes);
     let memory = bytes(report.memory_bytes);
-    line("memory", format!("{memory} in {} segments of {segment}", report.segments))?;
+    line("memory", format!("{memory} in {} of {segment}", counted(report.segments, "segment")))?;
     let tokens = if inspection.keeps_versions() { "with" } else { "without" };
     line("items", format!("{}, {tokens} cas tokens", report.items))?;
     let fill = percent(report.live_bytes, report.segments_items * report.segment_bytes);
@@ -76,10 +80,10 @@ fn describe(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
     line(
         "index",
         format!(
-            "{} in {} groups and {} overflow groups, {load} filled",
+            "{} in {} and {}, {load} filled",
             bytes(report.index_bytes),
-            report.groups,
-            report.overflow_groups
+            counted(report.groups, "group"),
+            counted(report.overflow_groups, "overflow group")
         ),
     )?;
     if report.oldest > 0 {
@@ -104,7 +108,7 @@ fn describe_peers(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
         };
         let pinned = match peer.report.pinned_segments {
             0 => String::new(),
-            pinned => format!(", holds {pinned} segments"),
+            pinned => format!(", holds {}", counted(pinned.into(), "segment")),
         };
         writeln!(out, "process     {} {lives}{pinned}", peer.report.process_id)?;
     }
@@ -168,7 +172,7 @@ fn list_items(inspection: &Inspection, arguments: &Arguments, out: &mut impl Wri
     let now = inspection.now();
     let mut show = |item: &Dumped| {
         let ttl = match item.meta.deadline.0 {
-            0 => "for ever".to_owned(),
+            0 => "forever".to_owned(),
             deadline => format!("for {}", duration(u64::from(deadline.saturating_sub(now)))),
         };
         writeln!(out, "{:>12}  {ttl:>14}  {}", item.meta.value_bytes, item.key.escape_ascii())
@@ -178,7 +182,13 @@ fn list_items(inspection: &Inspection, arguments: &Arguments, out: &mut impl Wri
         largest.iter().try_for_each(&mut show)?;
     }
     if let Some(prefix) = &arguments.keys {
-        writeln!(io::stdout(), "\n{} of {matching} keys with the prefix {prefix:?}", listed.len())?;
+        writeln!(
+            io::stdout(),
+            "\n{} of {} with the prefix {}",
+            listed.len(),
+            counted(matching, "key"),
+            Quoted::text(prefix)
+        )?;
         listed.iter().try_for_each(&mut show)?;
     }
     Ok(())

@@ -98,10 +98,13 @@ Examples:
   larder bench --rate 20000 --seconds 30
   larder stats --server cache7:11211 --tls --tls-ca authority.pem --user ops
 
-An address (--server) is host:port, [IPv6]:port or the path of a Unix socket: /run/larder.sock,
-./larder.sock or unix:larder.sock. Without it: 127.0.0.1:11211. The admin listener (--admin) is an
-address of the same form; without it: LARDER_ADMIN, or /run/larder/admin.sock. The password of
---user is the line of --password-file, or LARDER_PASSWORD.
+An address (--server) is a host, host:port, [IPv6]:port or the path of a Unix socket:
+/run/larder.sock, ./larder.sock or unix:larder.sock. A host without a port has port 11211; without
+--server it is 127.0.0.1. The admin listener (--admin) is an address of the same form with its port;
+without it: LARDER_ADMIN, or /run/larder/admin.sock. The password of --user is the line of
+--password-file, or LARDER_PASSWORD.
 
-Exit code: 0 done; 1 an item is missing, nothing was stored, or a check failed; 2 bad usage, or
-the server could not be reached or answered with an error.";
+Exit code: 0 done; 1 the command did its work, and the outcome is not the one that was asked for: a
+key has no item, the condition of a set does not hold, a check has found something; 2 the command
+could not do its work: the usage is wrong, a file cannot be used, no server is reached, or a server
+answers with an error. The help of each subcommand says which of these it has.";

@@ -12,8 +12,9 @@ use larder_protocol::text::client::{Reply, request};
 
 use crate::connection::{Connection, unexpected};
 use crate::exptime::exptime_of;
-use crate::get::shown;
+use crate::get::{shown, unsendable};
 use crate::outcome::Outcome;
+use larder_load::argument::whole;
 use larder_load::connect::dialer::ServerArguments;
 
 /// Store an item
@@ -23,10 +24,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
     /// Seconds that the item lives; without it for ever
-    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SECS", value_parser = whole(1..=u32::MAX))]
     ttl: Option<u32>,
     /// Store this number with the item
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole(0..=u32::MAX))]
     flags: u32,
     #[command(flatten)]
     condition: Condition,
@@ -54,19 +55,31 @@ struct Condition {
     #[arg(long)]
     prepend: bool,
     /// Store only if the item has this cas token, which `larder get --cas` shows
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN", value_parser = token)]
     cas: Option<u64>,
 }
 
 const AFTER_HELP: &str = "\
 The value is the second argument, byte for byte; without it, or if it is -, all of stdin. Prints
-nothing if the item is stored. Otherwise stderr gives the reason, and the exit code is 1.
+nothing if the item is stored. Otherwise stderr gives the reason.
 
 Examples:
   larder set greeting 'hello, world' --ttl 60
   larder set page:front < front.html
   larder set lock mine --add --ttl 5 && work
-  larder set counter 7 --cas 42";
+  larder set counter 7 --cas 42
+
+Exit code: 0 stored; 1 not stored, because the condition (--add, --replace, --append, --prepend,
+--cas) does not hold; 2 not stored for any other reason: bad usage, no server was reached, or it
+answered with an error, as it does to a value larger than its option -I.";
+
+/// Parses a cas token: the number, or the field that `larder get --cas` prints.
+fn token(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("cas=").unwrap_or(text);
+    digits
+        .parse()
+        .map_err(|_| "expected the token that larder get --cas prints, as 42 or cas=42".to_owned())
+}
 
 /// Runs `larder set`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -82,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         ..Store::PLAIN
     };
     let mut asked = Vec::new();
-    request::store(&mut asked, &head, &value, false).with_context(|| shown(key))?;
+    request::store(&mut asked, &head, &value, false).map_err(|error| unsendable(key, &error))?;
     let address = arguments.server.address();
     let mut connection = Connection::open(&arguments.server.dialer()?)?;
     connection.send(&asked)?;
@@ -127,9 +140,16 @@ fn value_of_stdin() -> Result<Vec<u8>> {
         eprintln!("larder: type the value and end it with Ctrl-D at the beginning of a line");
     }
     let mut value = Vec::new();
-    stdin.lock().take(VALUE_BYTES_MAX + 1).read_to_end(&mut value).context("reading stdin")?;
+    stdin
+        .lock()
+        .take(VALUE_BYTES_MAX + 1)
+        .read_to_end(&mut value)
+        .context("cannot read the value from stdin")?;
     if value.len() as u64 > VALUE_BYTES_MAX {
-        bail!("the value on stdin has more than {VALUE_BYTES_MAX} bytes, which no server accepts");
+        bail!(
+            "the value on stdin has more than {VALUE_BYTES_MAX} bytes: no server accepts so many, \
+             store less"
+        );
     }
     Ok(value)
 }

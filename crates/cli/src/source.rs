@@ -2,12 +2,14 @@
 //! tier.
 
 use std::fs;
+use std::io;
+use std::net::ToSocketAddrs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
-use larder::{Inspection, TierInspection};
+use anyhow::{Result, anyhow, bail};
+use larder::{Inspection, SharedError, TierInspection};
 use larder_load::address::Address;
 use larder_load::connect::dialer::{AccessArguments, Dialer};
 
@@ -33,10 +35,7 @@ impl Source {
         let found = fs::metadata(source).ok().map(|found| found.file_type());
         if found.is_some_and(|found| found.is_file()) {
             access.refuse("a memory file is read without a server")?;
-            let inspection = Inspection::open(source).context(
-                "a regular file has to be the file of a cache, as -e of larderd makes it",
-            )?;
-            return Ok(Self::MemoryFile(Box::new(inspection)));
+            return Ok(Self::MemoryFile(Box::new(memory_file(source)?)));
         }
         if found.is_some_and(|found| found.is_dir()) {
             access.refuse("a directory is read without a server")?;
@@ -45,10 +44,50 @@ impl Source {
         if found.is_some_and(|found| found.is_socket()) {
             return Ok(Self::Server(access.dialer(&Address::Unix(source.to_owned()))?));
         }
-        let Some(text) = source.to_str() else { bail!("{source:?} is no address and no file") };
-        match Address::from_str(text) {
-            Ok(address) => Ok(Self::Server(access.dialer(&address)?)),
-            Err(why) => bail!("there is no file {text}, and it is no address: {why}"),
-        }
+        let address = match address(source) {
+            Ok(address) => address,
+            Err(why) => bail!(
+                "there is no file or directory {}, and it is not the address of a server: {why}",
+                source.display()
+            ),
+        };
+        Ok(Self::Server(access.dialer(&address)?))
     }
+}
+
+/// Reads the address of a server. A word without a port may be the name of a missing file: it has
+/// to be the name of a host.
+fn address(source: &Path) -> Result<Address, String> {
+    let text = source.to_str().ok_or("expected a text in UTF-8")?;
+    let address = Address::from_str(text)?;
+    if let (Address::Tcp { host, port }, Err(why)) = (&address, Address::with_port(text))
+        && (host.as_str(), *port).to_socket_addrs().is_err()
+    {
+        return Err(why);
+    }
+    Ok(address)
+}
+
+/// Opens the file of a cache.
+///
+/// # Errors
+/// There is no such file, or it holds no cache that this build can read.
+pub(crate) fn memory_file(path: &Path) -> Result<Inspection> {
+    if let Err(error) = fs::metadata(path)
+        && error.kind() == io::ErrorKind::NotFound
+    {
+        bail!(
+            "there is no file or directory {}: check the path; expected the file of a cache (larderd \
+             -e, or the path that a program gave), or a directory of --tier-path",
+            path.display()
+        );
+    }
+    Inspection::open(path).map_err(|error| match error {
+        SharedError::Unusable { reason, .. } => anyhow!(
+            "cannot use {}: {reason}; name a file that larderd -e or a program of this release of \
+             Larder has made",
+            path.display()
+        ),
+        error => error.into(),
+    })
 }

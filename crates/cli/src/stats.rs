@@ -2,11 +2,14 @@
 
 use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use larder_load::argument::Quoted;
+use larder_protocol::admin::Detail;
 use larder_protocol::text::client::{Reply, request};
-use larder_protocol::{Command, StatsSection};
+use larder_protocol::{Admin, Command, StatsSection};
 
-use crate::connection::{Connection, unexpected};
+use crate::connection::{Connection, refused, unexpected};
 use crate::outcome::Outcome;
 use larder_load::connect::dialer::ServerArguments;
 
@@ -22,15 +25,23 @@ pub(crate) struct Arguments {
     /// The section of the statistics
     #[arg(value_enum, default_value_t = Section::General)]
     section: Section,
+    /// With detail: on, off or dump; with cachedump: a size class and the most keys, 0 for all
+    #[arg(value_name = "ARGUMENT")]
+    arguments: Vec<String>,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
   larder stats
   larder stats settings
-  larder stats --raw | grep get_";
+  larder stats conns
+  larder stats --raw | grep get_
+  larder stats detail on; sleep 60; larder stats detail dump
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+Exit code: 0 done; 2 bad usage, or no server was reached or it refused (-X forbids detail, hotkeys
+and cachedump).";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Section {
     /// Counters and process
     General,
@@ -42,8 +53,19 @@ enum Section {
     Slabs,
     /// Number of items of each size
     Sizes,
+    /// Connections
+    Conns,
+    /// Commands by key prefix: detail on, detail off, detail dump
+    Detail,
+    /// Keys of a size class: cachedump CLASS COUNT
+    Cachedump,
     /// Statistics that memcached does not have (larderd only)
     Larder,
+    /// The keys that are used most (larderd only)
+    Hotkeys,
+    /// The last removal by prefix (larderd only)
+    #[value(name = "delete_prefix")]
+    DeletePrefix,
     /// Prints nothing: resets the counters
     Reset,
 }
@@ -57,18 +79,101 @@ pub(crate) struct Line {
 
 /// Runs `larder stats`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let command = arguments.command()?;
     let address = arguments.server.address();
-    let lines = ask(&mut Connection::open(&arguments.server.dialer()?)?, arguments.section.into())
-        .with_context(|| format!("stats at {address}"))?;
+    let mut connection = Connection::open(&arguments.server.dialer()?)?;
+    let lines =
+        ask_lines(&mut connection, &command).with_context(|| format!("stats at {address}"))?;
     let mut output = std::io::stdout().lock();
-    let name_width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
-    for Line { name, value } in &lines {
-        match arguments.raw {
-            true => writeln!(output, "STAT {name} {value}")?,
-            false => writeln!(output, "{name:name_width$}  {value}")?,
+    let pairs: Vec<_> = lines.iter().map(|line| pair(line)).collect();
+    let name_width = pairs.iter().flatten().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (line, pair) in lines.iter().zip(&pairs) {
+        match pair {
+            Some((name, value)) if !arguments.raw => {
+                writeln!(output, "{name:name_width$}  {value}")?;
+            }
+            _ => writeln!(output, "{line}")?,
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Returns the name and the value of a line `STAT name value`; `None` for lines of another form.
+fn pair(line: &str) -> Option<(&str, &str)> {
+    let rest = line.strip_prefix("STAT ")?;
+    Some(rest.split_once(' ').unwrap_or((rest, "")))
+}
+
+/// Asks for statistics, and returns the lines of the answer without the last one.
+fn ask_lines(connection: &mut Connection, command: &Command<'_>) -> Result<Vec<String>> {
+    let mut asked = Vec::new();
+    request::command(&mut asked, command, false)?;
+    connection.send(&asked)?;
+    let mut lines = Vec::new();
+    loop {
+        let line = connection.line()?;
+        match line {
+            b"END" | b"RESET" => return Ok(lines),
+            b"OK" if matches!(command, Command::Admin(_)) => return Ok(lines),
+            _ if ERRORS.iter().any(|word| line.starts_with(word)) => return Err(refused(line)),
+            _ if ROWS.iter().any(|word| line.starts_with(word)) => {
+                lines.push(line.escape_ascii().to_string());
+            }
+            _ => return Err(connection.foreign()),
+        }
+    }
+}
+
+const ERRORS: [&[u8]; 3] = [b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"];
+const ROWS: [&[u8]; 3] = [b"STAT ", b"PREFIX ", b"ITEM "];
+
+impl Arguments {
+    fn command(&self) -> Result<Command<'static>> {
+        let words: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let section = match self.section {
+            Section::Detail => return detail(&words),
+            Section::Cachedump => return cache_dump(&words),
+            Section::General => StatsSection::General,
+            Section::Settings => StatsSection::Settings,
+            Section::Items => StatsSection::Items,
+            Section::Slabs => StatsSection::Slabs,
+            Section::Sizes => StatsSection::Sizes,
+            Section::Conns => StatsSection::Connections,
+            Section::Larder => StatsSection::Larder,
+            Section::Hotkeys => StatsSection::HotKeys,
+            Section::DeletePrefix => StatsSection::DeletePrefix,
+            Section::Reset => StatsSection::Reset,
+        };
+        if let [word, ..] = words[..] {
+            let name = self.section.to_possible_value();
+            let name = name.map_or_else(String::new, |value| value.get_name().to_owned());
+            bail!("stats {name} takes no argument, found {}", Quoted::text(word));
+        }
+        Ok(Command::Stats(section))
+    }
+}
+
+fn detail(words: &[&str]) -> Result<Command<'static>> {
+    let detail = match words {
+        ["on"] => Detail::Count(true),
+        ["off"] => Detail::Count(false),
+        ["dump"] => Detail::Dump,
+        _ => bail!("stats detail needs one argument, on, off or dump: larder stats detail dump"),
+    };
+    Ok(Command::Admin(Admin::Detail(Some(detail))))
+}
+
+fn cache_dump(words: &[&str]) -> Result<Command<'static>> {
+    let numbers: Option<Vec<u32>> = words.iter().map(|word| word.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[class, items_max]) => {
+            Ok(Command::Stats(StatsSection::CacheDump { class, items_max }))
+        }
+        _ => bail!(
+            "stats cachedump needs two numbers, a size class and the most keys: larder stats \
+             cachedump 1 100 (larder stats items has the classes)"
+        ),
+    }
 }
 
 /// Returns the statistics of a section; none for a section that is a command.
@@ -85,20 +190,6 @@ pub(crate) fn ask(connection: &mut Connection, section: StatsSection) -> Result<
             }
             Reply::End | Reply::Reset => return Ok(lines),
             other => return Err(unexpected(other)),
-        }
-    }
-}
-
-impl From<Section> for StatsSection {
-    fn from(section: Section) -> Self {
-        match section {
-            Section::General => Self::General,
-            Section::Settings => Self::Settings,
-            Section::Items => Self::Items,
-            Section::Slabs => Self::Slabs,
-            Section::Sizes => Self::Sizes,
-            Section::Larder => Self::Larder,
-            Section::Reset => Self::Reset,
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Numbers as people read them.
 
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
 /// Returns a count in at most six characters.
 pub(crate) fn count(number: f64) -> String {
     for (unit, name) in [(1e9, "G"), (1e6, "M"), (1e4, "k")] {
@@ -40,6 +44,28 @@ pub(crate) fn duration(secs: f64) -> String {
     }
 }
 
+/// Returns a measured time in the unit that shows its size.
+pub(crate) fn duration_of(time: Duration) -> String {
+    duration(time.as_secs_f64())
+}
+
+/// Returns a Unix time as a date and a time of day, in UTC.
+pub(crate) fn date(unix_secs: i64) -> String {
+    match OffsetDateTime::from_unix_timestamp(unix_secs) {
+        Ok(time) => format!(
+            "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+            time.year(),
+            u8::from(time.month()),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second()
+        ),
+        // After the year 9999.
+        Err(_) => format!("Unix time {unix_secs}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +98,18 @@ mod tests {
             (1e7, "116 days"),
         ] {
             assert_eq!(duration(secs), text);
+        }
+    }
+    #[test]
+    fn a_time_is_shown_as_a_date() {
+        for (secs, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (1_795_736_859, "2026-11-26 23:47:39 UTC"),
+            (-1, "1969-12-31 23:59:59 UTC"),
+            (i64::MAX, "Unix time 9223372036854775807"),
+        ] {
+            assert_eq!(date(secs), text);
         }
     }
 }

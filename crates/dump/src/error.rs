@@ -33,7 +33,7 @@ pub enum WriteError {
 pub enum ReadError {
     /// The input does not begin as a dump.
     #[error(
-        "this is no dump: it begins with \"{found}\", expected \"{}\"; name a file that larder \
+        "this is not a dump of larder export: it begins with \"{found}\", expected \"{}\"; name a file that larder \
          export wrote, and decompress it first",
         MAGIC.escape_ascii()
     )]

@@ -25,7 +25,7 @@ pub struct Birth {
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// It does not start as a region does.
-    #[error("it holds no cache: it does not begin with LARDERRG")]
+    #[error("it is not the file of a cache: it does not begin with LARDERRG")]
     NotARegion,
     /// Another version wrote it, or it has another size, or it is damaged.
     #[error("its {field} is {found}, and this program needs {expected}")]
@@ -41,7 +41,7 @@ pub enum AttachError {
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// Its sizes are not those of a region.
-    #[error("its sizes cannot be: {0}")]
+    #[error("its layout is invalid: {0}")]
     Sizes(#[from] LayoutError),
     /// The process cannot become a peer.
     #[error(transparent)]

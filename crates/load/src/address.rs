@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::argument::Quoted;
+
 /// The address of a server. A host name is not resolved yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -28,21 +30,43 @@ pub struct ServerArgument {
         long,
         value_name = "ADDR",
         default_value = "127.0.0.1:11211",
-        help = "The server: host:port, [IPv6]:port, or the path of a Unix socket"
+        help = "The server: host[:port], [IPv6][:port], or the path of a Unix socket; the port \
+                is 11211 if none is given"
     )]
     pub server: Address,
 }
 
 impl Address {
+    /// Parses an address that must name its port: the listener has no usual one.
+    ///
+    /// # Errors
+    /// The text is not an address, or has no port; the message names the expected form.
+    pub fn with_port(text: &str) -> Result<Self, String> {
+        Self::parse(text, None)
+    }
+
     /// Returns a remedy for the case that no server accepts connections at this address.
     pub fn hint(&self) -> String {
         match self {
             Self::Tcp { host, .. } if !is_this_machine(host) => {
                 "is larderd running there, and does it listen on that address (-l)?".to_owned()
             }
-            Self::Tcp { port: 11211, .. } => format!("{IS_IT_RUNNING}larderd"),
+            Self::Tcp { port: PORT, .. } => format!("{IS_IT_RUNNING}larderd"),
             Self::Tcp { port, .. } => format!("{IS_IT_RUNNING}larderd -p {port}"),
             Self::Unix(path) => format!("{IS_IT_RUNNING}larderd -s {}", path.display()),
+        }
+    }
+
+    fn parse(text: &str, default_port: Option<u16>) -> Result<Self, String> {
+        let path = match text.strip_prefix("unix:") {
+            Some(path) => Some(path),
+            None => (text.starts_with('/') || text.starts_with("./") || text.starts_with("../"))
+                .then_some(text),
+        };
+        match path {
+            Some("") => Err("expected a path after unix:".to_owned()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => tcp(text, default_port),
         }
     }
 }
@@ -54,32 +78,50 @@ fn is_this_machine(host: &str) -> bool {
 impl FromStr for Address {
     type Err = String;
 
+    /// Parses an address. Without a port it is memcached's.
     fn from_str(text: &str) -> Result<Self, String> {
-        let path = match text.strip_prefix("unix:") {
-            Some(path) => Some(path),
-            None => (text.starts_with('/') || text.starts_with("./")).then_some(text),
-        };
-        match path {
-            Some("") => Err("expected a path after unix:".to_owned()),
-            Some(path) => Ok(Self::Unix(path.into())),
-            None => tcp(text),
-        }
+        Self::parse(text, Some(PORT))
     }
 }
 
-fn tcp(text: &str) -> Result<Address, String> {
-    let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once("]:")) {
-        Some(Some((host, port))) if host.parse::<Ipv6Addr>().is_ok() => (host, port),
-        Some(_) => return Err(EXPECTED.to_owned()),
-        None => text.split_once(':').ok_or(EXPECTED)?,
+fn tcp(text: &str, default_port: Option<u16>) -> Result<Address, String> {
+    let expected = || match default_port {
+        Some(_) => EXPECTED.to_owned(),
+        None => EXPECTED_PORT.to_owned(),
     };
-    if host.is_empty() || (host.contains(':') != text.starts_with('[')) || port.contains(':') {
-        return Err(EXPECTED.to_owned());
-    }
-    match port.parse() {
-        Ok(port @ 1..) => Ok(Address::Tcp { host: host.to_owned(), port }),
-        _ => Err(format!("the port is {port:?}, expected 1 to 65535")),
-    }
+    let is_host = |host: &str| {
+        !host.is_empty()
+            && !host.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
+    };
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']').ok_or_else(expected)?;
+            host.parse::<Ipv6Addr>().map_err(|_| expected())?;
+            let port = rest.strip_prefix(':');
+            if port.is_none() && !rest.is_empty() {
+                return Err(expected());
+            }
+            (host, port)
+        }
+        None if text.parse::<Ipv6Addr>().is_ok() => {
+            return Err(format!("an IPv6 address stands in brackets: [{text}]:PORT"));
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) if is_host(host) && !port.contains(':') => (host, Some(port)),
+            None if is_host(text) => (text, None),
+            _ => return Err(expected()),
+        },
+    };
+    let port = match port {
+        None => default_port.ok_or_else(expected)?,
+        Some(port) => {
+            let number = port.parse().ok().filter(|port| *port > 0);
+            number.ok_or_else(|| {
+                format!("the port is {}, expected a number from 1 to 65535", Quoted::text(port))
+            })?
+        }
+    };
+    Ok(Address::Tcp { host: host.to_owned(), port })
 }
 
 impl fmt::Display for Address {
@@ -93,8 +135,13 @@ impl fmt::Display for Address {
 }
 
 const IS_IT_RUNNING: &str = "is larderd running? start it with: ";
-const EXPECTED: &str = "expected host:port, [IPv6]:port, or the path of a Unix socket \
+const EXPECTED: &str = "expected host, host:port, [IPv6]:port, or the path of a Unix socket \
                         (/path, ./path or unix:path)";
+const EXPECTED_PORT: &str = "expected host:port, [IPv6]:port, or the path of a Unix socket \
+                             (/path, ./path or unix:path)";
+
+/// The port of a server whose address names none: that of memcached and larderd.
+const PORT: u16 = 11211;
 
 #[cfg(test)]
 mod tests {
@@ -135,14 +182,44 @@ mod tests {
     }
 
     #[test]
+    fn a_server_without_a_port_has_the_port_of_memcached() {
+        for (text, shown) in [
+            ("127.0.0.1", "127.0.0.1:11211"),
+            ("cache.example", "cache.example:11211"),
+            ("[::1]", "[::1]:11211"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+            let refused = Address::with_port(text).unwrap_err();
+            assert!(refused.starts_with("expected host:port, "), "{text}: {refused}");
+        }
+        assert_eq!(Address::with_port("[::1]:7").unwrap().to_string(), "[::1]:7");
+    }
+
+    #[test]
     fn an_invalid_address_is_refused_with_the_expected_form() {
-        for bad in ["", "localhost", ":1", "::1", "::1:11211", "[::1]", "[host]:1", "[::1]:1:2"] {
+        for bad in [
+            "",
+            ":1",
+            "host::1",
+            "::1:11211",
+            "[::1",
+            "[host]:1",
+            "[::1]1",
+            "[::1]:1:2",
+            "a b",
+            "a/b",
+        ] {
             let expected = bad.parse::<Address>().unwrap_err();
-            assert!(expected.starts_with("expected host:port"), "{bad:?}: {expected}");
+            let form = expected.starts_with("expected host") || expected.contains("1 to 65535");
+            assert!(form, "{bad:?}: {expected}");
         }
         for bad in ["localhost:", "localhost:0", "localhost:65536", "localhost:x", "[::1]:-1"] {
             let expected = bad.parse::<Address>().unwrap_err();
-            assert!(expected.contains("expected 1 to 65535"), "{bad:?}: {expected}");
+            assert!(expected.contains("expected a number from 1 to 65535"), "{bad:?}: {expected}");
+        }
+        for bad in ["::1", "fe80::1"] {
+            let expected = bad.parse::<Address>().unwrap_err();
+            assert!(expected.contains(&format!("brackets: [{bad}]")), "{bad:?}: {expected}");
         }
         assert!("unix:".parse::<Address>().unwrap_err().contains("expected a path"));
     }

@@ -18,12 +18,13 @@
 //! | `report` | the text, JSON and HTML reports |
 //! | `compare` | runs against several servers in turn |
 //!
-//! The tool's other subcommands share [`address`], [`mod@connect`], [`mod@mix`], [`trace`] and
-//! [`value`].
+//! The tool's other subcommands share [`address`], [`argument`], [`mod@connect`], [`mod@mix`],
+//! [`trace`] and [`value`].
 
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod argument;
 mod compare;
 pub mod connect;
 mod measure;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 
 use crate::address::{Address, ServerArgument};
+use crate::argument::whole;
 use crate::compare;
 use crate::connect::login::LoginArguments;
 use crate::connect::tls::TlsArguments;
@@ -50,28 +51,28 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// Seconds to measure
-    #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = whole::<u64>(1..=86_400))]
     pub(crate) seconds: u64,
     /// Number of connections
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = whole::<u32>(1..=100_000))]
     pub(crate) connections: u32,
     /// Number of threads that share the connections
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1024))]
     pub(crate) threads: u32,
     /// Requests sent at once on a connection; with --rate the most that are pending on one
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1000))]
     pub(crate) pipeline: u32,
     /// Keys in each get (text)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1000))]
     pub(crate) multiget: u32,
     /// Number of keys [default: 10000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=u32::MAX))]
     pub(crate) keys: Option<u32>,
     /// Skew of the keys: the exponent of a Zipf distribution; 0 is uniform [default: 0]
     #[arg(long, value_name = "S", value_parser = skew)]
     pub(crate) skew: Option<f64>,
     /// Seed of what is drawn: runs with the same options and seed request the same keys
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     pub(crate) seed: u64,
     /// Request the keys of this trace in its order (see larder replay --help), again from the start
     /// when it ends
@@ -84,7 +85,7 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) sizes_of: Option<PathBuf>,
     /// TTL of stored items, in seconds; 0 is for ever [default: 0; with --trace the trace's]
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECS", value_parser = whole::<u32>(0..=u32::MAX))]
     pub(crate) ttl: Option<u32>,
     /// Set a key with the next request after a get missed it; default for --trace without --mode
     #[arg(long)]
@@ -93,7 +94,7 @@ pub(crate) struct LoadArguments {
     #[arg(long)]
     pub(crate) no_load: bool,
     /// Seconds without an answer after which a connection is lost and reopened
-    #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = whole::<u64>(1..=60))]
     pub(crate) timeout: u64,
     #[command(flatten)]
     pub(crate) tls: TlsArguments,

@@ -1,10 +1,11 @@
 //! Shared parts of tests: a model of a cache, a server under test, wire transcripts.
 //!
-//! Files in reading order: [`model`], [`server`], [`stream`], [`transcript`], [`mcrouter`],
-//! [`mod@traces`], [`fixture`], [`api`], [`mod@skip`].
+//! Files in reading order: [`model`], [`server`], [`built`], [`stream`], [`transcript`],
+//! [`mcrouter`], [`mod@traces`], [`fixture`], [`api`], [`mod@skip`].
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod built;
 pub mod fixture;
 pub mod mcrouter;
 pub mod model;
@@ -15,6 +16,7 @@ pub mod stream;
 pub mod traces;
 pub mod transcript;
 
+pub use built::larderd_of_this_build;
 pub use fixture::{cache_file, memory_folder, value_of};
 pub use random::Random;
 pub use server::{Address, ServerUnderTest, Subject, Transport};

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use hyper::header::HeaderValue;
 use larder_load::address::Address;
+use larder_load::argument::Quoted;
 use larder_load::connect::tls::TlsArguments;
 
 use super::client::Client;
@@ -26,7 +27,7 @@ pub(crate) struct AdminArguments {
 pub(crate) struct ListenerArguments {
     /// The admin listener of larderd: host:port, or the path of its Unix socket. Without it:
     /// LARDER_ADMIN, or /run/larder/admin.sock
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = Address::with_port)]
     admin: Option<Address>,
     /// A file with a token of the admin listener. Without it: LARDER_TOKEN, or no token
     #[arg(long, value_name = "FILE")]
@@ -68,7 +69,8 @@ impl ListenerArguments {
             return Ok(address.clone());
         }
         match env::var(ADDRESS) {
-            Ok(text) => text.parse().map_err(|error| anyhow!("{ADDRESS} is {text:?}: {error}")),
+            Ok(text) => Address::with_port(&text)
+                .map_err(|error| anyhow!("{ADDRESS} is {}: {error}", Quoted::text(&text))),
             Err(VarError::NotUnicode(path)) => Ok(Address::Unix(path.into())),
             // A folder that this user cannot enter may have the socket: connecting explains it.
             Err(VarError::NotPresent) => match Path::new(SOCKET).try_exists() {

@@ -97,7 +97,8 @@ impl Client {
             bail!(refusal::words(&self.address, ask, answer));
         }
         serde_json::from_slice(&answer.body).with_context(|| {
-            format!("{} is no admin listener of larderd: its answer is no JSON", self.address)
+            format!("{} is not an admin listener of larderd: its answer is not JSON; name the address of \
+                 --admin-listen", self.address)
         })
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use hyper::Method;
+use larder_load::argument;
 use serde_json::Value;
 
 use super::address::AdminArguments;
@@ -23,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "wait")]
     undo: bool,
     /// Wait until no connection is open, for at most this many seconds
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECS", value_parser = argument::whole::<u32>(0..=u32::MAX))]
     wait: Option<u32>,
     #[command(flatten)]
     admin: AdminArguments,

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use hyper::StatusCode;
+use larder_load::argument::whole;
 use serde_json::Value;
 
 use super::address::AdminArguments;
@@ -20,7 +21,7 @@ use crate::units;
 pub(crate) struct Arguments {
     /// Show at most this many keys in each list
     #[arg(long, value_name = "KEYS", default_value_t = 20)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = whole::<u32>(1..=u32::MAX))]
     limit: u32,
     #[command(flatten)]
     admin: AdminArguments,

@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Result;
+use larder_load::argument;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ pub(crate) struct Arguments {
     prefix: OsString,
     /// List at most this many keys
     #[arg(long, value_name = "KEYS", default_value_t = 100)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_parser = argument::whole::<u64>(1..=u64::MAX))]
     limit: u64,
     #[command(flatten)]
     admin: AdminArguments,

@@ -29,6 +29,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use larder_load::argument::Quoted;
 use larder_load::connect::dialer::AccessArguments;
 
 use crate::outcome::Outcome;
@@ -115,7 +116,11 @@ const NAMES: &[&str] = &[
 /// Runs `larder doctor`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(unknown) = arguments.ignore.iter().find(|name| !NAMES.contains(&name.as_str())) {
-        bail!("there is no finding {unknown:?}, expected one of {}", NAMES.join(", "));
+        bail!(
+            "there is no finding {}, expected one of {}",
+            Quoted::text(unknown),
+            NAMES.join(", ")
+        );
     }
     let found = match Source::open(&arguments.subject, &arguments.access)? {
         Source::MemoryFile(inspection) => memory_file::examine(&inspection),

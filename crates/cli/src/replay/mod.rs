@@ -27,6 +27,7 @@ use anyhow::Result;
 
 use crate::outcome::Outcome;
 use larder_load::address::Address;
+use larder_load::argument::whole;
 use larder_load::connect::dialer::AccessArguments;
 use larder_load::trace::Trace;
 
@@ -44,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", value_parser = amount::parse, conflicts_with = "server")]
     item_bytes_max: Option<u64>,
     /// Multiply all sizes of the trace
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=u32::MAX))]
     scale: u32,
     /// Sizes for traces without any [default: sizes-kvcache_reg.txt beside the trace]
     #[arg(long, value_name = "FILE")]
@@ -58,10 +59,10 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "server")]
     flush: bool,
     /// Number of connections to the server
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole::<u32>(1..=10_000))]
     connections: u32,
     /// Number of threads that share the keys; with one thread every replay is the same
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1024))]
     threads: u32,
 }
 

@@ -12,6 +12,7 @@ use crate::replay::pace::Pace;
 use crate::replay::play::{Counts, Target, play};
 use crate::replay::report::{Report, ratio};
 use crate::stats;
+use larder_load::argument::Quoted;
 use larder_load::connect::dialer::Dialer;
 use larder_load::trace::Trace;
 
@@ -174,6 +175,8 @@ impl Statistics {
         let Some(line) = self.0.iter().find(|line| line.name == name) else {
             bail!("the server has no statistic {name}");
         };
-        line.value.parse().with_context(|| format!("the statistic {name} is {:?}", line.value))
+        line.value.parse().with_context(|| {
+            format!("the statistic {name} is {}, expected a number", Quoted::text(&line.value))
+        })
     }
 }

@@ -16,7 +16,9 @@ use crate::units;
 #[derive(Debug, Default)]
 pub(super) struct Board {
     pub(super) title: String,
-    /// What the server says about itself: `serving`, `draining`.
+    /// The title for narrow screens.
+    pub(super) short_title: String,
+    /// The state of the server: `serving`, `draining`.
     pub(super) state: String,
     pub(super) is_ready: bool,
     pub(super) tables: Vec<Table>,
@@ -36,6 +38,8 @@ pub(super) struct Table {
     /// The words over the columns; empty cells for none.
     pub(super) head: Vec<&'static str>,
     pub(super) rows: Vec<Vec<String>>,
+    /// Stands in place of the rows if there are none.
+    note: &'static str,
 }
 
 /// The tables.
@@ -61,7 +65,7 @@ impl Board {
         }
         let change = Change::between(self.last.as_ref(), &now);
         (self.state, self.is_ready) = state(&now);
-        self.title = title(&now);
+        (self.title, self.short_title) = titles(&now);
         self.map = Map::of(&now.status);
         if let Some(rate) = change.rate(REQUESTS) {
             self.history.push_back(rate.round() as u64);
@@ -76,8 +80,13 @@ impl Board {
         self.tables.extend([memory(&change), evictions(&change)]);
         self.tables.extend(disk(&change, &now));
         self.tables.push(connections(&change, &now));
-        self.tables.extend(now.hot.as_ref().map(hot_tables).into_iter().flatten());
+        self.tables.extend(hot_tables(&now.hot));
         self.last = Some(now);
+    }
+
+    /// Returns a table; `None` if there is nothing to show in it.
+    pub(super) fn table(&self, kind: Kind) -> Option<&Table> {
+        self.tables.iter().find(|table| table.kind == kind)
     }
 
     /// Returns the tables as lines.
@@ -97,6 +106,9 @@ impl Table {
     /// Returns the rows with their columns aligned: the names to the left, numbers to the right.
     /// Keys are names in the last column.
     pub(super) fn lines(&self) -> Vec<String> {
+        if self.rows.is_empty() {
+            return vec![self.note.to_owned()];
+        }
         let head: Vec<String> = self.head.iter().map(|word| (*word).to_owned()).collect();
         let has_head = head.iter().any(|word| !word.is_empty());
         let all: Vec<&Vec<String>> =
@@ -123,7 +135,8 @@ impl Table {
     }
 }
 
-fn title(sample: &Sample) -> String {
+/// Returns the title, and one that is shorter and has the longest part last.
+fn titles(sample: &Sample) -> (String, String) {
     let of = |part: &str, name: &str| match &sample.status[part][name] {
         Value::String(text) => text.escape_default().to_string(),
         // A commit of digits reads as a number.
@@ -131,13 +144,12 @@ fn title(sample: &Sample) -> String {
         _ => UNKNOWN.to_owned(),
     };
     let uptime = sample.status["stats"]["uptime"].as_f64();
-    format!(
-        "larderd {} ({}), process {} at {}, up {}",
-        of("larder", "larder_version"),
-        of("larder", "larder_commit"),
-        of("stats", "pid"),
-        sample.address,
-        shown(uptime, units::duration)
+    let uptime = shown(uptime, units::duration);
+    let (version, commit) = (of("larder", "larder_version"), of("larder", "larder_commit"));
+    let (pid, address) = (of("stats", "pid"), &sample.address);
+    (
+        format!("larderd {version} ({commit}), process {pid} at {address}, up {uptime}"),
+        format!("larderd {version}, up {uptime}, process {pid} at {address}"),
     )
 }
 
@@ -180,7 +192,7 @@ fn percent(part: Option<f64>, whole: Option<f64>) -> String {
 /// Returns a table of names with a value each.
 fn pairs(kind: Kind, title: &'static str, rows: Vec<(&str, String)>) -> Table {
     let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    Table { kind, title, head: vec!["", ""], rows }
+    Table { kind, title, head: vec!["", ""], rows, note: "" }
 }
 
 fn summary(change: &Change<'_>) -> Table {
@@ -203,12 +215,11 @@ fn requests(change: &Change<'_>) -> Table {
             true => String::new(),
             false => percent(change.grown_all(hits), change.grown_all(all)),
         };
-        let total = shown(change.totals(all), |total| format!("{total:.0}"));
-        vec![(*name).to_owned(), count(change.rate(all)), share, total]
+        vec![(*name).to_owned(), count(change.rate(all)), share, count(change.totals(all))]
     };
     let head = vec!["command", "per second", "hits", "total"];
     let rows = COMMANDS.iter().map(row).collect();
-    Table { kind: Kind::Requests, title: "Requests", head, rows }
+    Table { kind: Kind::Requests, title: "Requests", head, rows, note: "" }
 }
 
 fn latency(latencies: &VecDeque<Latency>) -> Option<Table> {
@@ -224,7 +235,13 @@ fn latency(latencies: &VecDeque<Latency>) -> Option<Table> {
     });
     let head = vec!["", "median", "99 %", "99.9 %", "slowest"];
     let rows = rows.collect();
-    Some(Table { kind: Kind::Latency, title: "Time of requests, last minute", head, rows })
+    Some(Table {
+        kind: Kind::Latency,
+        title: "Time of requests, last minute",
+        head,
+        rows,
+        note: "",
+    })
 }
 
 fn memory(change: &Change<'_>) -> Table {
@@ -254,30 +271,31 @@ fn evictions(change: &Change<'_>) -> Table {
     let (now, all) = (shown(age, units::duration), shown(all, units::duration));
     rows.push(vec!["age when evicted".to_owned(), now, all]);
     let head = vec!["", "per second", "total"];
-    Table { kind: Kind::Evictions, title: "Evictions", head, rows }
+    Table { kind: Kind::Evictions, title: "Evictions", head, rows, note: "" }
 }
 
 /// Returns the table of a disk tier; `None` without one.
 fn disk(change: &Change<'_>, now: &Sample) -> Option<Table> {
     let tier = &now.status["tier"];
-    let mode = tier["mode"].as_str()?;
-    let durability = tier["durability"].as_str().map(|word| format!(", durability {word}"));
-    let mode = mode.to_owned() + &durability.unwrap_or_default();
+    let mode = tier["mode"].as_str()?.escape_default().to_string();
+    let durability = tier["durability"].as_str().unwrap_or(UNKNOWN);
+    let durability = durability.escape_default().to_string();
     let total = |name| change.total(name);
     let of = |part, whole| match total(whole) {
         Some(whole) => format!("{} of {}", bytes(total(part)), bytes(Some(whole))),
         None => bytes(total(part)),
     };
     let rows = vec![
-        ("mode", mode.escape_default().to_string()),
+        ("mode", mode),
+        ("durability", durability),
         ("items", count(total("tier_items"))),
         ("size of the log", bytes(total("tier_size_bytes"))),
-        ("bytes of live items", of("tier_live_bytes", "tier_live_bytes_max")),
-        ("index, in memory", of("tier_index_bytes", "tier_index_bytes_max")),
+        ("live bytes", of("tier_live_bytes", "tier_live_bytes_max")),
+        ("index in memory", of("tier_index_bytes", "tier_index_bytes_max")),
         ("not on the disk yet", bytes(total("tier_dirty_bytes"))),
         ("written per second", bytes(change.rate(&["tier_written_bytes"]))),
         ("syncs per second", count(change.rate(&["tier_syncs"]))),
-        ("items read per second", count(change.rate(&["tier_reads"]))),
+        ("reads per second", count(change.rate(&["tier_reads"]))),
         ("items evicted to it", count(total("tier_items_evicted"))),
         ("items dropped", count(total("tier_items_dropped"))),
         ("items unreadable", count(total("tier_items_unreadable"))),
@@ -296,13 +314,21 @@ fn connections(change: &Change<'_>, now: &Sample) -> Table {
         ("accepted per second", count(change.rate(&["total_connections"]))),
         ("refused at the limit", count(total("rejected_connections"))),
         ("workers", count(total("threads"))),
-        ("longest silence of a worker", shown(silence, units::duration)),
-        ("processor time per second", shown(processor, units::duration)),
+        ("longest worker silence", shown(silence, units::duration)),
+        ("processor time / second", shown(processor, units::duration)),
     ];
     pairs(Kind::Connections, "Connections and workers", rows)
 }
 
-fn hot_tables(hot: &Value) -> [Table; 2] {
+fn hot_tables(hot: &Result<Value, &'static str>) -> Vec<Table> {
+    let table = |kind, title, rows, note| {
+        let head = vec!["per second", "±", "key"];
+        Table { kind, title, head, rows, note }
+    };
+    let hot = match hot {
+        Ok(hot) => hot,
+        Err(reason) => return vec![table(Kind::HotByRate, "Hot keys", Vec::new(), *reason)],
+    };
     let rows = |list: &str, columns: [Column; 2]| -> Vec<Vec<String>> {
         let rows = hot[list].as_array().map(Vec::as_slice).unwrap_or_default();
         let row = |row: &Value| {
@@ -316,19 +342,9 @@ fn hot_tables(hot: &Value) -> [Table; 2] {
     let by_rate = rows("by_rate", [("per_sec", units::count), ("error_per_sec", units::count)]);
     let by_bytes =
         rows("by_bytes", [("bytes_per_sec", units::bytes), ("error_bytes_per_sec", units::bytes)]);
-    [
-        Table {
-            kind: Kind::HotByRate,
-            title: "Hot keys by requests",
-            head: vec!["per second", "±", "key"],
-            rows: by_rate,
-        },
-        Table {
-            kind: Kind::HotByBytes,
-            title: "Hot keys by bytes",
-            head: vec!["per second", "±", "key"],
-            rows: by_bytes,
-        },
+    vec![
+        table(Kind::HotByRate, "Hot keys by requests", by_rate, NO_HOT_KEYS),
+        table(Kind::HotByBytes, "Hot keys by bytes", by_bytes, NO_HOT_KEYS),
     ]
 }
 
@@ -365,12 +381,14 @@ const EVICTIONS: &[(&str, &str)] = &[
     ("evicted", "evictions"),
     ("evicted before any read", "evicted_unfetched"),
     ("expired", "reclaimed"),
-    ("misses of items evicted lately", "ghost_hits"),
-    ("stores refused, no memory", "store_no_memory"),
+    ("missed after eviction", "ghost_hits"),
+    ("refused, no memory", "store_no_memory"),
 ];
 
 /// Stands for a number that is not known.
 const UNKNOWN: &str = "–";
+
+const NO_HOT_KEYS: &str = "none yet: few requests were sampled lately";
 
 /// As many seconds as the widest terminals have columns.
 const HISTORY_MAX: usize = 600;

@@ -67,7 +67,7 @@ mod tests {
         let stats = json!({ "pid": pid, "cmd_get": gets });
         Sample {
             status: json!({ "time_ms": time_ms, "stats": stats, "larder": { "groups": 1 } }),
-            hot: None,
+            hot: Err("off"),
             ready: Value::Null,
             address: String::new(),
         }

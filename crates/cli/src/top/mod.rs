@@ -7,13 +7,15 @@
 //! | `board.rs` | the tables that are shown, as text |
 //! | `latency.rs` | percentiles of the time of requests |
 //! | `memory.rs` | the map of segments |
-//! | `draw.rs` | lays the tables out on a terminal |
+//! | `layout.rs` | which tables are shown together, and where |
+//! | `draw.rs` | draws them on a terminal |
 //! | `screen.rs` | the terminal, keys and signals |
 
 mod board;
 mod change;
 mod draw;
 mod latency;
+mod layout;
 mod memory;
 mod sample;
 mod screen;
@@ -43,8 +45,10 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Rates are of the last second. q, Esc or Ctrl-C ends. In the map each cell is a segment, or several
-in large memories: the fuller the block, the more of it is live; i is index, g ghost, a dot free.
+Rates are of the last second. A terminal of 80 columns and 24 lines is enough: Tab or an arrow shows
+the tables for which there is no room, h the hot keys; q, Esc or Ctrl-C ends. In the map each cell
+is a segment, or several in large memories: the fuller the block, the more of it is live; i is
+index, g ghost, a dot free.
 
 Examples:
   larder top
@@ -58,7 +62,7 @@ Exit code: 0 done; 2 the server refused or could not be reached.";
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut sampler = Sampler::new(arguments.admin.client()?);
     if !arguments.once && !stdout().is_terminal() {
-        bail!("the output is no terminal: larder top --once prints one snapshot as text");
+        bail!("the output is not a terminal: larder top --once prints one snapshot as text");
     }
     let first = sampler.sample()?;
     if !arguments.once {

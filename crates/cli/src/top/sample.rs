@@ -11,8 +11,8 @@ use crate::admin::client::{Ask, Client};
 pub(super) struct Sample {
     /// `/api/v1/status`.
     pub(super) status: Value,
-    /// `/api/v1/hot`; `None` if the server does not have it, or hides it (-X).
-    pub(super) hot: Option<Value>,
+    /// `/api/v1/hot`, or the reason why the server does not report hot keys.
+    pub(super) hot: Result<Value, &'static str>,
     /// `/ready`; `Null` for a listener that does not say it.
     pub(super) ready: Value,
     /// The address of the admin listener.
@@ -30,14 +30,14 @@ impl Sample {
 #[derive(Debug)]
 pub(super) struct Sampler {
     client: Client,
-    /// The process that has no hot keys for us.
-    pid_without_hot: Option<u64>,
+    /// The process that reports no hot keys, and the reason.
+    without_hot: Option<(Option<u64>, &'static str)>,
 }
 
 impl Sampler {
     /// Creates a sampler.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, pid_without_hot: None }
+        Self { client, without_hot: None }
     }
 
     /// Asks for a sample.
@@ -55,17 +55,21 @@ impl Sampler {
     }
 
     /// Asks for the hot keys, unless this process has refused them.
-    fn hot(&mut self, pid: Option<u64>) -> Result<Option<Value>> {
-        if self.pid_without_hot == pid {
-            return Ok(None);
+    fn hot(&mut self, pid: Option<u64>) -> Result<Result<Value, &'static str>> {
+        if let Some((refused, reason)) = self.without_hot
+            && refused == pid
+        {
+            return Ok(Err(reason));
         }
         let ask = Ask::get(format!("/api/v1/hot?limit={KEYS}"));
         let answer = self.client.ask(&ask)?;
-        if matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) {
-            self.pid_without_hot = pid;
-            return Ok(None);
-        }
-        self.client.document(&ask, &answer).map(Some)
+        let reason = match answer.status {
+            StatusCode::NOT_FOUND => "this larderd does not sample its requests",
+            StatusCode::FORBIDDEN => "the server does not show keys: it runs with -X",
+            _ => return self.client.document(&ask, &answer).map(Ok),
+        };
+        self.without_hot = Some((pid, reason));
+        Ok(Err(reason))
     }
 }
 

@@ -15,7 +15,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::PERIOD;
 use super::board::Board;
-use super::draw::draw;
+use super::draw::{View, draw};
 use super::sample::{Sample, Sampler};
 
 /// What happens while the screen is shown.
@@ -24,12 +24,23 @@ enum Event {
     Sampled(Box<Result<Sample>>),
     /// The terminal has another size.
     Resized,
+    /// The user chooses what is shown.
+    Turned(Turn),
     /// The user ends the tool.
     Quit,
     /// A signal ends it.
     Signal(i32),
     /// A thread has ended that must not.
     Lost(&'static str),
+}
+
+/// What a key shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Another page of tables: the next one, or with -1 the one before.
+    Pages(isize),
+    /// The hot keys, or the tables again.
+    HotKeys,
 }
 
 /// Shows the server until the user ends it.
@@ -77,8 +88,9 @@ fn show(
     events: &Receiver<Event>,
 ) -> Result<Option<i32>> {
     let mut error: Option<String> = None;
+    let mut view = View::default();
     loop {
-        terminal.draw(|frame| draw(frame, board, error.as_deref()))?;
+        terminal.draw(|frame| draw(frame, board, view, error.as_deref()))?;
         match events.recv()? {
             Event::Sampled(sample) => match *sample {
                 Ok(sample) => {
@@ -89,6 +101,10 @@ fn show(
                 Err(reason) => error = Some(format!("{reason:#}")),
             },
             Event::Resized => {}
+            Event::Turned(Turn::HotKeys) => view.is_hot = !view.is_hot,
+            Event::Turned(Turn::Pages(by)) => {
+                view = View { page: view.page.wrapping_add(by), is_hot: false };
+            }
             Event::Quit => return Ok(None),
             Event::Signal(signal) => return Ok(Some(signal)),
             Event::Lost(what) => anyhow::bail!("the thread that {what} has ended"),
@@ -116,6 +132,10 @@ fn read_keys(events: &Sender<Event>) {
     loop {
         let event = match event::read() {
             Ok(event::Event::Key(key)) if ends(&key) => Event::Quit,
+            Ok(event::Event::Key(key)) => match turn(&key) {
+                Some(turn) => Event::Turned(turn),
+                None => continue,
+            },
             Ok(event::Event::Resize(..)) => Event::Resized,
             Ok(_) => continue,
             // The terminal is gone.
@@ -134,6 +154,16 @@ fn ends(key: &KeyEvent) -> bool {
         key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     let is_end = matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc);
     key.kind == KeyEventKind::Press && (is_end || is_control_c)
+}
+
+fn turn(key: &KeyEvent) -> Option<Turn> {
+    let turn = match key.code {
+        KeyCode::Char('h' | 'H') => Turn::HotKeys,
+        KeyCode::Tab | KeyCode::Right | KeyCode::Down | KeyCode::PageDown => Turn::Pages(1),
+        KeyCode::BackTab | KeyCode::Left | KeyCode::Up | KeyCode::PageUp => Turn::Pages(-1),
+        _ => return None,
+    };
+    (key.kind == KeyEventKind::Press).then_some(turn)
 }
 
 /// Reports the end of a thread, also after a panic.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use larder_dump::Writer;
+use larder_load::argument::whole;
 use larder_load::connect::dialer::AccessArguments;
 use larder_protocol::StatsSection;
 
@@ -40,7 +41,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PREFIX", default_value = "")]
     prefix: OsString,
     /// Ask for at most this many items per second
-    #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = whole::<u32>(1..=u32::MAX))]
     rate: Option<u32>,
     /// Go on past damage of a directory, and write these items
     #[arg(long, value_name = "WHICH")]

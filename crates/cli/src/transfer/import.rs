@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use larder_dump::{Piece, ReadEntry, Reader};
 use larder_load::address::Address;
+use larder_load::argument::whole;
 use larder_load::connect::dialer::AccessArguments;
 
 use super::fetch::now_unix_secs;
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     overwrite: bool,
     /// Store at most this many items per second
-    #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = whole::<u32>(1..=u32::MAX))]
     rate: Option<u32>,
     /// Show no progress and no summary
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! The subcommands that use larderd's admin listener. They need `LARDERD`.
+//! The subcommands that use larderd's admin listener.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use larder_testkit::{ServerUnderTest, Transport};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{Fixture, Ran, larder, start_server};
+use crate::{Fixture, Ran, binary, larder, start_server};
 
 /// A larderd with an admin listener on a Unix socket.
 pub(crate) struct Managed {
@@ -19,24 +19,23 @@ pub(crate) struct Managed {
 }
 
 impl Managed {
-    /// Starts one, or returns `None` if the tests run without larderd.
-    pub(crate) fn start(args: &[&str]) -> Option<Self> {
+    /// Starts one.
+    pub(crate) fn start(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let admin = folder.path().join("admin.sock").display().to_string();
         Self::start_at(admin, folder, args)
     }
 
     /// Starts one whose admin listener has this address.
-    pub(crate) fn start_at(admin: String, folder: TempDir, args: &[&str]) -> Option<Self> {
-        let larderd = std::env::var_os("LARDERD")?;
+    pub(crate) fn start_at(admin: String, folder: TempDir, args: &[&str]) -> Self {
         let args = [&["-m", "64", "--admin-listen", &admin], args].concat();
-        let server = ServerUnderTest::start(larderd.as_ref(), Transport::Unix, &args).unwrap();
+        let server = ServerUnderTest::start(&binary(), Transport::Unix, &args).unwrap();
         let managed = Self { fixture: Fixture { server }, admin, folder };
         // The admin listener answers before the cache is open.
         while managed.larder(&["keys", "--limit", "1"]).stderr.contains("recovering") {
             sleep(Duration::from_millis(10));
         }
-        Some(managed)
+        managed
     }
 
     /// Runs `larder ARGS --admin ADDR`.
@@ -62,7 +61,7 @@ fn text(printed: Vec<u8>) -> String {
 
 #[test]
 fn a_drain_waits_for_connections_and_can_be_undone() {
-    let Some(managed) = Managed::start(&["--drain-grace", "0"]) else { return };
+    let managed = Managed::start(&["--drain-grace", "0"]);
     let mut busy = managed.fixture.server.connect().unwrap();
     // Half a request has four seconds.
     busy.write_all(b"get half").unwrap();
@@ -81,7 +80,7 @@ fn a_drain_waits_for_connections_and_can_be_undone() {
 
 #[test]
 fn another_drain_command_ends_the_wait() {
-    let Some(managed) = Managed::start(&[]) else { return };
+    let managed = Managed::start(&[]);
     let mut waiting = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(["drain", "--wait", "20", "--admin", &managed.admin])
         .stderr(Stdio::piped())
@@ -107,7 +106,7 @@ fn wait_for(managed: &Managed, words: &str) {
 
 #[test]
 fn keys_are_listed_escaped() {
-    let Some(managed) = Managed::start(&[]) else { return };
+    let managed = Managed::start(&[]);
     managed.store(&[b"h:\x1b]0;title\x07", b"h:a\nb", b"h:\xff\xc3\xbc", b"h:a\\b c", b"other"]);
     let listed = text(managed.larder(&["keys", "--prefix", "h:"]).printed());
     let mut keys: Vec<_> = listed.lines().collect();
@@ -125,7 +124,7 @@ fn keys_are_listed_escaped() {
 
 #[test]
 fn more_keys_than_a_page_has_are_listed_once() {
-    let Some(managed) = Managed::start(&[]) else { return };
+    let managed = Managed::start(&[]);
     let keys: Vec<_> = (0..2500).map(|key| format!("key:{key:04}")).collect();
     managed.store(&keys.iter().map(String::as_bytes).collect::<Vec<_>>());
     let listed = text(managed.larder(&["keys", "--limit", "9999"]).printed());
@@ -137,7 +136,7 @@ fn more_keys_than_a_page_has_are_listed_once() {
 
 #[test]
 fn a_prefix_is_removed_and_other_items_stay() {
-    let Some(managed) = Managed::start(&[]) else { return };
+    let managed = Managed::start(&[]);
     managed.store(&[b"a:1", b"a:2", b"\xff1", b"b"]);
     let removed = text(managed.larder(&["delete", "--prefix", "a:"]).printed());
     assert!(removed.starts_with("2 items removed, in "), "{removed}");
@@ -159,7 +158,7 @@ fn a_prefix_is_removed_and_other_items_stay() {
 #[test]
 fn an_interrupt_cancels_the_removal_on_the_server() {
     const ITEMS: usize = 800_000;
-    let Some(managed) = Managed::start(&["-m", "256"]) else { return };
+    let managed = Managed::start(&["-m", "256"]);
     let mut stream = managed.fixture.server.connect().unwrap();
     for first in (0..ITEMS).step_by(10_000) {
         let set = |key| format!("ms u:{key} 0 q\r\n\r\n");
@@ -184,7 +183,7 @@ fn an_interrupt_cancels_the_removal_on_the_server() {
 
 #[test]
 fn a_refusal_names_the_remedy() {
-    let Some(managed) = Managed::start(&["-X", "-F"]) else { return };
+    let managed = Managed::start(&["-X", "-F"]);
     managed.larder(&["keys"]).failed(2, "the server runs with -X");
     managed.larder(&["delete", "--prefix", "a"]).failed(2, "the server runs with -F");
     let path = managed.folder.path().join("none").display().to_string();
@@ -217,7 +216,7 @@ fn a_token_gives_the_role_that_a_listener_asks_for() {
     std::fs::write(&users, "user:password\n").unwrap();
     let users = users.display().to_string();
     let args = ["-Y", &users, "--admin-listen", &listen, "--admin-token-file", &tokens];
-    let Some(_managed) = Managed::start(&args) else { return };
+    let _managed = Managed::start(&args);
 
     larder(b"", &["keys", "--admin", &address]).failed(2, "must have the role read");
     let token = token.display().to_string();
@@ -276,7 +275,7 @@ fn a_server_without_hot_keys_is_named() {
     let address = answering("403 Forbidden", "hot keys are disabled: the server runs with -X\n");
     larder(b"", &["hot", "--admin", &address]).failed(2, "the server runs with -X");
     let address = answering("200 OK", "[1");
-    larder(b"", &["hot", "--admin", &address]).failed(2, "its answer is no JSON");
+    larder(b"", &["hot", "--admin", &address]).failed(2, "its answer is not JSON");
     let address = answering("200 OK", r#"{"by_rate":[{}]}"#);
     larder(b"", &["hot", "--admin", &address]).failed(2, "no number");
 }

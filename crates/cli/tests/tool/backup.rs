@@ -1,4 +1,4 @@
-//! `larder export` of a running store is its backup. Needs `LARDERD`.
+//! `larder export` of a running store is its backup.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use larder_dump::{Piece, Reader};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
-use super::larder;
+use crate::{binary, larder};
 
 const STABLE: u32 = 14_500;
 const BUSY: u32 = 200;
@@ -34,9 +34,9 @@ fn set(stream: &mut Stream, key: &str, turn: u32, exptime: u64) {
     assert_eq!(answer, b"STORED\r\n", "{key}: {}", String::from_utf8_lossy(&answer));
 }
 
-fn start(larderd: &str, path: &str) -> (ServerUnderTest, String) {
+fn start(path: &str) -> (ServerUnderTest, String) {
     let args = ["-m", "8", "--tier-path", path, "--tier-size", "384m", "--tier-mode", "store"];
-    let server = ServerUnderTest::start(larderd.as_ref(), Transport::Unix, &args).unwrap();
+    let server = ServerUnderTest::start(&binary(), Transport::Unix, &args).unwrap();
     server.connect().unwrap().ask(b"version\r\n", b"\r\n").unwrap();
     let Address::Unix(path) = server.address().clone() else { panic!("a Unix socket") };
     (server, path.display().to_string())
@@ -77,10 +77,9 @@ fn write_on(server: &ServerUnderTest, is_over: &AtomicBool) {
 
 #[test]
 fn a_store_under_writes_is_exported_and_a_fresh_one_has_it_all() {
-    let Ok(larderd) = std::env::var("LARDERD") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let (server, address) = start(&larderd, &path("store"));
+    let (server, address) = start(&path("store"));
     let mut stream = server.connect().unwrap();
     (0..STABLE).for_each(|n| set(&mut stream, &format!("k{n}"), n, deadline(n)));
     (0..BUSY).for_each(|n| set(&mut stream, &format!("busy{n}"), 1, 0));
@@ -107,7 +106,7 @@ fn a_store_under_writes_is_exported_and_a_fresh_one_has_it_all() {
         assert!(*found == value(&key, *turn), "{key} never had this value");
     }
     assert_eq!(items.len() as u32, STABLE + BUSY);
-    let (fresh, address) = start(&larderd, &path("fresh"));
+    let (fresh, address) = start(&path("fresh"));
     larder(b"", &["import", "--quiet", &dump, &address]).printed();
     let again = path("again.dump");
     thread::sleep(Duration::from_millis(10));

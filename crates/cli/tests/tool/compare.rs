@@ -5,18 +5,17 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use larder_testkit::server::{Signal, is_root, memcached};
+use larder_testkit::server::{Signal, is_root};
 use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 
-use crate::{Ran, larder};
+use crate::{Ran, binary, larder};
 
 /// Returns the command that starts the server under test with the listening options of `place`.
 fn server(place: &str) -> String {
-    let binary = std::env::var("LARDERD");
-    let binary = binary.unwrap_or_else(|_| memcached().unwrap().display().to_string());
+    let binary = binary();
     let user = if is_root() { " -u root" } else { "" };
-    format!("{binary}{user} -t 1 -m 64 {place}")
+    format!("{}{user} -t 1 -m 64 {place}", binary.display())
 }
 
 fn compare(servers: &[&str], options: &[&str]) -> Ran {

@@ -1,5 +1,5 @@
-//! `larder doctor`: each rule is provoked on a real server. The rules are about larderd, so these
-//! tests need `LARDERD`.
+//! `larder doctor`: each rule is provoked on a real server. The rules are about
+//! larderd.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,11 +12,6 @@ use larder_testkit::{ServerUnderTest, Stream, Transport};
 use rustix::thread::disable_transparent_huge_pages;
 
 use crate::{Fixture, Ran, larder};
-
-/// Starts larderd, or returns `None` if the tests run without one.
-fn larderd(transport: Transport, args: &[&str]) -> Option<Fixture> {
-    std::env::var_os("LARDERD").map(|_| Fixture::start_on(transport, args))
-}
 
 pub(crate) fn examine(subject: &str, more: &[&str]) -> Ran {
     larder(b"", &[&["doctor", subject], more].concat())
@@ -46,7 +41,7 @@ pub(crate) fn set(stream: &mut Stream, key: &str, value_bytes: usize) {
 fn a_healthy_server_under_load_has_no_finding() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let file = folder.path().join("cache").display().to_string();
-    let Some(fixture) = larderd(Transport::Unix, &["-m", "64", "-e", &file]) else { return };
+    let fixture = Fixture::start_on(Transport::Unix, &["-m", "64", "-e", &file]);
     let address = fixture.address();
     let load = ["--seconds", "3", "--connections", "20", "--keys", "20000"];
     let load: Vec<String> = [&["bench", "--server", &address][..], &load]
@@ -67,7 +62,7 @@ fn a_healthy_server_under_load_has_no_finding() {
 
 #[test]
 fn a_memory_smaller_than_what_clients_read_is_found() {
-    let Some(fixture) = larderd(Transport::Unix, &["-m", "4"]) else { return };
+    let fixture = Fixture::start_on(Transport::Unix, &["-m", "4"]);
     let mut stream = fixture.server.connect().unwrap();
     // Clients read twice what fits, in random order, and store what they miss.
     let mut random = 1_u64;
@@ -84,7 +79,7 @@ fn a_memory_smaller_than_what_clients_read_is_found() {
 
 #[test]
 fn refused_stores_are_found() {
-    let Some(fixture) = larderd(Transport::Unix, &["-m", "4", "-M"]) else { return };
+    let fixture = Fixture::start_on(Transport::Unix, &["-m", "4", "-M"]);
     let mut stream = fixture.server.connect().unwrap();
     (0..6000).for_each(|number| set(&mut stream, &format!("key-{number}"), 1000));
     let ran = examine(&fixture.address(), OF_TESTS);
@@ -94,8 +89,7 @@ fn refused_stores_are_found() {
 #[test]
 fn values_beyond_the_limit_are_found_also_on_memcached() {
     let theirs = ServerUnderTest::start(&memcached().unwrap(), Transport::Unix, &[]).unwrap();
-    for fixture in [Some(Fixture { server: theirs }), larderd(Transport::Unix, &[])] {
-        let Some(fixture) = fixture else { continue };
+    for fixture in [Fixture { server: theirs }, Fixture::start_on(Transport::Unix, &[])] {
         assert_eq!(examine(&fixture.address(), &[]).printed(), b"nothing found\n");
         set(&mut fixture.server.connect().unwrap(), "k", 2 << 20);
         let ran = examine(&fixture.address(), OF_TESTS);
@@ -109,7 +103,7 @@ fn connections_at_their_limit_are_found() {
         (&["-c", "4"][..], "connections were refused, because the limit -c"),
         (&["-c", "4", "-o", "no_maxconns_fast"], "had to wait"),
     ] {
-        let Some(fixture) = larderd(Transport::Unix, args) else { return };
+        let fixture = Fixture::start_on(Transport::Unix, args);
         let open = || fixture.server.connect();
         let mut streams: Vec<_> = (0..8).map(|_| open().unwrap()).collect();
         sleep(Duration::from_millis(300));
@@ -127,7 +121,7 @@ fn connections_at_their_limit_are_found() {
 #[test]
 fn connections_closed_over_the_budget_are_found() {
     let args = ["-c", "4096", "-o", "read_buf_mem_limit=1"];
-    let Some(fixture) = larderd(Transport::Unix, &args) else { return };
+    let fixture = Fixture::start_on(Transport::Unix, &args);
     set(&mut fixture.server.connect().unwrap(), "k", 16_380);
     let request = format!("get{}\r\n", " k".repeat(4000));
     let ask = |_| {
@@ -150,7 +144,7 @@ fn connections_closed_over_the_budget_are_found() {
 fn workers_on_epoll_are_found() {
     let has_uring = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     if has_uring.is_ok_and(|setting| setting.trim() == "0") {
-        let Some(fixture) = larderd(Transport::Unix, &["--io=epoll"]) else { return };
+        let fixture = Fixture::start_on(Transport::Unix, &["--io=epoll"]);
         let ran = examine(&fixture.address(), OF_TESTS);
         assert_finds(&ran, "no-io-uring", &["wait by epoll", "start without --io=epoll"]);
     }
@@ -164,10 +158,9 @@ fn memory_without_huge_pages_is_found() {
     // A process inherits the setting. Servers of other tests do too, and ignore the finding.
     let start = HUGE_PAGES.lock();
     disable_transparent_huge_pages(true).unwrap();
-    let fixture = larderd(Transport::Unix, &["-m", "128"]);
+    let fixture = Fixture::start_on(Transport::Unix, &["-m", "128"]);
     disable_transparent_huge_pages(false).unwrap();
     drop(start);
-    let Some(fixture) = fixture else { return };
     let mut stream = fixture.server.connect().unwrap();
     (0..100).for_each(|number| set(&mut stream, &format!("key-{number}"), 500_000));
     let ran = examine(&fixture.address(), &["--ignore", "restart"]);
@@ -176,7 +169,7 @@ fn memory_without_huge_pages_is_found() {
 
 #[test]
 fn items_that_a_restart_loses_are_found() {
-    let Some(fixture) = larderd(Transport::Unix, &[]) else { return };
+    let fixture = Fixture::start_on(Transport::Unix, &[]);
     assert_eq!(examine(&fixture.address(), &[]).printed(), b"nothing found\n");
     fixture.larder("set", &["k", "v"]).printed();
     assert_finds(&examine(&fixture.address(), &[]), "restart", &["all 1 items", "-e FILE"]);
@@ -187,12 +180,11 @@ fn a_memory_file_of_killed_processes_or_of_another_boot_is_found() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = folder.path().join("cache");
     let file = path.display().to_string();
-    if let Some(fixture) = larderd(Transport::Unix, &["-m", "4", "-e", &file]) {
-        fixture.larder("set", &["k", "v"]).printed();
-        fixture.server.stop(Signal::KILL).unwrap();
-        assert_finds(&examine(&file, &[]), "file-killed", &["1 processes were killed", "fsck"]);
-        std::fs::remove_file(&path).unwrap();
-    }
+    let fixture = Fixture::start_on(Transport::Unix, &["-m", "4", "-e", &file]);
+    fixture.larder("set", &["k", "v"]).printed();
+    fixture.server.stop(Signal::KILL).unwrap();
+    assert_finds(&examine(&file, &[]), "file-killed", &["1 processes were killed", "fsck"]);
+    std::fs::remove_file(&path).unwrap();
     let cache = Cache::builder().memory_bytes(4 << 20).shared(&path).open().unwrap();
     cache.set("k", "v", None).unwrap();
     drop(cache);
@@ -215,7 +207,9 @@ fn pretend_another_boot(path: &Path) {
 #[test]
 fn what_cannot_be_examined_is_an_error() {
     examine("./absent.sock", &[]).failed(2, "cannot connect to");
-    examine("absent", &[]).failed(2, "there is no file absent, and it is no address");
-    examine("/etc/hostname", &[]).failed(2, "a regular file has to be the file of a cache");
+    examine("absent", &[])
+        .failed(2, "there is no file or directory absent, and it is not the address");
+    examine("/etc/hostname", &[])
+        .failed(2, "name a file that larderd -e or a program of this release");
     examine("./absent.sock", &["--ignore", "x"]).failed(2, "expected one of memory-small, ");
 }

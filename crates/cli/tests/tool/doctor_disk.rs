@@ -1,5 +1,4 @@
-//! `larder doctor` on servers with a disk tier: each rule is provoked on a real disk. They need
-//! `LARDERD`.
+//! `larder doctor` on servers with a disk tier: each rule is provoked on a real disk.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -22,10 +21,10 @@ struct Disk {
 }
 
 impl Disk {
-    /// Starts larderd, or returns `None` if the tests run without one.
-    fn start(mode: &str, size: &str, args: &[&str]) -> Option<Self> {
+    /// Starts larderd.
+    fn start(mode: &str, size: &str, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::start_in(folder, mode, size, args, |args| Some(Fixture::start_with(args)))
+        Self::start_in(folder, mode, size, args, Fixture::start_with)
     }
 
     fn start_in(
@@ -33,16 +32,15 @@ impl Disk {
         mode: &str,
         size: &str,
         args: &[&str],
-        start: impl Fn(&[&str]) -> Option<Fixture>,
-    ) -> Option<Self> {
-        std::env::var_os("LARDERD")?;
+        start: impl Fn(&[&str]) -> Fixture,
+    ) -> Self {
         let path = folder.path().join("items").display().to_string();
         let tier = ["--tier-path", &path, "--tier-size", size, "--tier-mode", mode];
         let fixed = [&tier[..], &["--tier-wait-secs", "20"]].concat();
-        let fixture = start(&[&fixed[..], args].concat())?;
+        let fixture = start(&[&fixed[..], args].concat());
         // A request for an item waits until the server has opened its directory.
         fixture.server.connect().unwrap().ask(b"get none\r\n", b"END\r\n").unwrap();
-        Some(Self { fixture, folder })
+        Self { fixture, folder }
     }
 
     fn stream(&self) -> Stream {
@@ -86,7 +84,7 @@ fn set_many(stream: &mut Stream, numbers: std::ops::Range<u32>, value_bytes: usi
 #[test]
 fn a_disk_that_does_well_has_no_finding() {
     for mode in ["store", "cache"] {
-        let Some(disk) = Disk::start(mode, "64m", &["-m", "16"]) else { return };
+        let disk = Disk::start(mode, "64m", &["-m", "16"]);
         set_many(&mut disk.stream(), 0..5000, 100);
         assert_eq!(disk.examine(&[]).printed(), b"nothing found\n", "{mode}");
     }
@@ -103,7 +101,7 @@ fn a_write_that_fails_is_found() {
         let start =
             |args: &[&str]| filtered(libc::SYS_pwrite64, vec![rule.clone()], libc::EIO, args);
         let folder = tempfile::tempdir().unwrap();
-        let Some(disk) = Disk::start_in(folder, mode, "32m", &["-m", "4"], start) else { return };
+        let disk = Disk::start_in(folder, mode, "32m", &["-m", "4"], start);
         let mut stream = disk.stream();
         // A cache drops what comes faster than its disk writes.
         for round in 0..40 {
@@ -117,14 +115,14 @@ fn a_write_that_fails_is_found() {
 
 #[test]
 fn a_full_log_is_found() {
-    let Some(disk) = Disk::start("store", "32m", &[]) else { return };
+    let disk = Disk::start("store", "32m", &[]);
     set_many(&mut disk.stream(), 0..200, 100_000);
     disk.assert_finds("disk-full", &[], &["of the 9 MiB", "larger --tier-size"]);
 }
 
 #[test]
 fn an_index_that_is_full_or_too_small_for_the_disk_is_found() {
-    let Some(disk) = Disk::start("store", "256m", &["-m", "4"]) else { return };
+    let disk = Disk::start("store", "256m", &["-m", "4"]);
     let mut stream = disk.stream();
     set_many(&mut stream, 0..9000, 1);
     assert_eq!(disk.examine(&[]).printed(), b"nothing found\n", "few items say little");
@@ -137,7 +135,7 @@ fn an_index_that_is_full_or_too_small_for_the_disk_is_found() {
 
 #[test]
 fn evicted_items_that_the_disk_has_no_room_for_are_found() {
-    let Some(disk) = Disk::start("cache", "64m", &["-m", "4"]) else { return };
+    let disk = Disk::start("cache", "64m", &["-m", "4"]);
     // The disk stands still: a thread that writes nothing frees no buffers.
     let Some(_tracer) = Tracer::start(&disk, "fdatasync:delay_enter=3000000") else { return };
     set_many(&mut disk.stream(), 0..20_000, 1000);
@@ -146,7 +144,7 @@ fn evicted_items_that_the_disk_has_no_room_for_are_found() {
 
 #[test]
 fn damaged_items_are_found() {
-    let Some(disk) = Disk::start("store", "64m", &["-m", "4"]) else { return };
+    let disk = Disk::start("store", "64m", &["-m", "4"]);
     let mut stream = disk.stream();
     set_many(&mut stream, 0..2000, 10_000);
     let log = disk.folder.path().join("items/log");
@@ -163,7 +161,7 @@ fn damaged_items_are_found() {
 
 #[test]
 fn slow_syncs_that_clients_wait_for_are_found() {
-    let Some(disk) = Disk::start("store", "64m", &["--durability", "sync"]) else { return };
+    let disk = Disk::start("store", "64m", &["--durability", "sync"]);
     let Some(_tracer) = Tracer::start(&disk, "fdatasync:delay_enter=15000") else { return };
     let mut stream = disk.stream();
     (0..150).for_each(|number| set(&mut stream, &format!("key-{number}"), 10));
@@ -173,21 +171,20 @@ fn slow_syncs_that_clients_wait_for_are_found() {
 #[test]
 fn a_file_system_that_does_not_suit_is_found() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-    let start = |args: &[&str]| Some(Fixture::start_with(args));
-    let Some(disk) = Disk::start_in(folder, "store", "64m", &[], start) else { return };
+    let disk = Disk::start_in(folder, "store", "64m", &[], Fixture::start_with);
     let ran = examine(&disk.fixture.address(), &["--ignore", "no-huge-pages"]);
     assert_finds(&ran, "disk-file-system", &["it is on tmpfs", "a reboot deletes it"]);
 }
 
 #[test]
 fn a_log_that_may_outgrow_its_file_system_is_found() {
-    let Some(disk) = Disk::start("store", "1024g", &[]) else { return };
+    let disk = Disk::start("store", "1024g", &[]);
     disk.assert_finds("disk-space", &[], &["may still grow by", "stores fail when it is used up"]);
 }
 
 #[test]
 fn a_unit_that_is_killed_before_it_has_stopped_is_found() {
-    let Some(disk) = Disk::start("store", "64m", &["--tier-stop-secs", "90"]) else { return };
+    let disk = Disk::start("store", "64m", &["--tier-stop-secs", "90"]);
     let programs = disk.folder.path().join("bin");
     fs::create_dir(&programs).unwrap();
     let systemctl = programs.join("systemctl");

@@ -1,6 +1,6 @@
 //! `larder doctor` where the kernel or a service's profile forbids something. The server runs under
 //! a real filter of system calls. Only the setting of the system, which belongs to all processes,
-//! is another file for the doctor, in a mount namespace of its own. These tests need `LARDERD`.
+//! is another file for the doctor, in a mount namespace of its own.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -21,15 +21,9 @@ use crate::{Fixture, Ran};
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const IO_URING: &str = "/proc/sys/kernel/io_uring_disabled";
 
-/// Starts larderd under a filter that refuses a system call, or returns `None` if the tests run
-/// without larderd. Without rules every such call is refused.
-pub(crate) fn filtered(
-    call: i64,
-    rules: Vec<SeccompRule>,
-    errno: i32,
-    args: &[&str],
-) -> Option<Fixture> {
-    std::env::var_os("LARDERD")?;
+/// Starts larderd under a filter that refuses a system call. Without rules every such call is
+/// refused.
+pub(crate) fn filtered(call: i64, rules: Vec<SeccompRule>, errno: i32, args: &[&str]) -> Fixture {
     let refuse = SeccompAction::Errno(errno.unsigned_abs());
     let arch = TargetArch::try_from(ARCH).unwrap();
     let rules = BTreeMap::from([(call, rules)]);
@@ -40,11 +34,11 @@ pub(crate) fn filtered(
         Fixture::start_on(Transport::Unix, args)
     };
     // The filter is that of one thread, and the server that the thread starts inherits it.
-    Some(thread::scope(|scope| scope.spawn(start).join()).unwrap())
+    thread::scope(|scope| scope.spawn(start).join()).unwrap()
 }
 
 /// Refuses io_uring, as the default profile of container runtimes does.
-fn without_uring() -> Option<Fixture> {
+fn without_uring() -> Fixture {
     filtered(libc::SYS_io_uring_setup, Vec::new(), libc::EPERM, &["--io=auto"])
 }
 
@@ -90,7 +84,7 @@ fn an_io_uring_that_is_forbidden_is_found() {
         larder_testkit::skip(format!("{IO_URING} is {setting:?}, expected 0"));
         return;
     }
-    let Some(fixture) = without_uring() else { return };
+    let fixture = without_uring();
     let ran = examine(&fixture.address(), OF_TESTS);
     assert_finds(&ran, "no-io-uring", &["wait by epoll", "io_uring in the seccomp profile"]);
     let Some(ran) = examine_with(IO_URING, "2\n", &fixture, OF_TESTS) else { return };
@@ -109,9 +103,8 @@ fn huge_pages_that_the_system_never_gives_are_found() {
     let asks = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, advice);
     let rule = SeccompRule::new(vec![asks.unwrap()]).unwrap();
     let start = doctor::HUGE_PAGES.lock();
-    let server = filtered(libc::SYS_madvise, vec![rule], libc::EINVAL, &["-m", "128"]);
+    let fixture = filtered(libc::SYS_madvise, vec![rule], libc::EINVAL, &["-m", "128"]);
     drop(start);
-    let Some(fixture) = server else { return };
     let mut stream = fixture.server.connect().unwrap();
     (0..100).for_each(|number| set(&mut stream, &format!("key-{number}"), 500_000));
     let ignored = ["--ignore", "restart"];

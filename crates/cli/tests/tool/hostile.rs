@@ -31,7 +31,7 @@ fn without_a_server_the_error_names_the_command_that_starts_larderd() {
     ran.failed(2, &format!("is larderd running? start it with: larderd -p {port}\n"));
     let ran = larder(b"", &["ping", "--server", "unix:absent.sock"]);
     ran.failed(2, "start it with: larderd -s absent.sock\n");
-    larder(b"", &["ping", "--server", "localhost"]).failed(2, "expected host:port, [IPv6]:port");
+    larder(b"", &["ping", "--server", ":1"]).failed(2, "expected host, host:port, [IPv6]:port");
 }
 
 #[test]
@@ -61,13 +61,19 @@ fn a_reply_of_another_kind_is_an_error() {
         (&b"STORED\r\n"[..], &["get", "k"][..]),
         (b"END\r\n", &["set", "k", "v"]),
         (b"STORED\r\n", &["delete", "k"]),
-        (b"OK\r\n", &["stats"]),
         (b"END\r\n", &["ping"]),
     ] {
         let address = serve_once(answer, false).to_string();
         let ran = larder(b"", &[subcommand, &["-s", &address]].concat());
-        ran.failed(2, "the server answered with a reply of another kind");
+        ran.failed(2, "which does not answer this request");
     }
+}
+
+#[test]
+fn statistics_of_another_form_are_an_error() {
+    let address = serve_once(b"OK\r\n", false).to_string();
+    larder(b"", &["stats", "-s", &address])
+        .failed(2, "does not answer in memcached's text protocol");
 }
 
 #[test]

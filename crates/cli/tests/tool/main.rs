@@ -1,6 +1,7 @@
 //! Tests of the binary `larder`, run as a user runs it.
 //!
-//! The environment variable `LARDERD` names the server; the default is Debian's memcached.
+//! The environment variable `LARDERD` names the server; without it the tests run on the larderd of
+//! their own build.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod admin;
@@ -16,6 +17,7 @@ mod doctor;
 mod doctor_disk;
 mod doctor_kernel;
 mod hostile;
+mod messages;
 mod regions;
 mod replay;
 mod secured;
@@ -28,14 +30,11 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread::spawn;
 
-use larder_testkit::{Address, ServerUnderTest, Transport, server};
+use larder_testkit::{Address, ServerUnderTest, Transport};
 
 /// Returns the path of the server's binary.
 fn binary() -> PathBuf {
-    match std::env::var_os("LARDERD") {
-        Some(larderd) => larderd.into(),
-        None => server::memcached().unwrap(),
-    }
+    larder_testkit::larderd_of_this_build().unwrap()
 }
 
 /// A running server and the tool pointed at it.

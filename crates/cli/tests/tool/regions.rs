@@ -43,8 +43,8 @@ fn fsck_checks_a_cache_in_use_and_one_without_users() {
     let (cache, path) = cache_in(&folder);
     cache.set("k", "v", None).unwrap();
     let said = printed(&["fsck", &path]);
-    assert!(said.contains("checked 1 items"), "{said}");
-    assert!(said.contains("1 processes use it"), "{said}");
+    assert!(said.contains("checked 1 item in"), "{said}");
+    assert!(said.contains("1 process uses it"), "{said}");
     drop(cache);
     for args in [&["fsck", &path][..], &["fsck", &path, "--read-only"]] {
         let said = printed(args);
@@ -58,8 +58,10 @@ fn a_file_without_a_cache_is_refused_by_name() {
     let path = folder.path().join("notes");
     std::fs::write(&path, vec![b'x'; 1 << 20]).unwrap();
     for subcommand in ["inspect", "fsck"] {
-        larder(b"", &[subcommand, path.to_str().unwrap()]).failed(2, "it holds no cache");
-        larder(b"", &[subcommand, "/nowhere/cache"]).failed(2, "there is no file /nowhere/cache");
+        larder(b"", &[subcommand, path.to_str().unwrap()])
+            .failed(2, "it is not the file of a cache");
+        larder(b"", &[subcommand, "/nowhere/cache"])
+            .failed(2, "there is no file or directory /nowhere/cache");
     }
     assert!(!Path::new("/nowhere").exists());
 }

@@ -1,4 +1,4 @@
-//! `larder top`: its numbers, and the terminal that it leaves behind. They need `LARDERD`.
+//! `larder top`: its numbers, and the terminal that it leaves behind.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ fn number(text: &str, name: &str) -> f64 {
 
 #[test]
 fn a_snapshot_has_the_rates_of_a_second() {
-    let Some(managed) = Managed::start(&["-c", "77"]) else { return };
+    let managed = Managed::start(&["-c", "77"]);
     managed.store(&[b"hit"]);
     let mut stream = managed.fixture.server.connect().unwrap();
     let is_done = AtomicBool::new(false);
@@ -62,8 +62,8 @@ fn a_snapshot_has_the_rates_of_a_second() {
 
 #[test]
 fn a_snapshot_needs_a_server_and_the_screen_a_terminal() {
-    let Some(managed) = Managed::start(&[]) else { return };
-    managed.larder(&["top"]).failed(2, "the output is no terminal: larder top --once");
+    let managed = Managed::start(&[]);
+    managed.larder(&["top"]).failed(2, "the output is not a terminal: larder top --once");
     let address = managed.fixture.address();
     larder(b"", &["top", "--once", "--admin", &address]).failed(2, "--admin-listen");
 }
@@ -150,7 +150,7 @@ const SHOW_CURSOR: &str = "\x1b[?25h";
 
 #[test]
 fn the_terminal_is_restored_after_each_kind_of_end() {
-    let Some(managed) = Managed::start(&[]) else { return };
+    let managed = Managed::start(&[]);
     managed.store(&[b"\x1b]0;title\x07"]);
     for key in [&b"q"[..], b"\x03"] {
         let mut screen = Screen::start(&managed);
@@ -173,7 +173,7 @@ fn the_terminal_is_restored_after_a_panic() {
         larder_testkit::skip("strace, which makes system calls fail, is missing");
         return;
     }
-    let Some(managed) = Managed::start(&[]) else { return };
+    let managed = Managed::start(&[]);
     for (failure, panic, exit_code) in [
         ("?clone,?clone3:error=EAGAIN:when=2+", "failed to spawn thread", 101),
         ("?epoll_wait,?epoll_pwait:error=EBADF:when=20+", "polling the I/O driver", 2),
@@ -196,12 +196,12 @@ fn the_terminal_is_restored_after_a_panic() {
 
 #[test]
 fn a_server_that_ends_is_shown_and_its_successor_too() {
-    let Some(managed) = Managed::start(&[]) else { return };
+    let managed = Managed::start(&[]);
     let mut screen = Screen::start(&managed);
     let Managed { fixture, admin, folder } = managed;
     fixture.server.stop(Signal::TERM).unwrap();
     screen.wait_for("cannot connect to the admin listener");
-    let next = Managed::start_at(admin, folder, &[]).unwrap();
+    let next = Managed::start_at(admin, folder, &[]);
     screen.wait_for(&format!("{}", next.fixture.server.pid()));
     screen.master.write_all(b"q").unwrap();
     assert_eq!(screen.ended().code(), Some(0));
@@ -242,15 +242,18 @@ impl Drop for Tmux {
 
 #[test]
 fn the_layout_follows_the_size_of_the_terminal() {
-    let Some(managed) = Managed::start(&[]) else { return };
+    let managed = Managed::start(&[]);
     if Command::new("tmux").arg("-V").output().is_err() {
         return;
     }
     let tmux = Tmux(tempfile::tempdir().unwrap());
     let tool = format!("{} top --admin {}", env!("CARGO_BIN_EXE_larder"), managed.admin);
     tmux.run(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &tool]);
-    let side_by_side = "─┐┌ Connections and workers ─";
-    tmux.wait_for(|shown| shown.contains(side_by_side) && shown.contains("┌ Segments ─"));
+    let side_by_side = "┌ Connections and workers ─";
+    tmux.wait_for(|shown| shown.contains(side_by_side) && shown.contains("┌ Summary ─"));
+    tmux.run(&["send-keys", "h"]);
+    tmux.wait_for(|shown| shown.contains("┌ Hot keys by bytes ─") && !shown.contains("Summary"));
+    tmux.run(&["send-keys", "h"]);
     tmux.run(&["resize-window", "-x", "60", "-y", "40"]);
     let is_below = |line: &str| line.starts_with("┌ Summary ─") && line.ends_with("─┐");
     let narrow = tmux.wait_for(|shown| shown.lines().nth(1).is_some_and(is_below));

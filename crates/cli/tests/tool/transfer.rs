@@ -330,7 +330,8 @@ fn a_dump_that_is_cut_off_or_no_dump_is_an_error() {
     assert!(ran.stderr.contains("1 items imported"), "{}", ran.stderr);
     assert_eq!(fixture.larder("get", &["a"]).printed(), b"whole");
     assert_eq!(fixture.larder("get", &["b"]).exit_code, 1);
-    larder(b"GIF89a", &["import", "-", &address]).failed(2, "this is no dump: it begins with");
+    larder(b"GIF89a", &["import", "-", &address])
+        .failed(2, "this is not a dump of larder export: it begins with");
     larder(b"", &["import", "/nowhere/dump", &address]).failed(2, "cannot read /nowhere/dump");
 }
 
@@ -340,7 +341,8 @@ fn an_export_that_fails_leaves_no_file() {
     let path = dump_at(&folder);
     let absent = folder.path().join("socket").display().to_string();
     larder(b"", &["export", &absent, &path]).failed(2, "cannot connect to");
-    larder(b"", &["export", "absent", &path]).failed(2, "there is no file absent, and it is no");
+    larder(b"", &["export", "absent", &path])
+        .failed(2, "there is no file or directory absent, and it is no");
     let fixture = Fixture::start_with(&["-X"]);
     larder(b"", &["export", &fixture.address(), &path]).failed(2, "started with -X");
     assert!(!Path::new(&path).exists());

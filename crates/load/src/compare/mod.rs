@@ -13,6 +13,7 @@ use std::io::Write;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::Outcome;
+use crate::argument::whole;
 use crate::measure::Plan;
 use crate::measure::live::Live;
 use crate::measure::pin::processors;
@@ -31,16 +32,16 @@ pub(crate) struct Arguments {
     #[arg(value_name = "NAME=COMMAND", required = true, value_parser = Contestant::parse)]
     servers: Vec<Contestant>,
     /// Rounds; each round measures each server once with each workload
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// Seconds of each measurement
-    #[arg(long, value_name = "SECS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECS", default_value_t = 3, value_parser = whole::<u64>(1..=3600))]
     seconds: u64,
     /// Number of connections
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = whole::<u32>(1..=10_000))]
     connections: u32,
     /// Number of keys
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = whole::<u32>(1..=u32::MAX))]
     keys: u32,
     /// Workloads mode:bytes:pipeline, separated by commas
     #[arg(long, value_name = "MODE:BYTES:PIPELINE", value_delimiter = ',', value_parser = Workload::parse,

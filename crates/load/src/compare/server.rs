@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::address::Address;
+use crate::argument::Quoted;
 use crate::compare::watchdog::Watchdog;
 use crate::connect::connect;
 use crate::measure::pin::pin_this_thread;
@@ -161,7 +162,7 @@ impl Server {
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
         let shown = &lines[lines.len().saturating_sub(LOG_LINES_MAX)..];
-        format!("the server wrote: {:?}", shown.join("\n"))
+        format!("the server wrote: {}", Quoted::text(&shown.join("\n")))
     }
 }
 

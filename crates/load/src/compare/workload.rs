@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::address::Address;
+use crate::argument::Quoted;
 use crate::compare::Arguments;
 use crate::connect::tls::TlsArguments;
 use crate::options::{Dialect, LoadArguments, Mode, name};
@@ -26,7 +27,7 @@ impl Workload {
             return Err("expected mode:bytes:pipeline, as in get:100:1".to_owned());
         };
         let mode = <Mode as clap::ValueEnum>::from_str(mode, false)
-            .map_err(|_| format!("the mode is {mode:?}, expected get, set or mix"))?;
+            .map_err(|_| format!("the mode is {}, expected get, set or mix", Quoted::text(mode)))?;
         let pipeline = pipeline.parse().ok().filter(|pipeline| (1..=1000).contains(pipeline));
         let pipeline = pipeline.ok_or("expected a pipeline of 1 to 1000")?;
         Ok(Self { mode, sizes: Sizes::parse(sizes)?, pipeline })

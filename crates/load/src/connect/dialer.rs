@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::connect;
 use super::diagnosis::{Spoken, spoken};
 use super::login::{Login, LoginArguments, Mechanism};
 use super::refusal;
 use super::stream::Stream;
 use super::tls::{Tls, TlsArguments};
+use super::{connect, hint};
 use crate::address::{Address, ServerArgument};
 
 /// The options of TLS and the login, for subcommands that speak the text protocol.
@@ -121,7 +121,7 @@ impl Dialer {
     fn open_without_login(&self) -> Result<Stream> {
         let address = &self.address;
         let socket = connect(address).map_err(|error| {
-            anyhow!("cannot connect to {address}: {error:#}; {}", address.hint())
+            anyhow!("cannot connect to {address}: {error:#}; {}", hint(address, &error))
         })?;
         let Some(tls) = &self.tls else { return Ok(Stream::plain(socket)) };
         Stream::with_tls(socket, tls).map_err(|error| {

@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 use larder_protocol::binary::{self, client::Manner, status};
 use larder_protocol::{Command, Store, text};
 
+use crate::argument::Quoted;
+
 /// The options of a login.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct LoginArguments {
@@ -44,7 +46,7 @@ impl LoginArguments {
             return Ok(());
         };
         let is_sound = !user.is_empty() && !user.contains(|c: char| c.is_control() || c == ' ');
-        ensure!(is_sound, "--user {user:?}: expected a name without spaces");
+        ensure!(is_sound, "--user {}: expected a name without spaces", Quoted::text(user));
         Ok(())
     }
 
@@ -138,7 +140,10 @@ impl Login {
             match self.read(&answer) {
                 Answer::Accepted => return Ok(()),
                 Answer::Refused(words) => {
-                    bail!("the server refuses the login of {:?}: {words}", self.name)
+                    bail!(
+                        "the server refuses the login of {}: {words}; check the name and the password",
+                        Quoted::text(&self.name)
+                    )
                 }
                 Answer::Incomplete if answer.len() < ANSWER_BYTES_MAX => {}
                 Answer::Incomplete | Answer::Foreign => {

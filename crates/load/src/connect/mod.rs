@@ -17,11 +17,12 @@ pub mod refusal;
 pub mod stream;
 pub mod tls;
 
+use std::fmt;
 use std::io::ErrorKind;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::address::Address;
@@ -38,8 +39,8 @@ pub fn connect(address: &Address) -> Result<Socket> {
     match address {
         Address::Unix(path) => connect_one(Domain::UNIX, &SockAddr::unix(path)?),
         Address::Tcp { host, port } => {
-            let found = (host.as_str(), *port).to_socket_addrs().context("looking up the host")?;
-            let mut outcome = Err(anyhow!("the host has no address"));
+            let found = look_up(host, *port)?;
+            let mut outcome = Err(UnknownHost("it has no address".to_owned()).into());
             for found in found {
                 outcome = connect_one(Domain::for_address(found), &found.into());
                 if let Ok(socket) = &outcome {
@@ -51,6 +52,40 @@ pub fn connect(address: &Address) -> Result<Socket> {
         }
     }
 }
+
+/// Returns the addresses of a host.
+///
+/// # Errors
+/// [`UnknownHost`]
+pub(crate) fn look_up(host: &str, port: u16) -> Result<impl Iterator<Item = SocketAddr>> {
+    let found = (host, port).to_socket_addrs().map_err(|error| {
+        // The library begins each of these with the same words.
+        let words = error.to_string();
+        let reason = words.rsplit_once(": ").map_or(&*words, |(_, reason)| reason);
+        UnknownHost(reason.to_owned())
+    });
+    Ok(found?)
+}
+
+/// Returns a remedy for the case that no connection to a server could be opened.
+pub fn hint(address: &Address, error: &anyhow::Error) -> String {
+    match error.downcast_ref::<UnknownHost>() {
+        Some(_) => "check the name; the path of a Unix socket begins with / or ./".to_owned(),
+        None => address.hint(),
+    }
+}
+
+/// The error of a host name that leads to no address.
+#[derive(Debug)]
+pub struct UnknownHost(String);
+
+impl fmt::Display for UnknownHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the host is not known ({})", self.0)
+    }
+}
+
+impl std::error::Error for UnknownHost {}
 
 fn connect_one(domain: Domain, address: &SockAddr) -> Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, None)?;

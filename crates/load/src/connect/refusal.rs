@@ -1,5 +1,6 @@
 //! The words for an error of TLS: what was wrong, and the remedy.
 
+use std::fmt;
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error};
@@ -12,8 +13,34 @@ pub fn words(error: &io::Error, has_certificate: bool) -> Option<String> {
         Error::InvalidCertificate(reason) => of_certificate(reason),
         Error::AlertReceived(alert) => of_alert(*alert, has_certificate),
         Error::InvalidMessage(_) => NO_TLS.to_owned(),
-        other => other.to_string(),
+        Error::PeerIncompatible(why) => format!(
+            "the server and this tool have no version or cipher of TLS in common: {}",
+            plain(why)
+        ),
+        Error::PeerMisbehaved(why) => {
+            format!("the server breaks the rules of TLS: {}", plain(why))
+        }
+        Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
+            "the server breaks the rules of TLS: it sent another message than its turn allows"
+                .to_owned()
+        }
+        other => reason(other),
     })
+}
+
+/// Returns the reason why a certificate and a key cannot be used.
+pub(super) fn reason(error: &Error) -> String {
+    match error {
+        Error::InconsistentKeys(_) => {
+            "the private key does not belong to the certificate: name the two files that were made \
+             together"
+                .to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::BadEncoding) => NO_CERTIFICATE.to_owned(),
+        Error::InvalidCertificate(why) => of_certificate(why),
+        Error::General(why) => why.clone(),
+        other => plain(other),
+    }
 }
 
 fn of_certificate(reason: &CertificateError) -> String {
@@ -26,7 +53,10 @@ fn of_certificate(reason: &CertificateError) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => format!(
             "the server's certificate is for {}, not for {}: --tls-name gives the name that it \
              must have",
-            presented.join(", "),
+            match presented[..] {
+                [] => "no name".to_owned(),
+                _ => presented.iter().map(|name| plain_name(name)).collect::<Vec<_>>().join(", "),
+            },
             expected.to_str()
         ),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -35,8 +65,48 @@ fn of_certificate(reason: &CertificateError) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "the server's certificate is not valid yet: compare the clocks".to_owned()
         }
-        other => format!("the server's certificate is invalid: {other}"),
+        CertificateError::BadEncoding => {
+            format!("the server's certificate cannot be used: {NO_CERTIFICATE}")
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "the server's certificate is not made for servers: make one with the extended key usage \
+             serverAuth"
+                .to_owned()
+        }
+        other => format!(
+            "the server's certificate is not valid ({}): have it signed again",
+            plain(other)
+        ),
     }
+}
+
+/// Returns a name of a certificate. The library shows it as `DnsName("server")`.
+fn plain_name(shown: &str) -> &str {
+    let kind = shown.split('(').next().unwrap_or_default();
+    let inner = shown[kind.len()..].strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    match (kind, inner) {
+        ("DnsName" | "IpAddress" | "UniformResourceIdentifier", Some(inner)) => {
+            inner.trim_matches('"')
+        }
+        _ => "a name of another kind",
+    }
+}
+
+/// Returns the name of a variant in words: `HandshakeFailure` is `handshake failure`. The library
+/// has no other names for many of its errors.
+fn plain(variant: &impl fmt::Debug) -> String {
+    let shown = format!("{variant:?}");
+    let name = shown.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let mut words = String::new();
+    let mut after_small = false;
+    for character in name.chars() {
+        if after_small && character.is_ascii_uppercase() {
+            words.push(' ');
+        }
+        after_small = !character.is_ascii_uppercase();
+        words.push(character.to_ascii_lowercase());
+    }
+    words
 }
 
 fn of_alert(alert: AlertDescription, has_certificate: bool) -> String {
@@ -52,10 +122,13 @@ fn of_alert(alert: AlertDescription, has_certificate: bool) -> String {
             "the server has neither TLS 1.2 nor TLS 1.3".to_owned()
         }
         alert if has_certificate => format!(
-            "the server refuses the handshake ({alert:?}): the certificate of --tls-cert must be \
-             valid, and signed by an authority that the server trusts"
+            "the server refuses the handshake ({}): the certificate of --tls-cert must be valid, \
+             and signed by an authority that the server trusts",
+            plain(&alert)
         ),
-        alert => format!("the server refuses the handshake ({alert:?})"),
+        alert => {
+            format!("the server refuses the handshake ({}): its log may say why", plain(&alert))
+        }
     }
 }
 
@@ -66,9 +139,35 @@ pub const NO_TLS: &str =
 /// The words for a server with TLS.
 pub const TLS_ONLY: &str = "the server speaks TLS: add --tls and --tls-ca FILE";
 
+const NO_CERTIFICATE: &str = "it is not a certificate in the form of X.509";
+
 const DEMANDS: &str =
     "the server demands a client certificate: give --tls-cert FILE and --tls-key FILE";
 
 /// The words for a server that may demand a certificate.
 pub(super) const MAY_DEMAND: &str =
     "it may demand a client certificate (--tls-cert FILE and --tls-key FILE)";
+
+#[cfg(test)]
+mod tests {
+    use rustls::InconsistentKeys;
+
+    use super::*;
+
+    #[test]
+    fn names_and_errors_of_the_library_are_words() {
+        for (shown, name) in [
+            (r#"DnsName("server")"#, "server"),
+            ("IpAddress(127.0.0.1)", "127.0.0.1"),
+            ("IpAddress(::1)", "::1"),
+            ("DirectoryName", "a name of another kind"),
+            ("Unsupported(0x01)", "a name of another kind"),
+        ] {
+            assert_eq!(plain_name(shown), name);
+        }
+        assert_eq!(plain(&AlertDescription::HandshakeFailure), "handshake failure");
+        assert_eq!(plain(&AlertDescription::UnknownCA), "unknown ca");
+        let mismatch = Error::InconsistentKeys(InconsistentKeys::KeyMismatch);
+        assert!(reason(&mismatch).contains("does not belong to the certificate"));
+    }
+}

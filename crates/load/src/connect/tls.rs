@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
+use super::refusal;
 use crate::address::Address;
+use crate::argument::Quoted;
 
 /// The options of TLS.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -135,10 +137,14 @@ impl TlsArguments {
         };
         let config = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
-                let naming = || format!("{} and {}", certificate.display(), key.display());
-                let mut config = builder
-                    .with_client_auth_cert(chain(certificate)?, private_key(key)?)
-                    .with_context(naming)?;
+                let config = builder.with_client_auth_cert(
+                    certificates(certificate, "--tls-cert")?,
+                    private_key(key)?,
+                );
+                let mut config = config.map_err(|error| {
+                    let (certificate, key) = (certificate.display(), key.display());
+                    anyhow!("{certificate} and {key}: {}", refusal::reason(&error))
+                })?;
                 // memcached fails to resume a session that began with a client certificate.
                 config.resumption = Resumption::disabled();
                 config
@@ -150,35 +156,55 @@ impl TlsArguments {
             (None, Address::Tcp { host, .. }) => host.clone(),
             (None, Address::Unix(_)) => "localhost".to_owned(),
         };
-        let name = ServerName::try_from(name.clone())
-            .map_err(|_| anyhow!("{name:?} is not a valid name of a certificate (--tls-name)"))?;
+        let name = ServerName::try_from(name.clone()).map_err(|_| {
+            let name = Quoted::text(&name);
+            anyhow!("--tls-name {name}: expected a host name or an IP address")
+        })?;
         let has_certificate = self.tls_cert.is_some();
         Ok(Tls { config: Arc::new(config), name, has_certificate })
     }
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore> {
-    let reading = || format!("cannot read the authorities of {}", path.display());
     let mut store = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).with_context(reading)? {
-        store.add(certificate.with_context(reading)?).with_context(reading)?;
+    for certificate in certificates(path, "--tls-ca")? {
+        let added = store.add(certificate);
+        added.map_err(|error| anyhow!("{}: {}", path.display(), refusal::reason(&error)))?;
     }
-    ensure!(!store.is_empty(), "{} has no certificate in PEM", path.display());
     Ok(store)
 }
 
-/// Returns the client's certificate and its chain to an authority.
-fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let reading = || format!("cannot read the certificate in {}", path.display());
-    let certificates = CertificateDer::pem_file_iter(path).with_context(reading)?;
-    let chain: Vec<_> = certificates.collect::<Result<_, _>>().with_context(reading)?;
-    ensure!(!chain.is_empty(), "{} has no certificate in PEM", path.display());
-    Ok(chain)
+/// Returns the certificates of a file, at least one.
+fn certificates(path: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let found: Vec<_> = read.map_err(|error| unreadable("certificates", option, path, &error))?;
+    ensure!(
+        !found.is_empty(),
+        "{option} {}: there is no certificate in this file, expected at least one in PEM \
+         (-----BEGIN CERTIFICATE-----)",
+        path.display()
+    );
+    Ok(found)
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     PrivateKeyDer::from_pem_file(path)
-        .with_context(|| format!("cannot read the private key in {}", path.display()))
+        .map_err(|error| unreadable("the private key", "--tls-key", path, &error))
+}
+
+fn unreadable(what: &str, option: &str, path: &Path, error: &pem::Error) -> anyhow::Error {
+    let path = path.display();
+    match error {
+        pem::Error::Io(error) => anyhow!("cannot read {what} in {path} ({option}): {error}"),
+        pem::Error::NoItemsFound => anyhow!(
+            "{option} {path}: there is no private key in this file, expected one in PEM \
+             (-----BEGIN PRIVATE KEY-----)"
+        ),
+        _ => anyhow!(
+            "cannot read {what} in {path} ({option}): the file is damaged; expected PEM, whose \
+             parts have a line -----BEGIN …----- and a line -----END …-----"
+        ),
+    }
 }
 
 /// Accepts any server certificate, but checks that the server has its private key.

@@ -21,7 +21,7 @@ impl Sizes {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let number = |text: &str| match text.parse() {
             Ok(bytes @ ..=VALUE_BYTES_MAX) => Ok(bytes),
-            Ok(bytes) => Err(format!("{bytes} is not in 0..={VALUE_BYTES_MAX}")),
+            Ok(_) => Err(format!("expected a number of bytes from 0 to {VALUE_BYTES_MAX}")),
             Err(_) => Err("expected a number of bytes, or two as in 10-4096".to_owned()),
         };
         let (min, max) = text.split_once('-').unwrap_or((text, text));

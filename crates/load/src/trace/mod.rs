@@ -14,6 +14,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use crate::argument::Quoted;
+
 pub use sizes::Sizes;
 
 /// A trace in memory.
@@ -191,9 +193,7 @@ impl<F: Fn() -> Result<Sizes>> Reader<F> {
 
 fn number(word: &[u8], name: &str) -> Result<u32> {
     let number = str::from_utf8(word).ok().and_then(|text| text.parse().ok());
-    number.with_context(|| {
-        format!("the {name} is {:?}, expected a number", word.escape_ascii().to_string())
-    })
+    number.with_context(|| format!("the {name} is {}, expected a number", Quoted(word)))
 }
 
 /// Keys must be dense, so that the number of lines bounds the memory, not a number on one of them.

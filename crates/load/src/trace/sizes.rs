@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::argument::Quoted;
 use crate::mix::mix;
 
 /// A distribution of item sizes by its quantiles.
@@ -31,7 +32,9 @@ impl Sizes {
     fn parse(text: &str) -> Result<Self> {
         let quantile = |(index, line): (usize, &str)| {
             let line = line.trim_ascii();
-            line.parse().with_context(|| format!("line {}: {line:?} is not a number", index + 1))
+            line.parse().with_context(|| {
+                format!("line {}: {} is not a number", index + 1, Quoted::text(line))
+            })
         };
         let quantiles = text.lines().enumerate().map(quantile).collect::<Result<Vec<u32>>>()?;
         let found = quantiles.len();

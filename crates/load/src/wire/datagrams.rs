@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::ToSocketAddrs;
 
 use anyhow::{Context, Result, bail};
 use socket2::{Domain, Socket, Type};
 
 use crate::address::Address;
+use crate::connect::look_up;
 
 /// The current request and the parts of its answer.
 #[derive(Debug, Default)]
@@ -28,8 +28,9 @@ impl Datagrams {
     /// The host has no address.
     pub(crate) fn connect(address: &Address) -> Result<Socket> {
         let Address::Tcp { host, port } = address else { bail!("a Unix socket has no UDP") };
-        let mut found = (host.as_str(), *port).to_socket_addrs().context("looking up the host")?;
-        let found = found.next().context("the host has no address")?;
+        let mut found = look_up(host, *port).with_context(|| address.to_string())?;
+        let found =
+            found.next().with_context(|| format!("the host of {address} has no address"))?;
         let socket = Socket::new(Domain::for_address(found), Type::DGRAM, None)?;
         socket.connect(&found.into())?;
         // An answer may be a burst of many datagrams. A smaller buffer than requested works too.

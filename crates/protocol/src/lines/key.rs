@@ -20,11 +20,18 @@ impl std::fmt::Display for UnsendableKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Length(error) => error.fmt(f),
-            Self::Byte { found, position } => write!(
-                f,
-                "the key has the byte {found:#04x} at position {position}, \
-                 expected neither space, carriage return nor newline"
-            ),
+            Self::Byte { found, .. } => {
+                let name = match found {
+                    b' ' => "a space",
+                    b'\r' => "a carriage return",
+                    _ => "a newline",
+                };
+                write!(
+                    f,
+                    "the key contains {name}, expected {KEY_BYTES_MAX} bytes at most without spaces \
+                     and line ends"
+                )
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file does not exist.
-    #[error("there is no file {path}; create it first")]
+    #[error("there is no file {path}; check the path")]
     Missing {
         /// The missing file.
         path: PathBuf,

@@ -88,7 +88,7 @@ pub enum ManifestError {
     )]
     Damaged,
     /// The file is whole, and says what no release writes.
-    #[error("MANIFEST says what no release writes: {0}")]
+    #[error("MANIFEST is invalid: {0}. Restore it from a backup of the directory")]
     Senseless(&'static str),
 }
 

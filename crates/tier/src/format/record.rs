@@ -85,7 +85,7 @@ pub enum Damaged {
     #[error("the checksum of the record is wrong")]
     Checksum,
     /// The kind is none of this version.
-    #[error("{0} is no kind of record")]
+    #[error("unknown record kind {0}")]
     Kind(u8),
     /// The lengths do not belong to the kind.
     #[error("the lengths of the record are wrong")]

@@ -1,4 +1,4 @@
-//! Admin listeners with TLS. They need `LARDERD`.
+//! Admin listeners with TLS.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,9 +24,8 @@ struct Encrypted {
 }
 
 impl Encrypted {
-    /// Starts one with these words of `-o`, or returns `None` if the tests run without larderd.
-    fn start(words: &str) -> Option<Self> {
-        std::env::var_os("LARDERD")?;
+    /// Starts one with these words of `-o`.
+    fn start(words: &str) -> Self {
         let scene = Scene::new();
         let admin = free_address().unwrap().to_string();
         let tokens = scene.files.write("tokens", &format!("full {TOKEN}\n"));
@@ -40,7 +39,7 @@ impl Encrypted {
         while encrypted.keys(&probe).stderr.contains("recovering") {
             sleep(Duration::from_millis(10));
         }
-        Some(encrypted)
+        encrypted
     }
 
     fn larder(&self, args: &[&str]) -> Ran {
@@ -54,7 +53,7 @@ impl Encrypted {
 
 #[test]
 fn the_subcommands_of_the_admin_listener_speak_tls() {
-    let Some(encrypted) = Encrypted::start("") else { return };
+    let encrypted = Encrypted::start("");
     let with = |args: &[&str]| encrypted.larder(&[args, &encrypted.scene.tls()].concat());
     with(&["keys"]).printed();
     let top = String::from_utf8(with(&["top", "--once"]).printed()).unwrap();
@@ -67,7 +66,7 @@ fn the_subcommands_of_the_admin_listener_speak_tls() {
 
 #[test]
 fn an_admin_listener_that_is_missed_is_explained() {
-    let Some(encrypted) = Encrypted::start("") else { return };
+    let encrypted = Encrypted::start("");
     let Scene { files, .. } = &encrypted.scene;
     let tls = encrypted.scene.tls();
     encrypted.keys(&[]).failed(2, "speaks TLS: add --tls and --tls-ca FILE");
@@ -78,7 +77,7 @@ fn an_admin_listener_that_is_missed_is_explained() {
     encrypted.keys(&elsewhere).failed(2, "not for elsewhere: --tls-name gives the name");
 
     let plain = free_address().unwrap().to_string();
-    let Some(_managed) = Managed::start(&["--admin-listen", &plain]) else { return };
+    let _managed = Managed::start(&["--admin-listen", &plain]);
     larder(b"", &["keys", "--admin", &plain]).failed(2, "this needs a token");
     let ran = larder(b"", &[&["keys", "--admin", &plain], &tls[..]].concat());
     ran.failed(2, "does not speak TLS: leave --tls out");
@@ -88,7 +87,7 @@ fn an_admin_listener_that_is_missed_is_explained() {
 fn an_admin_listener_that_demands_certificates_gets_them() {
     for versions in ["", ",ssl_min_version=3"] {
         let words = format!(",ssl_verify_mode=2{versions}");
-        let Some(encrypted) = Encrypted::start(&words) else { return };
+        let encrypted = Encrypted::start(&words);
         let Scene { client, stranger, .. } = &encrypted.scene;
         let with = |more: &[&str]| encrypted.keys(&[&encrypted.scene.tls()[..], more].concat());
         with(&strs(client)).printed();
