@@ -163,9 +163,13 @@ impl Http {
         self.sockets.iter().map(|socket| socket.descriptor.as_fd()).collect()
     }
 
-    /// Returns the addresses, each with what a request without a token may do there.
-    pub(crate) fn sockets(&self) -> &[AdminSocket] {
-        &self.sockets
+    /// Returns the addresses, each with what requests may do there.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, String)> {
+        let has_tokens = self.shared.tokens.is_some();
+        self.sockets.iter().map(move |socket| {
+            let access = socket.access(self.wire_is_open, has_tokens);
+            (&socket.address, if socket.tls { access + ", TLS" } else { access })
+        })
     }
 
     /// Warns of tokens that cross a network in plain text.
