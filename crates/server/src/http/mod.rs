@@ -9,6 +9,7 @@ mod cache;
 mod connections;
 mod control;
 mod health;
+mod history;
 mod hot;
 mod json;
 mod keys;
@@ -43,6 +44,7 @@ use access::tokens::Tokens;
 use cache::memory::Memory;
 use connections::secured::Secured;
 use health::OpeningCache;
+use history::History;
 use sockets::AdminSocket;
 
 /// The admin listener of a server.
@@ -69,6 +71,7 @@ struct Shared {
     /// What is being opened; set when the listener starts.
     opening: OnceLock<OpeningCache>,
     journal: Journal,
+    history: History,
 }
 
 #[derive(Debug)]
@@ -86,8 +89,9 @@ impl Http {
         wire_is_open: bool,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
-        let (memory, serving, opening, journal) = Default::default();
-        let shared = Arc::new(Shared { tokens, memory, serving, opening, journal });
+        let (memory, serving, opening, journal, history) = Default::default();
+        let shared = Shared { tokens, memory, serving, opening, journal, history };
+        let shared = Arc::new(shared);
         let http = Self {
             sockets,
             wire_is_open,
@@ -245,6 +249,7 @@ fn run(
             let served = connections::accept(descriptor, is_unix, secured, site);
             accepting.push(tokio::spawn(served));
         }
+        tokio::spawn(history::record(Arc::clone(&shared)));
         tokio::spawn(ask_workers(shared));
         // Fails if the sender is gone, and then it is over too.
         let _ = is_over.wait_for(|is_over| *is_over).await;
