@@ -74,7 +74,10 @@ function roundUp(number, base) {
 }
 
 const agoWords = (ms) => ms < 90000 ? `${Math.round(ms / 1000)} s ago`
-  : `${Math.round(ms / 60000)} min ago`;
+  : `${Number((ms / 60000).toFixed(ms < 300000 ? 1 : 0))} min ago`;
+
+// Returns a mark of a scale, without digits that are always 0.
+const markOf = (unit, number) => unit(number).replace(".0 ", " ");
 
 // A tile with a value and its chart. `unit` writes a number, `base` is that of its units, `fixed`
 // the end of the scale if it has one.
@@ -132,9 +135,9 @@ class Chart {
       parts.push(line(`${x(ends[0].t)},100 ${path} ${x(ends.at(-1).t)},100`, "area", "polygon"));
       parts.push(line(path, "curve"));
     }
-    this.scale[0].textContent = this.unit(top);
-    this.scale[1].textContent = this.unit(top / 2);
-    this.scale[2].textContent = this.unit(0);
+    this.scale[0].textContent = markOf(this.unit, top);
+    this.scale[1].textContent = markOf(this.unit, top / 2);
+    this.scale[2].textContent = markOf(this.unit, 0);
     this.times[0].textContent = agoWords(width);
     this.times[1].textContent = agoWords(width / 2);
     this.words.textContent = this.more;
