@@ -272,7 +272,11 @@ async function keyPages(browser) {
   await page.locator('#stop').waitFor({ state: 'hidden' });
   await check('one can go back', async () => (await page.locator('#list-words').innerText())
     .startsWith('Page 2: 50 keys'));
+  let asked = 0;
+  page.on('request', (request) => { asked += request.url().includes('/api/v1/keys?') ? 1 : 0; });
   await search(page, 'page:ttl');
+  await check('a short page with a cursor is followed without a click', async () =>
+    asked > 1 && (await keysOn(page)).join() === 'page:ttl');
   await check('a row has size, last use and time to live', async () => {
     const cells = await page.locator('#list tbody tr').first().locator('td').allInnerTexts();
     return cells.slice(0, 3).join() === '2 B,< 1 min,50 min';

@@ -24,7 +24,7 @@ fn parsed(response: &Response) -> Result<Value> {
     serde_json::from_str(&response.body).with_context(|| format!("{response:?}"))
 }
 
-/// Waits until the history has at least so many points.
+/// Waits until the history has at least this number of points.
 fn history(admin: &Address, points: usize) -> Result<Value> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -90,9 +90,8 @@ fn a_process_that_stands_still_leaves_a_gap() -> Result<()> {
 }
 
 fn delete(admin: &Address, path: &str, headers: &str) -> Result<Response> {
-    let request = format!(
-        "DELETE {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
-    );
+    let request =
+        format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
     exchange(admin, request.as_bytes())
 }
 

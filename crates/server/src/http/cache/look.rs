@@ -64,9 +64,7 @@ pub(in crate::http) async fn remove(
     };
     match Direct::new(server).delete(&key) {
         protocol::Response::Deleted => StatusCode::OK.into_response(),
-        protocol::Response::NotFound => {
-            refusal(StatusCode::NOT_FOUND, "there is no such item")
-        }
+        protocol::Response::NotFound => refusal(StatusCode::NOT_FOUND, "there is no such item"),
         _ => {
             let (status, words) = stuck();
             refusal(status, words)

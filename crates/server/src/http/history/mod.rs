@@ -1,7 +1,7 @@
 //! `/api/v1/history`: the last hour of the server, a point every ten seconds.
 //!
-//! A task on the listener's thread takes the points from the rows of `stats`, whether anybody asks
-//! for them or not. The memory is bounded, and requests of the cache take no part in it.
+//! A task on the listener's thread takes the points from the rows of `stats`, also while no client
+//! asks for them. The memory is bounded, and requests of the cache take no part in it.
 
 mod points;
 

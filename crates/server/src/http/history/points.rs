@@ -154,9 +154,10 @@ const EARLY_US_MAX: i64 = 1_000_000;
 mod tests {
     use super::*;
 
-    /// A sample of these counters of gets and hits, and so many items.
+    /// Returns a sample with these numbers of gets, hits and items.
     fn sample(secs: f64, [gets, hits, items]: [u64; 3]) -> Sample {
-        let mut rows = HashMap::from([("cmd_get", gets), ("get_hits", hits), ("curr_items", items)]);
+        let mut rows =
+            HashMap::from([("cmd_get", gets), ("get_hits", hits), ("curr_items", items)]);
         for name in REQUESTS.iter().skip(1) {
             rows.insert(name, 0);
         }
@@ -220,10 +221,7 @@ mod tests {
         points.add(sample(29.5, [100, 0, 3]));
         points.add(sample(30.0, [101, 0, 4]));
         points.add(sample(40.0, [206, 0, 5]));
-        assert_eq!(
-            shown(&points, "items"),
-            [Some(1.0), Some(2.0), None, Some(3.0), Some(5.0)]
-        );
+        assert_eq!(shown(&points, "items"), [Some(1.0), Some(2.0), None, Some(3.0), Some(5.0)]);
         let document = points.document(5_000_000 + 43_000_000);
         assert_eq!(document["age_secs"], json!(3.0));
     }
@@ -258,6 +256,9 @@ mod tests {
     #[test]
     fn before_the_first_sample_the_columns_are_empty() {
         let document = Points::default().document(77);
-        assert_eq!((&document["age_secs"], &document["columns"]["items"]), (&json!(null), &json!([])));
+        assert_eq!(
+            (&document["age_secs"], &document["columns"]["items"]),
+            (&json!(null), &json!([]))
+        );
     }
 }

@@ -5,6 +5,7 @@ const ROWS = 50;
 // page of the list before the reader is asked.
 const FETCHES_MAX = 40;
 const PREVIEW_BYTES = 4096;
+const RETRY_MS = 2000;
 
 let role = "probe";
 let prefix = new Uint8Array();
@@ -86,6 +87,7 @@ async function showPage() {
     });
     following = page.cursor;
     showRows(page.rows);
+    badge(role === "full" ? "may read and delete" : "may read", "good");
     $("list-words").textContent = listWords(page);
     $("next").textContent = page.rows.length < ROWS && following !== null ? "Search on"
       : "Next page";
@@ -95,6 +97,8 @@ async function showPage() {
     $("list").replaceChildren();
     if (mine.signal.aborted) $("list-words").textContent = "Stopped.";
     else failed(error);
+    // The cache is being opened.
+    if (error.status === 503) setTimeout(() => mine === fetching && showPage(), RETRY_MS);
   } finally {
     if (mine === fetching) setBusy(false);
   }
@@ -271,12 +275,11 @@ async function begin() {
   } catch (error) {
     if (error.status === 401 || error.status === 403) return refused(error);
     badge(error.status ? error.message : "no answer", "bad");
-    return setTimeout(begin, 2000);
+    return setTimeout(begin, RETRY_MS);
   }
   $("login").hidden = true;
   $("main").hidden = false;
   $("version").textContent = `at ${location.host}`;
-  badge(role === "full" ? "may read and delete" : "may read", "good");
   showPage();
 }
 begin();

@@ -90,9 +90,17 @@ mod tests {
     fn the_documents_are_whole_and_self_contained() {
         for Page { document, policy } in [&*STATUS, &*KEYS] {
             assert!(!document.contains("{style}") && !document.contains("{script}"));
-            for foreign in
-                ["src=\"http", "href=\"http", "@import", "innerHTML", "outerHTML", "eval(", "style=\""]
-            {
+            for foreign in [
+                "src=\"http",
+                "href=\"http",
+                "@import",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "style=\"",
+            ] {
                 assert!(!document.contains(foreign), "the page contains {foreign}");
             }
             let (_, script) = document.split_once("<script>").unwrap();

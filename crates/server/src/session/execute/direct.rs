@@ -76,8 +76,8 @@ impl Direct {
         })
     }
 
-    /// Returns an item with at least the first `bytes_max` bytes of its value, or all of it. This is
-    /// no get: no counter and no observer notices it. With a disk tier, the item returns to memory.
+    /// Returns an item with at least the first `bytes_max` bytes of its value, or all of it. Does not
+    /// count as a get, nor reach an observer. With a disk tier, the item returns to memory.
     ///
     /// # Errors
     /// The disk failed, or the item is evicted again and again.
