@@ -43,7 +43,8 @@ function bytes(number) {
   if (number === null || number === undefined || !Number.isFinite(number)) return "–";
   for (const [unit, name] of [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"],
     [2 ** 10, " KiB"]]) {
-    if (number >= unit * 0.99995) return (number / unit).toFixed(1) + name;
+    // From 1000 of a unit on, the number is written in the next one.
+    if (number >= unit * 0.9765) return (number / unit).toFixed(1) + name;
   }
   return Math.round(number) + " B";
 }

@@ -131,7 +131,7 @@ function refused(error) {
 
 function showRows(rows) {
   if (rows.length === 0) return $("list").replaceChildren();
-  fill("list", ["key", right("size"), right("last use"), right("expires in"), ["", "acts"]], []);
+  fill("list", ["key", right("size"), right("last use"), right("expires"), ["", "acts"]], []);
   $("list").querySelector("thead .acts").replaceWith(make("td"));
   $("list").querySelector("tbody").append(...rows.flatMap(rowsOf));
 }
@@ -152,10 +152,10 @@ function rowsOf(item) {
   };
   const acts = make("td", undefined, "acts");
   if (role === "full") acts.append(deleteButton(item, line));
-  const idle = item.idle_secs < 60 ? "< 1 min" : duration(item.idle_secs) + " ago";
-  const ttl = item.ttl_secs === null ? "never" : duration(item.ttl_secs);
+  const idle = (item.idle_secs < 60 ? "< 1 min" : duration(item.idle_secs)) + " ago";
+  const ttl = item.ttl_secs === null ? "never" : "in " + duration(item.ttl_secs);
   line.append(key, cell(bytes(item.bytes), "size"), cell(idle, "last use"),
-    cell(ttl, "expires in"), acts);
+    cell(ttl, "expires"), acts);
   const below = make("tr", undefined, "below");
   below.hidden = true;
   const place = make("td");
