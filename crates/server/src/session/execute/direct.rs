@@ -76,8 +76,9 @@ impl Direct {
         })
     }
 
-    /// Returns an item with at least the first `bytes_max` bytes of its value, or all of it. Does not
-    /// count as a get, nor reach an observer. With a disk tier, the item returns to memory.
+    /// Returns an item with at least the first `bytes_max` bytes of its value, or all of it. The
+    /// look does not count as a get, and no observer receives it. With a disk tier, the item
+    /// returns to memory.
     ///
     /// # Errors
     /// The disk failed, or the item is evicted again and again.
