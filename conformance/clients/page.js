@@ -122,14 +122,14 @@ async function keysOfOthers(page) {
 // Every count is written in one way: at most four digits and a letter, or less than 10,000.
 async function past(page) {
   await check('a server that has just started shows minutes', async () =>
-    (await page.locator('.times span').first().innerText()) === '5 min ago');
+    (await page.locator('.times span').first().innerText()) === '−5 min');
   await page.locator('input[value=hour]').check();
   await check('the charts have scales with units and times', async () => {
     const bytes = page.locator('.tile[data-name="item_bytes"]');
     const scale = await bytes.locator('.scale span').allInnerTexts();
     const times = await bytes.locator('.times span').allInnerTexts();
     return scale.length === 3 && scale.every((mark) => /^[\d.]+ ([KMG]i)?B$/.test(mark)) &&
-      times.join() === '60 min ago,30 min ago,now';
+      times.join() === '−60 min,−30 min,now';
   });
   await check('a chart continues live', async () => until(async () =>
     (await page.locator('.tile[data-name="items"] .curve').count()) > 0));

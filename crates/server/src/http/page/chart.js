@@ -73,8 +73,7 @@ function roundUp(number, base) {
   return digits * decade * unit;
 }
 
-const agoWords = (ms) => ms < 90000 ? `${Math.round(ms / 1000)} s ago`
-  : `${Number((ms / 60000).toFixed(ms < 300000 ? 1 : 0))} min ago`;
+const minutes = (ms) => `${Number((ms / 60000).toFixed(ms < 300000 ? 1 : 0))} min`;
 
 // Returns a mark of a scale, without digits that are always 0.
 const markOf = (unit, number) => unit(number).replace(".0 ", " ");
@@ -138,8 +137,8 @@ class Chart {
     this.scale[0].textContent = markOf(this.unit, top);
     this.scale[1].textContent = markOf(this.unit, top / 2);
     this.scale[2].textContent = markOf(this.unit, 0);
-    this.times[0].textContent = agoWords(width);
-    this.times[1].textContent = agoWords(width / 2);
+    this.times[0].textContent = "−" + minutes(width);
+    this.times[1].textContent = "−" + minutes(width / 2);
     this.words.textContent = this.more;
     if (pointedAt !== null) {
       const at = now - pointedAt;
@@ -149,7 +148,7 @@ class Chart {
     this.svg.replaceChildren(...parts);
     const lowest = known.reduce((least, point) => Math.min(least, point.v), Infinity);
     this.svg.setAttribute("aria-label", known.length === 0 ? `${this.title}: no values yet`
-      : `${this.title} since ${agoWords(now - known[0].t)}: ${this.unit(lowest)} to ` +
+      : `${this.title} in the last ${minutes(now - known[0].t)}: ${this.unit(lowest)} to ` +
         this.unit(highest));
   }
 
