@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
-# The status page of the admin listener, driven in Debian's Chromium by Playwright. With
+# The pages of the admin listener, status and keys, driven in Debian's Chromium by Playwright. With
 # LARDER_SCREENSHOTS=FOLDER its pictures are kept there.
 source "$(dirname "$0")/node.sh"
 
 command -v chromium >/dev/null || fail "chromium is missing: run conformance/install.sh all"
 admin=$((30000 + RANDOM % 10000))
 while accepts "$admin" || accepts $((admin + 1)) || accepts $((admin + 2)) ||
-    accepts $((admin + 3)); do admin=$((admin + 1)); done
+    accepts $((admin + 3)) || accepts $((admin + 4)); do admin=$((admin + 1)); done
 reading=$(head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n')
-(umask 077 && echo "read $reading" >"$folder/tokens")
+writing=$(head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n')
+(umask 077 && printf 'read %s\nfull %s\n' "$reading" "$writing" >"$folder/tokens")
 echo "user:$reading" >"$folder/users"
 # With passwords on the wire, a request without a token may only look at the probes.
 start_on_free_port -Y "$folder/users" --admin-token-file "$folder/tokens" \
     --admin-listen "127.0.0.1:$((admin + 1))"
+curl -s -o "$folder/put" -X PUT --data-binary value --header "Authorization: Bearer $writing" \
+    "http://127.0.0.1:$((admin + 1))/api/v1/cache/seen"
+# -X hides keys and -F keeps them from being flushed.
+start_on_free_port -X -F --admin-listen "127.0.0.1:$((admin + 4))"
 # A write beyond a limit on the length of files then fails, instead of ending the server.
 trap '' XFSZ
 start_on_free_port -m 64 --admin-listen "127.0.0.1:$((admin + 2))" --tier-path "$folder/store" \
@@ -23,6 +28,8 @@ start_on_free_port -m 4 --admin-listen "127.0.0.1:$((admin + 3))" --tier-path "$
 cache="$port $((admin + 3)) ${pids[-1]}"
 trap - XFSZ
 start_on_free_port -m 256 --admin-listen "127.0.0.1:$admin"
+# Each hostile item is found, shown and deleted: a minute on two cores that others use.
+driver_secs=300
 NODE_PATH=$modules/node_modules LARDER_TOKEN=$reading play_driver node \
     "$root/conformance/clients/page.js" "$port" "$admin" $((admin + 1)) \
-    "$store" "$cache"
+    "$store" "$cache" $((admin + 4))

@@ -82,11 +82,11 @@ conclude() {
     [ "$1" -gt 0 ] && [ "$2" -eq 0 ]
 }
 
-# Runs a driver of this folder, which prints `ok - NAME` and `not ok - NAME` and ends with `done`,
-# and concludes.
+# Runs a driver of this folder, which prints `ok - NAME` and `not ok - NAME` and ends with `done`
+# within $driver_secs (120), and concludes.
 play_driver() {
     local failed
-    timeout 120 "$@" 2>&1 | tee "$folder/results" | grep -v -E '^(ok - .*|done)$' || true
+    timeout "${driver_secs:-120}" "$@" 2>&1 | tee "$folder/results" | grep -v -E '^(ok - .*|done)$' || true
     failed=$(grep -c '^not ok - ' "$folder/results" || true)
     # A driver that ends without `done` has failed, whatever it printed until then.
     if ! grep -q '^done$' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi

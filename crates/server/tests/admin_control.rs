@@ -87,8 +87,9 @@ fn the_memory_limit_changes_as_by_cache_memlimit_with_its_errors() -> Result<()>
         (
             "{\"megabytes\":1000000}",
             409,
-            "out of bounds or unable to adjust: the memory limit must",
+            "out of bounds or unable to adjust: the memory limit must be 8 to 1024 MiB",
         ),
+        ("{\"megabytes\":1025}", 409, "1024 MiB is 16 times -m, which is 64"),
     ] {
         let refused = send(&admin, "POST", "/api/v1/memory-limit", body)?;
         ensure!(refused.status == status && refused.body.contains(words), "{body}: {refused:?}");
@@ -171,6 +172,10 @@ fn reasons_until_ready(admin: &Address) -> Result<Vec<String>> {
         let early = send(admin, "POST", "/api/v1/drain", "")?;
         ensure!([200, 503].contains(&early.status), "{early:?}");
         send(admin, "DELETE", "/api/v1/drain", "")?;
+        for path in ["/api/v1/history", "/api/v1/item/aw"] {
+            let early = get(admin, path, &[])?;
+            ensure!([200, 404, 503].contains(&early.status), "{path}: {early:?}");
+        }
     }
 }
 

@@ -18,14 +18,14 @@ const SLICE_SEGMENTS: usize = 8;
 /// A memory limit that the cache cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the memory limit must be {min} to {max} bytes, found {asked}; the upper one is the limit that the cache was opened with"
+    "the memory limit must be {min} to {max} bytes, found {asked}; less does not hold the index and the least segments for items, more exceeds the addresses reserved at the opening"
 )]
 pub struct LimitError {
     /// The requested bytes.
     pub asked: usize,
     /// The smallest possible limit.
     pub min: usize,
-    /// The limit that the cache was opened for.
+    /// The memory whose addresses the cache reserved when it was opened.
     pub max: usize,
 }
 

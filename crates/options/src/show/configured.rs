@@ -2,6 +2,7 @@
 
 use crate::source::values::Values;
 use crate::table::Id;
+use crate::table::kind::{Kind, Value};
 use crate::table::row::Group;
 use crate::typed::options::Options;
 
@@ -12,6 +13,8 @@ pub struct Configured {
     pub name: &'static str,
     /// Its value as in a TOML file; `None`: it is not set.
     pub value: Option<String>,
+    /// The unit of its value; `None`: the value has no unit, or names one itself.
+    pub unit: Option<&'static str>,
     /// The source of its value: `default`, `command line`, `environment`, or a file with the line.
     pub origin: Option<String>,
     /// Its effect, in a sentence.
@@ -32,8 +35,75 @@ pub(crate) fn of(values: &Values) -> impl Iterator<Item = Configured> {
         Configured {
             name: row.name,
             value: given.map(|given| row.kind.toml(&given.value)),
+            unit: given.and_then(|given| unit(*id, &given.value)),
             origin: given.map(|given| given.origin.to_string()),
             doc: row.doc,
         }
     })
+}
+
+/// Returns the unit of a value, as [`Kind::toml`] writes it.
+fn unit(id: Id, value: &Value) -> Option<&'static str> {
+    match (id.row().kind, value) {
+        (Kind::Bytes { unit, .. }, Value::Bytes(bytes)) if bytes % unit == 0 => match unit {
+            1 => Some("bytes"),
+            0x400 => Some("KiB"),
+            0x10_0000 => Some("MiB"),
+            _ => None,
+        },
+        _ => UNITS.iter().find(|(of, _)| *of == id).map(|(_, unit)| *unit),
+    }
+}
+
+/// The units of options that take a plain number.
+const UNITS: &[(Id, &str)] = &[
+    (Id::DrainGrace, "s"),
+    (Id::ExtItemAge, "s"),
+    (Id::ExtItemSize, "bytes"),
+    (Id::ExtLowTtl, "s"),
+    (Id::ExtMaxSleep, "µs"),
+    (Id::ExtPageSize, "MiB"),
+    (Id::ExtWbufSize, "MiB"),
+    (Id::IdleTimeout, "s"),
+    (Id::LruCrawlerSleep, "µs"),
+    (Id::ReadBufMemLimit, "MiB"),
+    (Id::SlabMinSize, "bytes"),
+    (Id::SslWbufSize, "KiB"),
+    (Id::TailRepairTime, "s"),
+    (Id::TemporaryTtl, "s"),
+    (Id::TierStopSecs, "s"),
+    (Id::TierWaitSecs, "s"),
+    (Id::UpgradeDrain, "s"),
+    (Id::WatcherLogbufSize, "KiB"),
+    (Id::WorkerLogbufSize, "KiB"),
+];
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    #[test]
+    fn a_number_whose_effect_names_a_unit_has_one() {
+        // Its number is in KiB or in bytes, by its size.
+        let ambiguous = [Id::SlabChunkMax];
+        let words = [" in MiB", " in KiB", "seconds", "bytes of", "in bytes"];
+        for id in Id::ALL.iter().filter(|id| !ambiguous.contains(id)) {
+            let row = id.row();
+            let is_number = matches!(row.kind, Kind::Number { .. });
+            if is_number && words.iter().any(|word| row.doc.contains(word)) {
+                let unit = unit(*id, &Value::Number(1));
+                assert!(unit.is_some(), "{}: its unit is missing in UNITS", row.name);
+            }
+            if let Kind::Bytes { unit: bytes, .. } = row.kind {
+                assert!(unit(*id, &Value::Bytes(bytes)).is_some(), "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_that_names_its_unit_has_no_other() {
+        assert_eq!(unit(Id::MemoryLimit, &Value::Bytes(64 << 20)), Some("MiB"));
+        assert_eq!(unit(Id::MemoryLimit, &Value::Bytes(1536 << 10)), None);
+        assert_eq!(unit(Id::Threads, &Value::Number(4)), None);
+    }
 }

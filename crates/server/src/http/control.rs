@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
+use larder::LimitError;
 use larder_protocol::text::render;
 use larder_protocol::{ClientError, ServerError};
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use super::Serving;
 use super::json::{read_object, refusal};
 use super::routes::{Site, as_json, recovering};
 use crate::clock::monotonic_us;
+use crate::server::open::GROWTH_MAX;
 use crate::server::{NotCleared, Server};
 
 /// Returns the routes of these requests.
@@ -86,10 +88,27 @@ async fn limit_memory(State(site): State<Site>, body: Body) -> Response {
     match server.set_memory_limit(mebibytes) {
         Ok(()) => as_json((StatusCode::OK, json!({ "megabytes": mebibytes }))),
         Err(error) => {
-            let words = format!("{}: {error}", words(ServerError::MemoryLimitFixed));
+            let opened_with = server.options.memory_bytes;
+            let bounds = bounds(error, opened_with);
+            let words = format!("{}: {bounds}", words(ServerError::MemoryLimitFixed));
             refusal(StatusCode::CONFLICT, words)
         }
     }
+}
+
+/// Returns the bounds of the memory limit in MiB, each with its reason.
+fn bounds(LimitError { min, max, .. }: LimitError, opened_with: u64) -> String {
+    let lowest = (min as u64).div_ceil(MEBIBYTE).max(MEBIBYTES_MIN);
+    let (highest, opened_with) = (max as u64 / MEBIBYTE, opened_with / MEBIBYTE);
+    let why_highest = if highest > opened_with {
+        format!("{} times -m, which is {opened_with}: a higher limit needs a restart", GROWTH_MAX)
+    } else {
+        "all that this server could reserve at its start (-e and -k reserve no more than -m)".into()
+    };
+    format!(
+        "the memory limit must be {lowest} to {highest} MiB; less does not hold the index and the \
+         least segments for items, and {highest} MiB is {why_highest}"
+    )
 }
 
 /// Returns the words of an error on the wire.
@@ -105,3 +124,22 @@ const EXPECTED: &str =
 /// The limits of `cache_memlimit`.
 const MEBIBYTES_MIN: u64 = 8;
 const MEBIBYTES_MAX: u64 = 1_000_000_000;
+
+const MEBIBYTE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bound_of_the_memory_limit_has_its_reason() {
+        let error = LimitError { asked: 0, min: 9 << 20 | 1, max: 1024 << 20 };
+        let words = bounds(error, 64 << 20);
+        assert!(words.starts_with("the memory limit must be 10 to 1024 MiB; less"), "{words}");
+        assert!(words.contains("1024 MiB is 16 times -m, which is 64"), "{words}");
+        let small = LimitError { asked: 0, min: 2_826_240, max: 64 << 20 };
+        let words = bounds(small, 64 << 20);
+        assert!(words.starts_with("the memory limit must be 8 to 64 MiB"), "{words}");
+        assert!(words.contains("64 MiB is all that this server could reserve"), "{words}");
+    }
+}

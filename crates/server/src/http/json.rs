@@ -55,6 +55,17 @@ pub(super) fn decoded(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Returns what base64 for URLs encodes (RFC 4648, section 5), without padding; `None` if it is
+/// longer than `bytes_max` or malformed.
+pub(super) fn decoded_for_url(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+    let mut text = str::from_utf8(text).ok()?.replace('-', "+").replace('_', "/");
+    if text.len() > bytes_max.saturating_mul(2).saturating_add(4) {
+        return None;
+    }
+    text.extend(std::iter::repeat_n('=', text.len().next_multiple_of(4) - text.len()));
+    decoded(text.as_bytes(), bytes_max)
+}
+
 /// Returns an error with its reason on a line.
 pub(super) fn refusal(status: StatusCode, words: impl std::fmt::Display) -> Response {
     (status, format!("{words}\n")).into_response()
@@ -83,5 +94,10 @@ mod tests {
             (decoded(b"/wA=", 1), decoded(b"/wA", 9), decoded(b"", 0)),
             (None, None, Some(vec![]))
         );
+        assert_eq!(decoded_for_url(b"_-w", 2), Some(vec![255, 236]));
+        assert_eq!(decoded_for_url(b"Li4", 2), Some(b"..".to_vec()));
+        for bad in [&b"_-w"[..], b"!", b"a", b"\xff"] {
+            assert_eq!(decoded_for_url(bad, 1), None, "{bad:?}");
+        }
     }
 }

@@ -23,7 +23,7 @@ use percent_encoding::percent_decode;
 use serde_json::{Map, Value, json};
 use tokio::task::{spawn_blocking, yield_now};
 
-use super::json::{decoded, insert_bytes, refusal};
+use super::json::{decoded, decoded_for_url, insert_bytes, refusal};
 use super::routes::{Site, as_json, recovering};
 
 /// What a request asks for.
@@ -236,12 +236,7 @@ impl Place {
 
     /// Parses the text of a cursor; `None` if this process has not made it.
     fn parse(text: &[u8]) -> Option<Self> {
-        let mut text = str::from_utf8(text).ok()?.replace('-', "+").replace('_', "/");
-        if text.len() > CURSOR_BYTES_MAX {
-            return None;
-        }
-        text.extend(std::iter::repeat_n('=', text.len().next_multiple_of(4) - text.len()));
-        let bytes = decoded(text.as_bytes(), CURSOR_BYTES_MAX)?;
+        let bytes = decoded_for_url(text, CURSOR_BYTES_MAX)?;
         let (seal, rest) = bytes.split_first_chunk()?;
         let (index, rest) = rest.split_first()?;
         let index = match index {
@@ -277,8 +272,8 @@ const LOOKS_PER_SLICE: usize = 128;
 const SLICES_MAX: usize = 16;
 const SLICE_ENTRIES: usize = 128;
 
-/// More than the longest cursor has: 267 bytes in base64.
-const CURSOR_BYTES_MAX: usize = 400;
+/// The longest cursor: seal, index, number and key.
+const CURSOR_BYTES_MAX: usize = 8 + 1 + 8 + KEY_BYTES_MAX;
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ mod cache;
 mod connections;
 mod control;
 mod health;
+mod history;
 mod hot;
 mod json;
 mod keys;
@@ -43,6 +44,7 @@ use access::tokens::Tokens;
 use cache::memory::Memory;
 use connections::secured::Secured;
 use health::OpeningCache;
+use history::History;
 use sockets::AdminSocket;
 
 /// The admin listener of a server.
@@ -69,6 +71,7 @@ struct Shared {
     /// What is being opened; set when the listener starts.
     opening: OnceLock<OpeningCache>,
     journal: Journal,
+    history: History,
 }
 
 #[derive(Debug)]
@@ -86,8 +89,9 @@ impl Http {
         wire_is_open: bool,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
-        let (memory, serving, opening, journal) = Default::default();
-        let shared = Arc::new(Shared { tokens, memory, serving, opening, journal });
+        let (memory, serving, opening, journal, history) = Default::default();
+        let shared = Shared { tokens, memory, serving, opening, journal, history };
+        let shared = Arc::new(shared);
         let http = Self {
             sockets,
             wire_is_open,
@@ -163,9 +167,13 @@ impl Http {
         self.sockets.iter().map(|socket| socket.descriptor.as_fd()).collect()
     }
 
-    /// Returns the addresses, each with what a request without a token may do there.
-    pub(crate) fn sockets(&self) -> &[AdminSocket] {
-        &self.sockets
+    /// Returns the addresses, each with what requests may do there.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, String)> {
+        let has_tokens = self.shared.tokens.is_some();
+        self.sockets.iter().map(move |socket| {
+            let access = socket.access(self.wire_is_open, has_tokens);
+            (&socket.address, if socket.tls { access + ", TLS" } else { access })
+        })
     }
 
     /// Warns of tokens that cross a network in plain text.
@@ -187,17 +195,6 @@ impl Http {
     /// True if admin requests can carry tokens.
     pub(crate) fn has_tokens(&self) -> bool {
         self.shared.tokens.is_some()
-    }
-
-    /// Returns the roles of requests to a socket, for the line that announces it.
-    pub(crate) fn roles(&self, socket: &AdminSocket) -> String {
-        let role = socket.role.name();
-        match (socket.is_trusted(self.wire_is_open), self.has_tokens()) {
-            (true, _) => role.to_owned(),
-            (false, _) if socket.role == Role::Probe => role.to_owned(),
-            (false, true) => format!("probe, with a token up to {role}"),
-            (false, false) => "probe, since no --admin-token-file is given".to_owned(),
-        }
     }
 
     /// Reads the token file again, if there is one, and logs the result. On failure the previous
@@ -261,6 +258,7 @@ fn run(
             let served = connections::accept(descriptor, is_unix, secured, site);
             accepting.push(tokio::spawn(served));
         }
+        tokio::spawn(history::record(Arc::clone(&shared)));
         tokio::spawn(ask_workers(shared));
         // Fails if the sender is gone, and then it is over too.
         let _ = is_over.wait_for(|is_over| *is_over).await;

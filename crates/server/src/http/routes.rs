@@ -47,20 +47,24 @@ const READING: &[(&str, Role)] = &[
     ("/api/v1/configuration", Role::Read),
     ("/api/v1/delete-prefix/", Role::Read),
     ("/api/v1/drain", Role::Read),
+    ("/api/v1/history", Role::Read),
     ("/api/v1/hot", Role::Read),
+    (cache::look::PREFIX, Role::Read),
     ("/api/v1/keys", Role::Read),
     ("/api/v1/role", Role::Probe),
     ("/api/v1/settings", Role::Read),
     ("/api/v1/stats", Role::Read),
     ("/api/v1/status", Role::Read),
     (cache::PREFIX, Role::Read),
+    ("/keys", Role::Probe),
 ];
 
 /// Returns the router of a listener.
 pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
     let site = Site { shared, rules: Arc::new(rules) };
     Router::new()
-        .route("/", get(|| async { page::page() }))
+        .route("/", get(|| async { page::status() }))
+        .route("/keys", get(|| async { page::keys() }))
         .route("/health", get(health))
         .route("/healthz", get(health))
         .route("/ready", get(ready))
@@ -69,11 +73,13 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .route("/api/v1/configuration", get(configuration))
         .route("/api/v1/role", get(role))
         .route("/api/v1/settings", get(settings))
+        .route("/api/v1/history", get(history))
         .route("/api/v1/hot", get(hot_keys))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/status", get(status_now))
         .route(cache::PREFIX, any(item))
         .route("/api/v1/cache/{*key}", any(item))
+        .route("/api/v1/item/{key}", get(cache::look::show).delete(cache::look::remove))
         .merge(control::routes())
         .route("/api/v1/keys", get(keys::keys))
         .route("/api/v1/delete-prefix", post(removals::begin))
@@ -210,6 +216,13 @@ async fn status_now(State(site): State<Site>) -> Response {
     as_json((StatusCode::OK, status::document(&serving.server).await))
 }
 
+async fn history(State(site): State<Site>) -> Response {
+    match site.serving() {
+        Some(_) => as_json((StatusCode::OK, site.shared.history.document())),
+        None => recovering(),
+    }
+}
+
 async fn hot_keys(State(site): State<Site>, uri: Uri) -> Response {
     let Some(serving) = site.shared.serving.get() else { return recovering() };
     hot::hot(&serving.server, uri.query().unwrap_or_default())
@@ -261,6 +274,11 @@ mod tests {
             (Method::GET, "/api/v1/hot", Role::Read),
             (Method::GET, "/api/v1/settings/x", Role::Full),
             (Method::GET, "/", Role::Probe),
+            (Method::GET, "/keys", Role::Probe),
+            (Method::POST, "/keys", Role::Full),
+            (Method::GET, "/api/v1/history", Role::Read),
+            (Method::GET, "/api/v1/item/Li4", Role::Read),
+            (Method::DELETE, "/api/v1/item/Li4", Role::Full),
             (Method::GET, "/elsewhere", Role::Full),
             (Method::GET, "/api/v1/stats", Role::Read),
             (Method::GET, "/api/v1/cache/a/../b", Role::Read),

@@ -36,6 +36,18 @@ impl AdminSocket {
             Address::Tcp(address) => wire_is_open && address.ip().to_canonical().is_loopback(),
         }
     }
+
+    /// Returns what requests may do here: those without a token, and those with one where a token
+    /// gives more.
+    pub(crate) fn access(&self, wire_is_open: bool, has_tokens: bool) -> String {
+        let most = self.role.name();
+        let untrusted = Role::Probe.name();
+        match (self.is_trusted(wire_is_open) || self.role == Role::Probe, has_tokens) {
+            (true, _) => most.to_owned(),
+            (false, true) => format!("{untrusted} without a token, up to {most} with one"),
+            (false, false) => untrusted.to_owned(),
+        }
+    }
 }
 
 /// True if every program of this machine can use the cache by TCP: without a password and without a
@@ -210,9 +222,8 @@ mod tests {
         open(&options(&list, &[]), Vec::new()).expect("a stale socket is removed");
     }
 
-    #[test]
-    fn only_loopback_beside_an_open_wire_and_paths_are_trusted() {
-        let socket = |address: &str| AdminSocket {
+    fn socket(address: &str) -> AdminSocket {
+        AdminSocket {
             descriptor: fs::File::open("/dev/null").unwrap().into(),
             address: match address.parse() {
                 Ok(address) => Address::Tcp(address),
@@ -220,7 +231,11 @@ mod tests {
             },
             role: Role::Full,
             tls: false,
-        };
+        }
+    }
+
+    #[test]
+    fn only_loopback_beside_an_open_wire_and_paths_are_trusted() {
         for (address, beside_open, beside_closed) in [
             ("127.0.0.1:1", true, false),
             ("127.9.9.9:1", true, false),
@@ -233,6 +248,20 @@ mod tests {
             assert_eq!(socket(address).is_trusted(true), beside_open, "{address}");
             assert_eq!(socket(address).is_trusted(false), beside_closed, "{address}");
         }
+    }
+
+    #[test]
+    fn the_start_names_the_role_without_a_token_and_with_one() {
+        let mut guarded = socket("127.0.0.1:1");
+        assert_eq!(guarded.access(true, true), "full");
+        assert_eq!(guarded.access(true, false), "full");
+        assert_eq!(guarded.access(false, true), "probe without a token, up to full with one");
+        assert_eq!(guarded.access(false, false), "probe");
+        assert_eq!(socket("/run/s").access(false, true), "full");
+        guarded.role = Role::Read;
+        assert_eq!(guarded.access(false, true), "probe without a token, up to read with one");
+        guarded.role = Role::Probe;
+        assert_eq!(guarded.access(false, true), "probe");
     }
 
     #[test]

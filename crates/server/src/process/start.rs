@@ -384,9 +384,8 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http
     for socket in datagrams {
         words += &format!("larderd: listening on {} (UDP)\n", socket.address);
     }
-    for socket in http.sockets() {
-        let (role, tls) = (http.roles(socket), if socket.tls { ", TLS" } else { "" });
-        words += &format!("larderd: listening on {} (admin, {role}{tls})\n", socket.address);
+    for (address, access) in http.addresses() {
+        words += &format!("larderd: listening on {address} (admin, {access})\n");
     }
     let plain = sockets.iter().find(|socket| socket.client_certificates.is_none());
     if let Some(Address::Tcp(address)) = plain.map(|socket| &socket.address) {

@@ -112,4 +112,4 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
 const HUGE_PAGES_MORE: u64 = 2;
 
 /// `cache_memlimit` can raise the memory to this multiple of the initial `-m`.
-pub(super) const GROWTH_MAX: u64 = 16;
+pub(crate) const GROWTH_MAX: u64 = 16;

@@ -6,6 +6,7 @@ use axum::http::{Method, StatusCode};
 use larder_options::Role;
 
 use crate::clock::monotonic_us;
+use crate::http::cache;
 use crate::log;
 
 /// Writes a line for a request that was allowed to change something. Floods are cut: a line then
@@ -68,7 +69,9 @@ impl Journal {
 
 /// True for the write of a single key. `/api/v1/cache/clear` is not one.
 fn is_of_key(method: &Method, path: &str) -> bool {
-    path.strip_prefix(CACHE).is_some_and(|key| *method != Method::DELETE || key != "clear")
+    let is_item = path.starts_with(cache::look::PREFIX);
+    let key = path.strip_prefix(cache::PREFIX);
+    is_item || key.is_some_and(|key| *method != Method::DELETE || key != "clear")
 }
 
 /// The path of a URI holds no control characters, but may be long.
@@ -104,8 +107,6 @@ impl Limiter {
         Some(std::mem::take(&mut self.suppressed))
     }
 }
-
-const CACHE: &str = "/api/v1/cache/";
 
 const KEYS_PERIOD_US: i64 = 10_000_000;
 
@@ -144,6 +145,7 @@ mod tests {
     fn writes_of_keys_do_not_hide_others() {
         assert!(is_of_key(&Method::PUT, "/api/v1/cache/clear"));
         assert!(is_of_key(&Method::DELETE, "/api/v1/cache/a/b"));
+        assert!(is_of_key(&Method::DELETE, "/api/v1/item/Li4"));
         assert!(!is_of_key(&Method::DELETE, "/api/v1/cache/clear"));
         assert!(!is_of_key(&Method::POST, "/api/v1/clear"));
     }

@@ -5,6 +5,7 @@
 
 mod get;
 mod key;
+pub(super) mod look;
 pub(super) mod memory;
 mod pace;
 mod put;

@@ -1,9 +1,10 @@
-//! The status page: one document without data and without external parts.
+//! The pages for browsers, the status and the keys: documents without data and without external
+//! parts.
 //!
-//! It is the same for every role. Its script fetches what it shows, with the token that the reader
-//! of the page types, which it keeps in memory only. The policy in its headers allows this script
-//! and this style, by their digests, and requests to this listener; so a key or a value that ever
-//! reached the document as markup could run nothing.
+//! They are the same for every role. A script fetches the data, with the token that the reader of
+//! the page types, which it keeps in memory only. The policy in the headers of a page allows this
+//! script and this style, by their digests, and requests to this listener; so a key or a value that
+//! ever reached the document as markup could run nothing.
 
 use std::sync::LazyLock;
 
@@ -12,15 +13,14 @@ use axum::response::{IntoResponse, Response};
 use larder_protocol::base64;
 use ring::digest::{SHA256, digest};
 
-/// Returns the page.
-pub(super) fn page() -> Response {
-    let Page { document, policy } = &*PAGE;
-    let headers = [
-        (CONTENT_TYPE, "text/html; charset=utf-8"),
-        (CONTENT_SECURITY_POLICY, policy),
-        (REFERRER_POLICY, "no-referrer"),
-    ];
-    (headers, document.as_str()).into_response()
+/// Returns the status page.
+pub(super) fn status() -> Response {
+    STATUS.response()
+}
+
+/// Returns the page of keys.
+pub(super) fn keys() -> Response {
+    KEYS.response()
 }
 
 #[derive(Debug)]
@@ -29,16 +29,34 @@ struct Page {
     policy: String,
 }
 
-static PAGE: LazyLock<Page> = LazyLock::new(|| {
-    let document = DOCUMENT.replace("{style}", STYLE).replace("{script}", SCRIPT);
-    let policy = format!(
-        "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; connect-src 'self'; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        source(SCRIPT),
-        source(STYLE)
-    );
-    Page { document, policy }
-});
+static STATUS: LazyLock<Page> =
+    LazyLock::new(|| Page::new(STATUS_DOCUMENT, &[COMMON, CHART, STATUS_SCRIPT]));
+
+static KEYS: LazyLock<Page> = LazyLock::new(|| Page::new(KEYS_DOCUMENT, &[COMMON, KEYS_SCRIPT]));
+
+impl Page {
+    /// Creates a page from its document and the parts of its script.
+    fn new(document: &str, scripts: &[&str]) -> Self {
+        let script = scripts.join("\n");
+        let document = document.replace("{style}", STYLE).replace("{script}", &script);
+        let policy = format!(
+            "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; connect-src \
+             'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            source(&script),
+            source(STYLE)
+        );
+        Self { document, policy }
+    }
+
+    fn response(&'static self) -> Response {
+        let headers = [
+            (CONTENT_TYPE, "text/html; charset=utf-8"),
+            (CONTENT_SECURITY_POLICY, &self.policy),
+            (REFERRER_POLICY, "no-referrer"),
+        ];
+        (headers, self.document.as_str()).into_response()
+    }
+}
 
 /// Returns a text's digest as a source of a policy.
 ///
@@ -49,9 +67,13 @@ fn source(text: &str) -> String {
     format!("sha256-{}", String::from_utf8_lossy(&encoded))
 }
 
-const DOCUMENT: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const COMMON: &str = include_str!("common.js");
+const CHART: &str = include_str!("chart.js");
+const STATUS_DOCUMENT: &str = include_str!("status.html");
+const STATUS_SCRIPT: &str = include_str!("status.js");
+const KEYS_DOCUMENT: &str = include_str!("keys.html");
+const KEYS_SCRIPT: &str = include_str!("keys.js");
 
 #[cfg(test)]
 mod tests {
@@ -65,14 +87,28 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_whole_and_self_contained() {
-        let document = &PAGE.document;
-        assert!(!document.contains("{style}") && !document.contains("{script}"));
-        for foreign in ["src=\"http", "href=\"http", "@import", "innerHTML", "eval("] {
-            assert!(!document.contains(foreign), "the page contains {foreign}");
-        }
-        for id in SCRIPT.split("$(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
-            assert!(DOCUMENT.contains(&format!("id=\"{id}\"")), "no element {id}");
+    fn the_documents_are_whole_and_self_contained() {
+        for Page { document, policy } in [&*STATUS, &*KEYS] {
+            assert!(!document.contains("{style}") && !document.contains("{script}"));
+            for foreign in [
+                "src=\"http",
+                "href=\"http",
+                "@import",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "style=\"",
+            ] {
+                assert!(!document.contains(foreign), "the page contains {foreign}");
+            }
+            let (_, script) = document.split_once("<script>").unwrap();
+            let (script, _) = script.split_once("</script>").unwrap();
+            assert!(policy.contains(&source(script)), "the digest is that of the script");
+            for id in script.split("$(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                assert!(document.contains(&format!("id=\"{id}\"")), "no element {id}");
+            }
         }
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn configuration(server: &Server) -> Value {
         json!({
             "name": option.name,
             "value": option.value,
+            "unit": option.unit,
             "origin": option.origin,
             "doc": option.doc,
         })

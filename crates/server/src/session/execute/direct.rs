@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use larder::{LargeValue, Piece, Read, ReadOptions, Upload};
+use larder::{Evicted, LargeValue, Piece, Read, ReadOptions, Upload};
 use larder_item::{Epoch, Meta, Second};
 use larder_protocol::{Command, Delete, Frame, Remains, Response, Store};
 use larder_stats::{ClassCounter, Counter};
@@ -26,6 +26,27 @@ pub(crate) struct Found {
     /// The seconds that are left; `None` if the item does not expire.
     pub(crate) ttl_secs: Option<Second>,
     pub(crate) value: Value,
+}
+
+/// An item that was looked at.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub(crate) meta: Meta,
+    /// The seconds that are left; `None` if the item does not expire.
+    pub(crate) ttl_secs: Option<Second>,
+    /// The seconds since the item was stored or read, to about a minute.
+    pub(crate) idle_secs: Second,
+    /// The beginning of the value.
+    pub(crate) value: Vec<u8>,
+}
+
+/// Why an item could not be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotLooked {
+    #[error("the disk did not return the item; the server's log has the reason")]
+    Disk,
+    #[error("the item is replaced or evicted again and again; try again")]
+    Evicted,
 }
 
 /// The value of an item that was found.
@@ -53,6 +74,36 @@ impl Direct {
             counters.bump(if is_hit { Counter::GetHits } else { Counter::GetMisses });
             (found, if is_hit { Response::Hit } else { Response::Miss })
         })
+    }
+
+    /// Returns an item with at least the first `bytes_max` bytes of its value, or all of it. The
+    /// look does not count as a get, and no observer receives it. With a disk tier, the item
+    /// returns to memory.
+    ///
+    /// # Errors
+    /// The disk failed, or the item is evicted again and again.
+    pub(crate) fn look(&self, key: &[u8], bytes_max: usize) -> Result<Option<Looked>, NotLooked> {
+        let cache = &self.executor.cache;
+        let unnoted = ReadOptions { noted: false, value: true };
+        for _ in 0..READ_ATTEMPTS_MAX {
+            let mut value = Vec::new();
+            let meta = match cache.read_as(key, unnoted, &mut value, |_, _| ()) {
+                Read::Hit(meta) => meta,
+                Read::Large(meta, mut large) => match first_bytes(&mut large, bytes_max) {
+                    Ok(first) => {
+                        value = first;
+                        meta
+                    }
+                    Err(_) => continue,
+                },
+                Read::Miss(_) => return Ok(None),
+                Read::Failed(_) => return Err(NotLooked::Disk),
+            };
+            let ttl_secs = ttl_secs(meta.deadline, cache.now());
+            let idle_secs = cache.now().saturating_sub(meta.seen);
+            return Ok(Some(Looked { meta, ttl_secs, idle_secs, value }));
+        }
+        Err(NotLooked::Evicted)
     }
 
     /// Removes an item, and ends its lease.
@@ -165,6 +216,18 @@ impl Executor {
         }
         None
     }
+}
+
+/// Returns the beginning of a large value: pieces until `bytes_max` bytes are there.
+fn first_bytes(large: &mut LargeValue, bytes_max: usize) -> Result<Vec<u8>, Evicted> {
+    let mut first = Vec::new();
+    while first.len() < bytes_max
+        && let Some(piece) = large.take_piece()?
+    {
+        let wanted = piece.len().min(bytes_max - first.len());
+        first.extend_from_slice(&piece[..wanted]);
+    }
+    Ok(first)
 }
 
 /// The number of a connection that watchers see: the API's requests belong to no session.

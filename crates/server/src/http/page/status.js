@@ -1,92 +1,9 @@
-"use strict";
-
-// The token stays in this variable: a reload asks for it again.
-let token = "";
 let before = null;
-const history = {};
 const latencies = [];
 
 const PERIOD_MS = 1000;
-const HISTORY_MAX = 120;
+const HISTORY_PERIOD_MS = 10000;
 const LATENCY_HISTORY_MAX = 60;
-
-const $ = (id) => document.getElementById(id);
-
-// Creates an element. Foreign text reaches the document only as text, never as markup.
-function make(name, words, kind) {
-  const element = document.createElement(name);
-  if (words !== undefined) element.textContent = words;
-  if (kind) element.className = kind;
-  return element;
-}
-
-async function ask(path) {
-  const headers = token ? { Authorization: "Bearer " + token } : {};
-  const options = { headers, cache: "no-store", signal: AbortSignal.timeout(5000) };
-  const response = await fetch(path, options);
-  if (response.ok) return response.json();
-  const error = new Error((await response.text()).trim());
-  error.status = response.status;
-  throw error;
-}
-
-function count(number) {
-  if (number === null || !Number.isFinite(number)) return "–";
-  for (const [unit, name] of [[1e9, " G"], [1e6, " M"], [1e4, " k"]]) {
-    if (number >= unit) return (number / (unit === 1e4 ? 1e3 : unit)).toFixed(1) + name;
-  }
-  return number >= 10 || Number.isInteger(number) ? Math.round(number).toString()
-    : number.toFixed(1);
-}
-
-function bytes(number) {
-  if (number === null || !Number.isFinite(number)) return "–";
-  for (const [unit, name] of [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"],
-    [2 ** 10, " KiB"]]) {
-    if (number >= unit) return (number / unit).toFixed(1) + name;
-  }
-  return Math.round(number) + " B";
-}
-
-function duration(secs) {
-  if (secs === null || !Number.isFinite(secs)) return "–";
-  if (secs === 0) return "0 s";
-  if (secs < 1e-3) return Math.round(secs * 1e6) + " µs";
-  if (secs < 1) return (secs * 1e3).toFixed(secs < 0.01 ? 1 : 0) + " ms";
-  if (secs < 120) return Math.round(secs) + " s";
-  if (secs < 7200) return Math.round(secs / 60) + " min";
-  if (secs < 172800) return Math.round(secs / 3600) + " h";
-  return Math.round(secs / 86400) + " days";
-}
-
-function percent(part, whole) {
-  return whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
-}
-
-// Returns a key as text in which every byte can be seen.
-function keyText(row) {
-  const visible = /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u;
-  const escape = (character) => {
-    const code = character.codePointAt(0);
-    return code < 256 ? "\\x" + code.toString(16).padStart(2, "0") : "\\u{" + code.toString(16) + "}";
-  };
-  if (row.key !== undefined) {
-    return Array.from(row.key, (c) => visible.test(c) ? c : escape(c)).join("");
-  }
-  return Array.from(atob(row.key_base64), (c) => c > " " && c <= "~" ? c : escape(c)).join("");
-}
-
-// Replaces the rows of a table. A cell is a text, or an array of a text and a class.
-function fill(id, titles, rows) {
-  const line = (name, cells) => {
-    const row = make("tr");
-    for (const cell of cells) row.append(make(name, ...[cell].flat()));
-    return row;
-  };
-  $(id).replaceChildren(line("th", titles), ...rows.map((cells) => line("td", cells)));
-}
-
-const right = (text) => [text, "number"];
 
 // The difference of counters between two documents, with the seconds between them. A counter that
 // went down was reset, and so was the difference.
@@ -116,40 +33,20 @@ const COMMANDS = [
 const add = (read, names) => names.reduce((sum, name) => sum + (read(name) ?? NaN), 0);
 
 function showRequests(status, change) {
-  const total = (name) => status.stats[name] ?? 0;
+  const counter = (name) => status.stats[name] ?? 0;
   fill("requests", ["command", right("per second"), right("hits"), right("total")],
     COMMANDS.map(([name, all, hits]) => {
       const events = add(change.stats, all);
       const share = hits === null ? "" : percent(add(change.stats, hits), events);
       return [name, right(count(events / change.secs)), right(share),
-        right(String(add(total, all)))];
+        total(add(counter, all))];
     }));
 }
 
-function tile(name, value, more, series, number) {
-  const values = history[series] ??= [];
-  if (number !== null && Number.isFinite(number)) values.push(number);
-  if (values.length > HISTORY_MAX) values.shift();
-  const box = make("div", undefined, "tile");
-  box.dataset.name = series;
-  box.append(make("div", name, "name"), make("div", value, "value"), make("div", more, "more"),
-    sparkline(values));
-  return box;
-}
-
-function sparkline(values) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
-  svg.setAttribute("viewBox", "0 0 120 30");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("aria-hidden", "true");
-  const highest = Math.max(...values, 1e-9);
-  const points = values.map((value, i) =>
-    (HISTORY_MAX - values.length + i) + "," + (29 - 28 * value / highest).toFixed(1));
-  const line = document.createElementNS(space, "polyline");
-  line.setAttribute("points", points.join(" "));
-  svg.append(line);
-  return svg;
+// Shows a value, and the point that continues its chart.
+function showTile(name, value, more, number) {
+  CHARTS.find((chart) => chart.name === name).show(value, more);
+  if (number !== undefined) addLive(name, number);
 }
 
 function showTiles(status, change) {
@@ -159,32 +56,35 @@ function showTiles(status, change) {
     "incr_hits", "incr_misses", "decr_hits", "decr_misses"]) / change.secs;
   const gets = change.stats("cmd_get");
   const hits = gets > 0 ? change.stats("get_hits") / gets : null;
-  const used = now.limit_maxbytes ? now.bytes / now.limit_maxbytes : 0;
-  $("tiles").replaceChildren(
-    tile("Requests per second", count(all), `${count(perSecond("cmd_get"))} get, ` +
-      `${count(perSecond("cmd_set"))} set`, "requests", all),
-    tile("Hit ratio", hits === null ? "–" : (100 * hits).toFixed(1) + " %",
-      `${percent(now.get_hits, now.cmd_get)} since start`, "hits", hits),
-    tile("Items", count(now.curr_items), `${count(now.total_items)} stored so far`, "items",
-      now.curr_items),
-    tile("Item bytes", bytes(now.bytes), `${percent(used, 1)} of ${bytes(now.limit_maxbytes)}`,
-      "bytes", now.bytes),
-    tile("Connections", count(now.curr_connections), `at most ${count(now.max_connections)}`,
-      "connections", now.curr_connections),
-    tile("Evictions per second", count(perSecond("evictions")), `${count(now.evictions)} so far`,
-      "evictions", perSecond("evictions")),
-    tile("Received per second", bytes(perSecond("bytes_read")), "", "received",
-      perSecond("bytes_read")),
-    tile("Sent per second", bytes(perSecond("bytes_written")), "", "sent",
-      perSecond("bytes_written")));
+  // The first look has no rates; its points are in the past that the server keeps.
+  const seen = (rate) => change.secs > 0 ? rate : undefined;
+  showTile("requests_per_sec", count(all), `${count(perSecond("cmd_get"))} get, ` +
+    `${count(perSecond("cmd_set"))} set`, seen(all));
+  showTile("hit_ratio", hits === null ? "–" : (100 * hits).toFixed(1) + " %",
+    `${percent(now.get_hits, now.cmd_get)} since start`, seen(hits));
+  showTile("items", count(now.curr_items), `${count(now.total_items)} stored since start`,
+    now.curr_items);
+  showTile("item_bytes", bytes(now.bytes),
+    `${percent(now.bytes, now.limit_maxbytes)} of ${bytes(now.limit_maxbytes)}`, now.bytes);
+  showTile("connections", count(now.curr_connections), `at most ${count(now.max_connections)}`,
+    now.curr_connections);
+  const evictions = perSecond("evictions");
+  showTile("evictions_per_sec", count(evictions), `${count(now.evictions)} since start`,
+    seen(evictions));
+  const [received, sent] = [perSecond("bytes_read"), perSecond("bytes_written")];
+  showTile("received_bytes_per_sec", bytes(received), `${bytes(now.bytes_read)} since start`,
+    seen(received));
+  showTile("sent_bytes_per_sec", bytes(sent), `${bytes(now.bytes_written)} since start`,
+    seen(sent));
+  drawCharts();
 }
 
 function showEvictions(status, change) {
   const recent = change.stats("evictions");
   const age = recent > 0 ? duration(change.larder("evicted_age_secs") / recent) : "–";
   const rate = (value) => right(count(value === null ? null : value / change.secs));
-  const row = (name, value, difference) => [name, rate(difference), right(String(value))];
-  fill("evictions", ["", right("per second"), right("total")], [
+  const row = (name, value, difference) => [name, rate(difference), total(value)];
+  fill("evictions", ["event", right("per second"), right("total")], [
     row("evicted", status.stats.evictions, recent),
     row("evicted before any read", status.stats.evicted_unfetched,
       change.stats("evicted_unfetched")),
@@ -192,23 +92,25 @@ function showEvictions(status, change) {
     row("misses of items evicted lately", status.larder.ghost_hits, change.larder("ghost_hits")),
     row("stores refused, no memory", status.stats.store_no_memory,
       change.stats("store_no_memory")),
-    ["age of the evicted, now", right(age), right("")],
-    ["age of the evicted, all", right(duration(status.larder.eviction_age_secs)), right("")],
+  ]);
+  fill("evicted-age", null, [
+    ["mean age of items evicted now", right(age)],
+    ["mean age of items evicted since start", right(duration(status.larder.eviction_age_secs))],
   ]);
 }
 
 function showConnections(status, change) {
   const now = status.stats;
   const rows = [
-    ["open", right(`${now.curr_connections} of ${now.max_connections}`)],
+    ["open", right(`${count(now.curr_connections)} of ${count(now.max_connections)}`)],
     ["accepted per second", right(count(change.stats("total_connections") / change.secs))],
-    ["refused at the limit", right(String(now.rejected_connections))],
-    ["workers", right(String(now.threads))],
+    ["refused at the limit", total(now.rejected_connections)],
+    ["workers", total(now.threads)],
     ["longest silence of a worker", right(duration(status.silent_secs))],
     ["processor time per second", right(duration(
       add(change.stats, ["rusage_user", "rusage_system"]) / change.secs))],
   ];
-  fill("connections", ["", right("")], rows);
+  fill("connections", null, rows);
 }
 
 const USES = ["main", "small", "index", "ghost", "free"];
@@ -247,15 +149,15 @@ function showMap(map) {
 
 function showMemory(status) {
   const { larder, segments } = status;
-  const words = `${segments.segments} segments of ${bytes(segments.segment_bytes)}: ` +
-    `${larder.segments_items} with items (${larder.segments_small} of the small pool, ` +
-    `${larder.live_percent} % live), ${larder.segments_index} index, ` +
-    `${larder.segments_ghost} ghost, ${larder.segments_free} free, ` +
-    `${larder.segments_pinned} pinned by readers.`;
+  const words = `${count(segments.segments)} segments of ${bytes(segments.segment_bytes)}: ` +
+    `${count(larder.segments_items)} with items (${count(larder.segments_small)} of the small ` +
+    `pool, ${larder.live_percent} % live), ${count(larder.segments_index)} index, ` +
+    `${count(larder.segments_ghost)} ghost, ${count(larder.segments_free)} free, ` +
+    `${count(larder.segments_pinned)} pinned by readers.`;
   $("memory-words").textContent = words;
   $("map").setAttribute("aria-label", words);
   const binned = segments.segments_per_cell > 1
-    ? `A cell stands for ${segments.segments_per_cell} segments. ` : "A cell is a segment. ";
+    ? `A cell stands for ${count(segments.segments_per_cell)} segments. ` : "A cell is a segment. ";
   if ($("legend").dataset.words !== binned) {
     $("legend").dataset.words = binned;
     const parts = USES.map((use, i) => [make("span", "", "swatch " + use), USE_WORDS[i]]).flat();
@@ -299,8 +201,8 @@ function showTier(status, change) {
     : `An item could not be read: ${tier.trouble}.`;
   const [live, most] = [larder.tier_live_bytes, larder.tier_live_bytes_max];
   const share = (part, whole) => right(`${bytes(part)} of ${bytes(whole)}, ${percent(part, whole)}`);
-  fill("tier-space", ["", right("")], [
-    ["items", right(count(larder.tier_items))],
+  fill("tier-space", null, [
+    ["items", total(larder.tier_items)],
     ["size of the log", right(bytes(larder.tier_size_bytes))],
     ["bytes of live items", isStore ? share(live, most) : right(bytes(live))],
     ["unused", right(bytes(larder.tier_free_bytes))],
@@ -310,10 +212,11 @@ function showTier(status, change) {
   const line = (words, name, unit) => {
     const difference = change.larder(name);
     const rate = difference === null ? null : difference / change.secs;
-    return [words, right(unit(rate)), right(unit(larder[name]))];
+    const all = unit === count ? total(larder[name]) : right(unit(larder[name]));
+    return [words, right(unit(rate)), all];
   };
   const meanSync = (us, syncs) => right(syncs > 0 ? duration(us / syncs / 1e6) : "–");
-  fill("tier-work", ["", right("per second"), right("since start")], [
+  fill("tier-work", ["work", right("per second"), right("since start")], [
     line("written", "tier_written_bytes", bytes),
     line("syncs", "tier_syncs", count),
     ["time of a sync, mean", meanSync(change.larder("tier_sync_us"), change.larder("tier_syncs")),
@@ -351,7 +254,7 @@ function showLatency(status) {
     const at = (share) => right(text(quantile(latency.bounds_secs, counts, share)));
     return [name, at(0.5), at(0.99), at(0.999), at(1)];
   });
-  const titles = ["", right("median"), right("99 %"), right("99.9 %"), right("slowest")];
+  const titles = ["command", right("median"), right("99 %"), right("99.9 %"), right("slowest")];
   fill("latency", titles, rows);
 }
 
@@ -369,13 +272,19 @@ function showHot(hot) {
     `${duration(hot.window_secs)}. Reads by processes that map the memory appear only in part.`;
 }
 
+// Returns the value of an option with its unit.
+function valueText(option) {
+  if (option.value === null) return "not set";
+  return option.unit ? `${option.value} ${option.unit}` : option.value;
+}
+
 let options = null;
 function showConfiguration() {
   if (!options) return;
   const shown = options.filter((option) =>
     $("all").checked || (option.origin !== null && option.origin !== "default"));
   const rows = shown.map((option) =>
-    [option.name, [option.value ?? "not set", "key"], option.origin ?? "", [option.doc, "effect"]]);
+    [option.name, [valueText(option), "key"], option.origin ?? "", [option.doc, "effect"]]);
   fill("configuration", ["option", "value", "source", ["effect", "effect"]], rows);
   if (shown.length === 0) {
     $("configuration").replaceChildren(make("caption", "All options have their defaults."));
@@ -383,13 +292,9 @@ function showConfiguration() {
 }
 $("all").addEventListener("change", showConfiguration);
 
-function badge(words, kind) {
-  $("state").textContent = words;
-  $("state").className = "badge " + kind;
-}
-
 function show(status, hot, ready) {
   const change = since(before, status);
+  if (before && before.stats.pid !== status.stats.pid) forgetSeries();
   before = status;
   $("login").hidden = true;
   $("main").hidden = false;
@@ -426,22 +331,33 @@ async function askReady() {
 }
 
 function refused(error) {
-  $("main").hidden = true;
-  $("login").hidden = false;
   before = null;
-  badge(error.status === 401 ? "needs a token" : "not allowed", "warn");
-  $("login-words").textContent = `The server says: ${error.message}. ` +
-    "A token of the role read or full shows the status.";
+  askForToken(error, "A token of the role read or full shows the status.");
 }
 
-async function update() {
+// Asks for the past from time to time: it covers what the page has not seen.
+let historyAsked = -Infinity;
+let isWindowChosen = false;
+async function updateHistory() {
+  if (performance.now() - historyAsked < HISTORY_PERIOD_MS) return;
+  historyAsked = performance.now();
+  const history = await ask("/api/v1/history");
+  takePast(history);
+  // An hour of a server that has just started is an empty chart.
+  const pastMs = history.columns.items.length * history.interval_secs * 1000;
+  if (!isWindowChosen && pastMs < WINDOWS.minutes) chooseWindow("minutes");
+  isWindowChosen = true;
+}
+
+async function begin() {
   try {
     const [status, hot, ready] =
-      await Promise.all([ask("/api/v1/status"), askHot(), askReady()]);
+      await Promise.all([ask("/api/v1/status"), askHot(), askReady(), updateHistory()]);
     options ??= await ask("/api/v1/configuration");
     show(status, hot, ready);
     if ($("configuration").childElementCount === 0) showConfiguration();
   } catch (error) {
+    historyAsked = -Infinity;
     if (error.status === 401 || error.status === 403) return refused(error);
     before = null;
     options = null;
@@ -454,14 +370,8 @@ async function update() {
 let timer = null;
 function schedule() {
   clearTimeout(timer);
-  if (!document.hidden) timer = setTimeout(update, PERIOD_MS);
+  if (!document.hidden) timer = setTimeout(begin, PERIOD_MS);
 }
 document.addEventListener("visibilitychange", schedule);
 window.addEventListener("resize", () => drawn && showMap(drawn.map));
-$("login").addEventListener("submit", (event) => {
-  event.preventDefault();
-  token = $("token").value.trim();
-  $("token").value = "";
-  update();
-});
-update();
+begin();

@@ -1,0 +1,64 @@
+//! `/api/v1/history`: the last hour of the server, a point every ten seconds.
+//!
+//! A task on the listener's thread takes the points from the rows of `stats`, also while no client
+//! asks for them. The memory is bounded, and requests of the cache take no part in it.
+
+mod points;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use larder_protocol::StatsSection;
+use serde_json::Value;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::metrics::answer;
+use super::{Serving, Shared};
+use crate::clock::{Clock, monotonic_us};
+use crate::server::Server;
+use points::{Points, Sample};
+
+/// The points of this process. A successor or a restarted server begins with none.
+#[derive(Debug, Default)]
+pub(super) struct History(Mutex<Points>);
+
+impl History {
+    /// Returns the document.
+    pub(super) fn document(&self) -> Value {
+        let points = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        points.document(monotonic_us())
+    }
+
+    fn add(&self, sample: Sample) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(sample);
+    }
+}
+
+/// Takes points from when the server serves until the listener ends.
+pub(super) async fn record(shared: Arc<Shared>) {
+    let server = loop {
+        match shared.serving.get() {
+            Some(Serving { server, .. }) => break server,
+            None => sleep(OPENING_PAUSE).await,
+        }
+    };
+    let mut ticks = interval(Duration::from_secs(points::INTERVAL_SECS));
+    // Points that a stalled thread has missed are gaps: they are not made up for.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        shared.history.add(sample(server).await);
+    }
+}
+
+/// Returns the counters of now.
+async fn sample(server: &Arc<Server>) -> Sample {
+    // Workers advance the clock when they are asked; the main thread, once a second.
+    Clock::new(server.cache.clone(), server.warp.clone());
+    let rows = answer(server, StatsSection::General).await;
+    let numbers = rows.into_iter().filter_map(|(name, text)| Some((name, text.parse().ok()?)));
+    Sample { taken_us: monotonic_us(), rows: numbers.collect() }
+}
+
+/// How often the task looks whether the cache is open.
+const OPENING_PAUSE: Duration = Duration::from_millis(200);
