@@ -175,3 +175,25 @@ fn the_documents_name_each_published_crate() {
         "packaging/crates-test.sh (left) against cargo metadata (right)"
     );
 }
+
+#[test]
+fn dependency_updates_cover_each_go_module() {
+    let text = fs::read_to_string(root().join(".github/dependabot.yml")).unwrap();
+    let listed: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.trim().strip_prefix("- /")).collect();
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root().join("bindings"), root().join("deploy")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(path);
+            } else if path.ends_with("go.mod") {
+                let folder = path.parent().unwrap().strip_prefix(root()).unwrap();
+                found.insert(folder.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    assert_eq!(listed, found, ".github/dependabot.yml (left) against the go.mod files (right)");
+}
