@@ -41,7 +41,8 @@ verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		conformance binding-suites models miri crash storm sanitize fuzz-all endurance readers \
-		hot-keys scale-out deploy-test book-test package-test crates-test portable tier bench-restart
+		hot-keys scale-out deploy-test book-test package-test crates-test msrv workflows portable tier \
+		bench-restart
 
 ## Stages of `make test`
 # A check of the fuzz targets links nothing: it does not need the C++ library of libFuzzer.
@@ -175,6 +176,13 @@ package-test: release ## Installs, upgrades under load and purges the Debian pac
 
 crates-test: ## Packages the crates, and builds and runs a program outside of the checkout
 	packaging/crates-test.sh
+
+msrv: ## Checks the crates, the programs and the C library with the oldest Rust of Cargo.toml
+	packaging/msrv.sh
+
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
+workflows: ## Checks the workflows of .github with actionlint, which Go downloads
+	go run $(ACTIONLINT) .github/workflows/*.yml
 
 # Needs qemu-user and the C library of the other architecture: conformance/install.sh all.
 portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 min

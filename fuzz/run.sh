@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 targets=$(cd fuzz/fuzz_targets && ls *.rs | sed 's/\.rs$//')
 target=${1:?name a target or all: $(echo $targets)}
 shift
-# Fuzzing takes unstable flags of the compiler; with this the stable compiler accepts them.
+# Fuzzing takes unstable flags of the compiler; with this the pinned compiler accepts them.
 export RUSTC_BOOTSTRAP=1
 
 if [ "$target" = all ]; then
@@ -28,5 +28,5 @@ fi
 
 if [ -e "fuzz/$target.dict" ]; then set -- "-dict=fuzz/$target.dict" "$@"; fi
 # Inputs may be long from the beginning, so that a short run has long conversations too. Fuzzing
-# needs unstable flags of the compiler, which RUSTC_BOOTSTRAP enables in the stable one.
+# needs unstable flags of the compiler, which RUSTC_BOOTSTRAP enables in the pinned one.
 RUSTC_BOOTSTRAP=1 cargo fuzz run "$target" -- -max_len=4096 -len_control=0 "$@"

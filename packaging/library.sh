@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Builds the Debian packages of the library for C, liblarder1 and liblarder-dev, with Debian's own
-# tools: library.sh VERSION MAINTAINER BUILT TO. Run by dist.sh.
+# Builds the Debian packages of the library for C with Debian's own tools, liblarder1, its symbols in
+# liblarder1-dbgsym, and liblarder-dev: library.sh VERSION MAINTAINER BUILT TO. Run by dist.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 version=$1 maintainer=$2 built=$3 to=$4
 upstream=${version%-*}
+# The soname and the release: docs/releases.md.
+file=liblarder.so.1.$upstream
 architecture=$(dpkg-architecture --query DEB_HOST_ARCH)
 multiarch=$(dpkg-architecture --query DEB_HOST_MULTIARCH)
 folder=$(mktemp -d)
@@ -18,7 +20,7 @@ chmod 755 "$folder"
 pack() {
     local root=$folder/$1
     install -D -m 644 packaging/debian/copyright "$root/usr/share/doc/$1/copyright"
-    gzip --no-name --best <"target/pages/changelog.$1" >"$root/usr/share/doc/$1/changelog.Debian.gz"
+    gzip --no-name --best <"target/pages/changelog.${1%-dbgsym}" >"$root/usr/share/doc/$1/changelog.Debian.gz"
     mkdir -p "$root/DEBIAN"
     cat >"$root/DEBIAN/control" <<END
 Package: $1
@@ -44,20 +46,30 @@ END
 needed() {
     mkdir -p "$folder/debian"
     printf 'Source: larder\n\nPackage: liblarder1\nArchitecture: any\n' >"$folder/debian/control"
-    (cd "$folder" && dpkg-shlibdeps -O "liblarder1/usr/lib/$multiarch/liblarder.so.$upstream") |
+    (cd "$folder" && dpkg-shlibdeps -O "liblarder1/usr/lib/$multiarch/$file") |
         sed -n 's/^shlibs:Depends=//p'
 }
 
 libraries=$folder/liblarder1/usr/lib/$multiarch
-install -D -m 644 "$built/liblarder_c.so" "$libraries/liblarder.so.$upstream"
-strip --strip-unneeded --remove-section=.comment "$libraries/liblarder.so.$upstream"
-ln -s "liblarder.so.$upstream" "$libraries/liblarder.so.1"
+mkdir -p "$libraries"
+# Debuggers find the symbols by the build id.
+build_id=$(readelf --notes "$built/liblarder_c.so" | sed -n 's/^ *Build ID: //p')
+[ -n "$build_id" ] || { echo "library: liblarder_c.so has no build id" >&2; exit 1; }
+symbols=$folder/liblarder1-dbgsym/usr/lib/debug/.build-id/${build_id:0:2}
+mkdir -p "$symbols"
+packaging/split-symbols.sh "$built/liblarder_c.so" "$libraries/$file" "$symbols/${build_id:2}.debug"
+chmod 644 "$libraries/$file"
+ln -s "$file" "$libraries/liblarder.so.1"
 mkdir -p "$folder/liblarder1/DEBIAN"
 echo 'activate-noawait ldconfig' >"$folder/liblarder1/DEBIAN/triggers"
 echo 'liblarder 1 liblarder1' >"$folder/liblarder1/DEBIAN/shlibs"
 pack liblarder1 libs "$(needed)" "memcached-compatible cache, shared library" <<'END'
  Larder is a cache in the memory of a process, in memory that processes share,
  or in that of a server, larderd. This is the library that C programs use.
+END
+
+pack liblarder1-dbgsym debug "liblarder1 (= $version)" "debug symbols for liblarder1" <<'END'
+ Debuggers and profilers take the names of functions and lines from here.
 END
 
 development=$folder/liblarder-dev

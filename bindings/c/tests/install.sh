@@ -37,4 +37,50 @@ if nm -D --defined-only "$prefix/lib/liblarder.so" | awk '{print $3}' | grep -v 
     exit 1
 fi
 passed=$((passed + 2))
+
+# The file is named by the soname and the release, and everything else links to it.
+fail() {
+    echo "C library: $*" >&2
+    exit 1
+}
+version=$(pkg-config --modversion larder)
+file=liblarder.so.1.$version
+[ -f "$prefix/lib/$file" ] && [ ! -L "$prefix/lib/$file" ] || fail "$file is not installed"
+[ "$(readlink "$prefix/lib/liblarder.so.1")" = "$file" ] || fail "liblarder.so.1 does not link to $file"
+[ "$(readlink "$prefix/lib/liblarder.so")" = liblarder.so.1 ] || fail "liblarder.so does not link to liblarder.so.1"
+[ "$(find "$prefix/lib" -maxdepth 1 -name 'liblarder.so*' | wc -l)" = 3 ] || fail "there are other liblarder.so files"
+passed=$((passed + 1))
+
+# What is installed has no debug information, and is no larger than code and its tables need.
+for limit in "$file:$((5 << 20))" "liblarder.a:$((40 << 20))"; do
+    bytes=$(stat --format %s "$prefix/lib/${limit%:*}")
+    [ "$bytes" -le "${limit#*:}" ] || fail "${limit%:*} has $bytes bytes, at most ${limit#*:} are expected"
+done
+for built in "$file" liblarder.a; do
+    ! readelf --section-headers --wide "$prefix/lib/$built" | grep -q '\.debug_\(info\|line\)' ||
+        fail "$built has debug information: it is not stripped"
+done
+passed=$((passed + 1))
+
+# The symbols are in a file of their own, which binutils and gdb find by themselves.
+symbols=$prefix/lib/.debug/$file.debug
+readelf --string-dump=.gnu_debuglink "$prefix/lib/$file" | grep -q "$file.debug" ||
+    fail "$file does not name its symbols"
+address=$(nm -D --defined-only "$prefix/lib/$file" | awk '$3 == "larder_open" { print $1 }')
+place=$(addr2line --functions --exe "$prefix/lib/$file" "0x$address")
+[[ $place == larder_open*crates/capi/src/*:[0-9]* ]] || fail "addr2line finds no line of larder_open: $place"
+passed=$((passed + 1))
+if command -v gdb >/dev/null; then
+    place=$(gdb --batch --nx -ex 'info line larder_open' "$prefix/lib/$file" 2>&1)
+    [[ $place == *'crates/capi/src/'* ]] || fail "gdb finds no line of larder_open: $place"
+    passed=$((passed + 1))
+fi
+rm "$symbols"
+place=$(addr2line --functions --exe "$prefix/lib/$file" "0x$address")
+[[ $place != *crates/capi/src/* ]] || fail "without $file.debug lines are still found: $place"
+
+make --silent uninstall PREFIX="$prefix"
+left=$(find "$prefix" -name '*larder*' ! -type d ! -path "$prefix/build/*")
+[ -z "$left" ] || fail "uninstall leaves $left"
+passed=$((passed + 2))
 echo "C library: $passed passed, 0 failed"

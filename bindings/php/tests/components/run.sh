@@ -34,6 +34,7 @@ export PHP_INI_SCAN_DIR=$scan
 php=(php -d extension="$module" -d apc.enable_cli=1 -d apc.shm_size=64M)
 "${php[@]}" -r 'extension_loaded("apcu") or exit("the module does not load\n");'
 "${php[@]}" /usr/bin/phpunit --bootstrap "$source/bootstrap.php" --no-configuration \
+    --do-not-cache-result \
     "$source/$cache/Tests/Adapter/WholeApcuAdapterTest.php"
 for framework in symfony doctrine laravel; do
     "${php[@]}" bindings/php/tests/components/hits.php "$framework"

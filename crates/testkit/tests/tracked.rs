@@ -1,0 +1,199 @@
+//! The files that git tracks are of known kinds, and lists in documents agree with their sources.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Kinds of files that a person writes, by the end of their names.
+const EXTENSIONS: &[&str] = &[
+    "3",
+    "c",
+    "cfg",
+    "conf",
+    "cpp",
+    "css",
+    "dict",
+    "go",
+    "h",
+    "hex",
+    "html",
+    "inc",
+    "java",
+    "js",
+    "json",
+    "lock",
+    "lua",
+    "m4",
+    "md",
+    "mod",
+    "mount",
+    "phpt",
+    "php",
+    "proptest-regressions",
+    "py",
+    "rb",
+    "router",
+    "rs",
+    "s",
+    "service",
+    "sh",
+    "socket",
+    "sum",
+    "supp",
+    "svg",
+    "toml",
+    "txt",
+    "users",
+    "yaml",
+    "yml",
+];
+
+/// Files that are known by their whole path.
+const PATHS: &[&str] = &[
+    ".ci/check",
+    ".ci/pages",
+    ".ci/readme",
+    ".ci/run",
+    ".ci/stages",
+    ".ci/unit",
+    ".github/CODEOWNERS",
+    "bindings/c/larder.pc.in",
+    "docs/images/status-page.png",
+    "packaging/debian/copyright",
+    "packaging/debian/postinst",
+    "packaging/debian/postrm",
+    "packaging/debian/prerm",
+];
+
+/// Folders whose new files need no entry here: scripts of the repository's own machinery, pictures.
+const FOLDERS: &[&str] = &[".ci/", "docs/images/"];
+
+/// Names that are known in every folder.
+const NAMES: &[&str] = &[
+    ".dockerignore",
+    ".editorconfig",
+    ".gitattributes",
+    ".gitignore",
+    "Containerfile",
+    "Containerfile.dockerignore",
+    "LICENSE",
+    "Makefile",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
+
+fn is_known(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap();
+    let extension = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, end)| end);
+    let is_machinery = FOLDERS.iter().any(|folder| path.starts_with(folder));
+    let known_end =
+        extension.is_some_and(|end| EXTENSIONS.contains(&end) || (is_machinery && end == "png"));
+    let is_script = path.starts_with(".ci/") && extension.is_none();
+    // A hidden file is a setting of some tool: each is named.
+    let is_hidden = name.starts_with('.');
+    PATHS.contains(&path) || NAMES.contains(&name) || (!is_hidden && (known_end || is_script))
+}
+
+#[test]
+fn tracked_files_are_of_known_kinds() {
+    if !root().join(".git").exists() {
+        eprintln!("skipped: not a checkout of git");
+        return;
+    }
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
+    let listed = listed.expect("git is not installed: it lists the tracked files");
+    let message = String::from_utf8_lossy(&listed.stderr);
+    assert!(listed.status.success(), "git ls-files: {message}");
+    let paths = String::from_utf8(listed.stdout).unwrap();
+    let paths: Vec<&str> = paths.split_terminator('\0').collect();
+    assert!(paths.contains(&"Cargo.toml"), "git lists {} files, without Cargo.toml", paths.len());
+    let unknown: Vec<&str> = paths.into_iter().filter(|path| !is_known(path)).collect();
+    assert!(
+        unknown.is_empty(),
+        "these files look like leftovers of a program; remove them, or add their kind to \
+         crates/testkit/tests/tracked.rs:\n{}",
+        unknown.join("\n")
+    );
+}
+
+#[test]
+fn leftovers_are_no_known_kind() {
+    for path in [
+        ".phpunit.result.cache",
+        "bindings/go/k.2459113021.tmp",
+        "core",
+        "crates/engine/src/index.rs.orig",
+        "crates/server/cache.out",
+        ".ci/run.orig",
+    ] {
+        assert!(!is_known(path), "{path} passes for a known kind");
+    }
+}
+
+/// Returns the crates of the workspace that can be published: those without `publish`.
+fn published() -> BTreeSet<String> {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&metadata.stderr);
+    assert!(metadata.status.success(), "cargo metadata: {message}");
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let can_publish = packages.filter(|package| package["publish"].is_null());
+    can_publish.map(|package| package["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Returns the names in back-ticks of a row of docs/releases.md that begins with `mark`.
+fn names_in(document: &str, mark: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let after = text.split(mark).nth(1).unwrap_or_else(|| panic!("{document} has no {mark:?}"));
+    let paragraph = after.split("\n\n").next().unwrap();
+    paragraph.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_documents_name_each_published_crate() {
+    let published = published();
+    assert!(published.contains("larder"), "cargo metadata finds only {published:?}");
+    assert_eq!(
+        names_in("docs/releases.md", "These crates are published: "),
+        published,
+        "docs/releases.md (left) against cargo metadata (right)"
+    );
+    let script = fs::read_to_string(root().join("packaging/crates-test.sh")).unwrap();
+    let listed = script.lines().find_map(|line| line.strip_prefix("crates=\"")).unwrap();
+    let listed = listed.trim_end_matches('"').split(' ').map(str::to_owned);
+    assert_eq!(
+        listed.collect::<BTreeSet<_>>(),
+        published,
+        "packaging/crates-test.sh (left) against cargo metadata (right)"
+    );
+}
+
+#[test]
+fn dependency_updates_cover_each_go_module() {
+    let text = fs::read_to_string(root().join(".github/dependabot.yml")).unwrap();
+    let listed: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.trim().strip_prefix("- /")).collect();
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root().join("bindings"), root().join("deploy")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(path);
+            } else if path.ends_with("go.mod") {
+                let folder = path.parent().unwrap().strip_prefix(root()).unwrap();
+                found.insert(folder.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    assert_eq!(listed, found, ".github/dependabot.yml (left) against the go.mod files (right)");
+}

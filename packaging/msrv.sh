@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Checks the crates that users build with the oldest compiler that Cargo.toml promises,
+# `rust-version`. rustup installs it if it can; otherwise the check is skipped, unless CI is true.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+[ -n "$version" ] || { echo "msrv: Cargo.toml has no rust-version" >&2; exit 1; }
+if ! cargo "+$version" --version >/dev/null 2>&1 &&
+    ! rustup toolchain install "$version" --profile minimal; then
+    echo "msrv: skipped: 1, Rust $version is not installed and rustup cannot install it"
+    [ "${CI:-}" != true ] || exit 1
+    exit 0
+fi
+# The crates that are published, and the programs and the library for C, which are not.
+crates=$(sed -n 's/^crates="\(.*\)"/\1/p' packaging/crates-test.sh)
+[ -n "$crates" ] || { echo "msrv: packaging/crates-test.sh names no crates" >&2; exit 1; }
+# shellcheck disable=SC2046,SC2086
+cargo "+$version" check --locked --target-dir "${CARGO_TARGET_DIR:-target}/msrv" \
+    $(printf -- '--package %s ' $crates larder-server larder-cli larder-capi)
+echo "msrv: Rust $version builds $crates, larderd, larder and liblarder"
