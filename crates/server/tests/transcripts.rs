@@ -1,6 +1,7 @@
-//! Every transcript of conformance/wire holds on larderd and on Debian's memcached. A word on the
-//! command line selects the transcripts with that word in their names. With LARDER_TIER larderd has
-//! a disk tier, and plays all but those that conformance/tier.toml names.
+//! Every transcript of conformance/wire holds on larderd and on Debian's memcached, and on the newest
+//! memcached if `MEMCACHED` names it (`make transcripts`). A word on the command line selects the
+//! transcripts with that word in their names. With LARDER_TIER larderd has a disk tier, and plays all
+//! but those that conformance/tier.toml names.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,12 +25,16 @@ fn main() -> ExitCode {
 
 fn run(wanted: &str) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("a workspace")?;
+    let mut servers = vec![
+        (Subject::Larder, larderd(env!("CARGO_BIN_EXE_larderd"))),
+        (Subject::Memcached, memcached()?),
+    ];
+    if let Some(newest) = std::env::var_os("MEMCACHED") {
+        servers.push((Subject::NewMemcached, newest.into()));
+    }
     let suite = Suite {
         folder: root.join("conformance/wire"),
-        servers: vec![
-            (Subject::Larder, larderd(env!("CARGO_BIN_EXE_larderd"))),
-            (Subject::Memcached, memcached()?),
-        ],
+        servers,
         left_out: match std::env::var("LARDER_TIER") {
             Ok(mode) => contradicting(&root.join("conformance/tier.toml"), &mode)?,
             Err(_) => Vec::new(),

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 
 use super::{Split, Transcript, play};
+use crate::server::version;
 use crate::{ServerUnderTest, Subject, Transport};
 
 /// The transcripts to play and the servers to play them on.
@@ -38,7 +39,7 @@ impl Suite {
             .iter()
             .flat_map(|transcript| self.servers.iter().map(move |server| (transcript, server)))
             .filter(|(transcript, (subject, _))| {
-                transcript.only.is_none_or(|only| only == *subject)
+                transcript.only.includes(*subject)
                     && !(*subject == Subject::Larder && self.leaves_out(transcript))
             })
             .flat_map(|(transcript, server)| splits.map(|split| Play { transcript, server, split }))
@@ -60,11 +61,13 @@ impl Suite {
         let failed = failed.into_inner().expect("no player panics");
         let mut failures: Vec<String> =
             failed.iter().filter_map(|(play, error)| play.fails_again(error)).collect();
+        let versions = self.servers.iter().map(|(_, binary)| version(binary));
         println!(
-            "transcripts: {} passed, {} failed ({} files)",
+            "transcripts: {} passed, {} failed ({} files, on {})",
             plays.len() - failures.len(),
             failures.len(),
-            transcripts.len()
+            transcripts.len(),
+            versions.collect::<Result<Vec<_>>>()?.join(", ")
         );
         if !failures.is_empty() {
             failures.sort();
