@@ -1,7 +1,7 @@
-//! Every transcript of conformance/wire holds on larderd and on Debian's memcached, and on the newest
-//! memcached if `MEMCACHED` names it (`make transcripts`). A word on the command line selects the
-//! transcripts with that word in their names. With LARDER_TIER larderd has a disk tier, and plays all
-//! but those that conformance/tier.toml names.
+//! Every transcript of conformance/wire holds on larderd and on Debian's memcached, and on the
+//! newest memcached if `MEMCACHED` names it (`make transcripts`). A word on the command line
+//! selects the transcripts with that word in their names. With LARDER_TIER larderd has a disk tier,
+//! and plays all but those that conformance/tier.toml names.
 
 use std::path::Path;
 use std::process::ExitCode;
