@@ -30,7 +30,7 @@ impl Tool {
         Ok(())
     }
 
-    fn path(&self, trace: &str) -> PathBuf {
+    pub(crate) fn path(&self, trace: &str) -> PathBuf {
         self.folder.join(trace).with_extension("csv.zst")
     }
 
