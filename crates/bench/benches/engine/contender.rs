@@ -58,12 +58,13 @@ pub(crate) fn others(capacity: u64, value_bytes: usize) -> [Box<dyn Measured>; N
 pub(crate) fn segcache(capacity: u64, value_bytes: usize) -> Segcache {
     let slots = (capacity * 3 / 2).next_power_of_two();
     let item_bytes = (SEGCACHE_HEADER_BYTES + KEY_BYTES + value_bytes + 1).next_multiple_of(8);
-    let heap_bytes = (capacity as usize * item_bytes).next_multiple_of(SEGMENT_BYTES);
+    let heap_bytes = capacity as usize * item_bytes;
+    let segment_bytes = (heap_bytes / 128).next_power_of_two().clamp(SEGMENT_MIN, SEGMENT_MAX);
     let built = Segcache::builder()
         .hash_power(slots.ilog2().max(7) as u8)
         // One segment is being written, and merging needs one.
-        .heap_size(heap_bytes + 2 * SEGMENT_BYTES)
-        .segment_size(SEGMENT_BYTES as i32)
+        .heap_size(heap_bytes.next_multiple_of(segment_bytes) + 2 * segment_bytes)
+        .segment_size(segment_bytes as i32)
         .eviction(Policy::Merge { max: 8, merge: 4, compact: 2 })
         .build();
     built.expect("the machine has some memory")
@@ -71,7 +72,9 @@ pub(crate) fn segcache(capacity: u64, value_bytes: usize) -> Segcache {
 
 /// The bytes of an item in a segment of Segcache before its key.
 const SEGCACHE_HEADER_BYTES: usize = 12;
-const SEGMENT_BYTES: usize = 1 << 20;
+/// The bytes of a segment, by default a mebibyte: a small cache needs smaller ones.
+const SEGMENT_MIN: usize = 32 << 10;
+const SEGMENT_MAX: usize = 1 << 20;
 
 /// Returns foyer with the policy whose gets can run in parallel.
 pub(crate) fn foyer(capacity: u64) -> Foyer {
