@@ -9,6 +9,8 @@ SUITES := memccapable libmemcached pymemcache python_memcached gomemcache trace
 LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli \
 	spymemcached libmemcached_tests nutcracker page bigcache_http
 MEMCACHED_SUITE := conformance/memcached/suite.py
+# The newest memcached, which benches compare with. `rm -r target/memcached-new` has it built anew.
+MEMCACHED := $(abspath $(or $(CARGO_TARGET_DIR),target))/memcached-new/memcached
 FUZZ_SECS ?= 10
 MIRI_SEEDS ?= 4
 MINUTES ?= 1
@@ -40,16 +42,16 @@ test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
-		conformance binding-suites models miri crash storm sanitize fuzz-all endurance readers \
-		hot-keys scale-out deploy-test book-test package-test crates-test msrv workflows portable tier \
-		bench-restart
+		conformance transcripts binding-suites models miri crash storm sanitize fuzz-all endurance \
+		readers hot-keys scale-out deploy-test book-test package-test crates-test msrv workflows \
+		portable tier bench-restart
 
 ## Stages of `make test`
 # A check of the fuzz targets links nothing: it does not need the C++ library of libFuzzer.
 lint: ## Checks format, clippy with warnings denied, documentation and licenses
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --features larder-bench/others --locked -- -D warnings
 	cargo clippy -p larder-engine --all-targets --features interleavings --locked -- -D warnings
 	CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --locked --manifest-path fuzz/Cargo.toml \
 		--target-dir $(dir $(BUILT))
@@ -107,6 +109,12 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 			conformance/clients/$$suite.sh || failed="$$failed $$suite"; done; \
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
+
+$(MEMCACHED):
+	conformance/memcached/build.sh $(@D)
+
+transcripts: $(MEMCACHED) ## Plays the transcripts on larderd and two versions of memcached, 1 min
+	MEMCACHED=$(MEMCACHED) cargo test -p larder-server --locked --test transcripts
 
 # Tests of the wire whose options do not contradict a disk tier: they run with one, too. What of
 # them, and of memcached's own suite, contradicts it is in conformance/tier.toml.
@@ -232,28 +240,41 @@ header: ## Writes bindings/c/include/larder.h from crates/capi
 ## Measurements: the tables of docs/benchmarks.md
 COMPARE = $(LARDER) bench compare --seconds 2
 WORKLOADS := get:100:1,set:100:1,get:1024:1,get:10240:1,set:10240:1,get:100:16,set:100:16
-SERVERS = "memcached=memcached -u root -t 1 -m 1024 $(1)" \
+SERVERS = "memcached=$(MEMCACHED) -u root -t 1 -m 1024 $(1)" \
 	"uring=$(LARDERD) --io=uring -u root -t 1 -m 1024 $(1)" \
 	"epoll=$(LARDERD) --io=epoll -u root -t 1 -m 1024 $(1)"
 BENCH_TLS = -Z -o ssl_chain_cert=$(BUILT)/cert.pem,ssl_key=$(BUILT)/key.pem
 
-bench-server: build ## Processor time per request beside memcached, unix socket and TCP, 4 min
+RUNS ?= servers
+bench-readme: build $(MEMCACHED) ## The figures of README.md: servers, or other RUNS of figures.py --list; 9 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) crates/bench/figures.py $(RUNS)
+	LARDER_BLESS=1 cargo test -p larder-testkit --locked --test figures saved
+
+bench-server: build $(MEMCACHED) ## Processor time per request beside memcached, unix socket and TCP, 4 min
 	$(COMPARE) --rounds 2 --workloads $(WORKLOADS) $(call SERVERS,-s @SOCK)
 	$(COMPARE) --rounds 2 --workloads $(WORKLOADS) $(call SERVERS,-l 127.0.0.1 -p @PORT)
 
-bench-tls: build ## Processor time per request over TLS, 1 min
+# A cache that holds a third of its keys, which Zipf's law chooses.
+ASIDE = $(COMPARE) --rounds 3 --keys 500000 --skew 0.9 --workloads aside:100:1 \
+	"memcached=$(MEMCACHED) -u root -t 1 -m 24 $(1)" "larderd=$(LARDERD) -u root -t 1 -m 24 $(1)"
+bench-aside: build $(MEMCACHED) ## A full cache beside its source, beside memcached, 1 min
+	$(call ASIDE,-s @SOCK)
+	$(call ASIDE,-l 127.0.0.1 -p @PORT)
+
+bench-tls: build $(MEMCACHED) ## Processor time per request over TLS, 1 min
 	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
 		-subj /CN=localhost -keyout $(BUILT)/key.pem -out $(BUILT)/cert.pem
 	$(COMPARE) --rounds 3 --tls --workloads get:1024:1,set:1024:1 \
 		$(call SERVERS,-l 127.0.0.1 -p @PORT $(BENCH_TLS))
 
-bench-rate: build ## Latency at 50,000 requests per second, 1 min
+bench-rate: build $(MEMCACHED) ## Latency at 50,000 requests per second, 1 min
 	$(COMPARE) --rounds 5 --rate 50000 --workloads mix:100:1 $(call SERVERS,-s @SOCK)
 
 bench-dialects: ## A get and a set of a session in each dialect, 1 min
 	cargo bench -p larder-bench --bench dialects
 
-ENGINE = cargo bench -p larder-bench --bench engine --
+OTHERS = cargo bench -p larder-bench --features others
+ENGINE = $(OTHERS) --bench engine --
 bench-engine: ## Gets and sets of the library beside other caches in Rust; LARDER_ROUNDS=1000, 10 min
 	$(ENGINE) memory overwriting eviction sharing footprint bulk
 
@@ -296,8 +317,8 @@ bench-tier-disk: build $(ROCKSDB) ## Four times as many items as memory holds, t
 	$(call BENCH_DISK,)
 	$(call BENCH_DISK,--rate $(RATE))
 
-bench-tier-extstore: build ## A cache on disk beside memcached's extstore in equal memory, as root, 6 min
-	LARDERD=$(LARDERD) LARDER=$(LARDER) LARDER_TIER_DIR=$(TIER_DIR) \
+bench-tier-extstore: build $(MEMCACHED) ## A cache on disk beside memcached's extstore in equal memory, as root, 6 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) LARDER_TIER_DIR=$(TIER_DIR) \
 		crates/bench/limited/extstore.py
 
 bench-tier-slow: build ## A store on a disk that the kernel slows down, as root, 1 min
@@ -310,23 +331,23 @@ bench-go: ## The Go package beside other caches in Go; FLAGS="-gogc 400", FLAGS=
 bench-go-limits: ## Memory per item, collections and threads of the Go package, 2 min
 	cd bindings/go/bench && go run ./limits $(FLAGS)
 
-bench-go-servers: build ## Package larder/server beside TQMemory and memcached, 3 min
-	LARDER=$(LARDER) bindings/go/bench/servers.sh
+bench-go-servers: build $(MEMCACHED) ## Package larder/server beside TQMemory and memcached, 3 min
+	LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) bindings/go/bench/servers.sh
 
 bench-go-traces: build ## Hit ratios of the pure-Go engine on the traces beside the Rust engine's, 1 min
 	cd bindings/go/bench && LARDER=$(LARDER) go run ./traces
 
 PHP_ROUNDS ?= 3
-bench-php: ## APCu, Yac, memcached and our module for PHP, PHP_ROUNDS=3 of 2 min
+bench-php: $(MEMCACHED) ## APCu, Yac, memcached and our module for PHP, PHP_ROUNDS=3 of 2 min
 	bindings/php/bench/extensions.sh target/php/debian
 	$(MAKE) --no-print-directory -C bindings/php
-	php -n bindings/php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so $(FLAGS)
+	MEMCACHED=$(MEMCACHED) php -n bindings/php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so $(FLAGS)
 
-bench-capacity: build ## Items held in equal memory beside memcached, 1 to 2 min
-	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench capacity
+bench-capacity: build $(MEMCACHED) ## Items held in equal memory beside memcached, 1 to 2 min
+	LARDERD=$(LARDERD) MEMCACHED=$(MEMCACHED) cargo bench -p larder-bench --bench capacity
 
-bench-traces: build ## Miss ratios on the traces of LARDER_TRACES, 3 to 10 min
-	LARDERD=$(LARDERD) LARDER=$(LARDER) cargo bench -p larder-bench --bench traces
+bench-traces: build $(MEMCACHED) ## Miss ratios on the traces of LARDER_TRACES; ONLY="library web07", 5 to 15 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) $(OTHERS) --bench traces -- $(ONLY)
 
 bench-soak: ## A cache under load for MINUTES (1); fails on a wrong value or too much memory
 	cargo bench -p larder-bench --bench soak -- --minutes $(MINUTES)

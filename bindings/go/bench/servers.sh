@@ -4,7 +4,7 @@
 #
 #     LARDER=../../../target/release/larder ./servers.sh [--help] [flag of larder bench compare ...]
 #
-# The variable MEMORY is the memory of each cache in MiB (1024), WORKLOADS what larder bench compare
+# The variable MEMCACHED names the memcached (the one of PATH), MEMORY is the memory of each cache in MiB (1024), WORKLOADS what larder bench compare
 # names so, ROUNDS the number of rounds (3), SECS the duration of a measurement in seconds (2).
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -22,7 +22,7 @@ go build -C ../examples -o "$built/" ./cacheserver
 "$larder" bench compare --json --rounds "${ROUNDS:-3}" --seconds "${SECS:-2}" \
     --workloads "$workloads" "$@" \
     "TQMemory=$built/tqmemory -t 1 -m $memory -s @SOCK" \
-    "memcached=memcached -u root -t 1 -m $memory -s @SOCK" \
+    "memcached=${MEMCACHED:-memcached} -u root -t 1 -m $memory -s @SOCK" \
     "larder=$built/cacheserver -memory $memory -listen @SOCK" >"$built/results"
 
 python3 - "$built/results" <<'PY'
@@ -34,8 +34,10 @@ ASKED = {
     "get:10240:1": (1.2, 0.85), "set:10240:1": (1.2, 0.85),
     "get:100:16": (1.4, 3), "set:100:16": (1.4, None),
 }
+results = json.load(open(sys.argv[1]))
+print(", ".join(f"{of['server']}: {of['version']}" for of in results["versions"]) + "\n")
 cost, sound = {}, True
-for row in json.load(open(sys.argv[1]))["rows"]:
+for row in results["rows"]:
     cost.setdefault(row["workload"], {})[row["server"]] = row["cost_ns"]
     sound = sound and row["sound"]
 print("| ns of processor time | TQMemory | memcached | larder | TQMemory's, of larder's | asked "

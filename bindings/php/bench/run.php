@@ -60,6 +60,7 @@ for ($round = 0; $round < $rounds; ++$round) {
 fwrite(STDERR, str_repeat(' ', 60) . "\r");
 
 $passes = array_map(fn ($rounds) => array_map('steady', $rounds), $one);
+echo versions($caches, $settings), "\n\n";
 echo "Nanoseconds of an operation, one process:\n\n", table($passes), "\n";
 $first = array_map(fn ($rounds) => array_map('first', $rounds), $one);
 echo "Nanoseconds of a write in the first pass:\n\n", table($first), "\n";
@@ -73,10 +74,33 @@ function free_port(): int
     return (int) explode(':', stream_socket_get_name($listener, false))[1];
 }
 
+/** Returns the memcached that is measured: the one of MEMCACHED, or of PATH. */
+function memcached_binary(): string
+{
+    return getenv('MEMCACHED') ?: 'memcached';
+}
+
+/** Returns the versions of PHP, of each cache and of memcached, a line. */
+function versions(array $caches, array $settings): string
+{
+    $print = 'foreach (["apcu", "yac", "memcached", "larder_apcu", "larder"] as $name) {'
+        . ' extension_loaded($name) and print("$name " . phpversion($name) . "\n"); }';
+    $found = [];
+    foreach ($caches as $cache) {
+        $command = [PHP_BINARY, ...php_arguments($cache), '-r', $print];
+        $process = proc_open($command, [1 => ['pipe', 'w']], $pipes);
+        $found = [...$found, ...explode("\n", trim(stream_get_contents($pipes[1])))];
+        proc_close($process) === 0 or fail('a cache cannot be loaded');
+    }
+    $server = trim(shell_exec(escapeshellarg(memcached_binary()) . ' -V') ?? '');
+    $extensions = str_replace('memcached ', 'php-memcached ', array_filter(array_unique($found)));
+    return 'PHP ' . PHP_VERSION . ', ' . implode(', ', [...$extensions, "server $server"]);
+}
+
 /** Starts memcached, and waits until it accepts a connection. */
 function serve(array $arguments)
 {
-    $command = ['memcached', '-m', (string) MEMORY_MIB, '-t', '2', '-u', 'root', ...$arguments];
+    $command = [memcached_binary(), '-m', (string) MEMORY_MIB, '-t', '2', '-u', 'root', ...$arguments];
     $server = proc_open($command, [], $pipes);
     $address = $arguments[0] === '-s' ? "unix://$arguments[1]" : "tcp://127.0.0.1:$arguments[3]";
     for ($attempt = 0; $attempt < 100; ++$attempt) {

@@ -5,12 +5,13 @@ A run fills the server: gets by Zipf's law, each miss set. The next run asks for
 same distribution and is measured, in a closed loop or at LARDER_RATE gets a second. Prints the
 medians of LARDER_ROUNDS (3) rounds.
 
-LARDERD and LARDER name the release builds, LARDER_TIER_DIR the disk. `make bench-tier-extstore`.
+LARDERD, LARDER and MEMCACHED name the programs, LARDER_TIER_DIR the disk. `make bench-tier-extstore`.
 """
 
 import os
 import shutil
 import statistics
+import subprocess
 import tempfile
 
 from server import Server, memory
@@ -38,14 +39,21 @@ def measure(binary, folder, keys, value_bytes):
                 shown["requests"] / shown["cpu_secs"], shown["p99_us"] / 1000, server.memory_mib())
 
 
+def version(binary):
+    """Returns what a server prints with -V; larderd's own version is in the last line."""
+    return subprocess.run([binary, "-V"], stdout=subprocess.PIPE, text=True,
+                          check=True).stdout.strip().splitlines()[-1]
+
+
 def main():
+    print(", ".join(map(version, (os.environ["MEMCACHED"], os.environ["LARDERD"]))))
     print(f"-m {MEMORY_MIB} -t 2, a disk of 1 GiB, {LIMIT_MIB} MiB for the process and its file's "
           f"pages;\ngets with Zipf 0.99, 50 connections, {SECS} s after {2 * SECS} s; medians of "
           f"{ROUNDS} rounds")
     print(f"{'values':<18} {'server':<9} {'hit ratio':>9} {'gets/s':>8} {'gets/CPU s':>10} "
           f"{'p99 ms':>7} {'MiB used':>8}")
     for value_bytes, keys in WORKLOADS:
-        results = {"memcached": [], os.environ["LARDERD"]: []}
+        results = {os.environ["MEMCACHED"]: [], os.environ["LARDERD"]: []}
         for _ in range(ROUNDS):
             for binary, rows in results.items():
                 folder = tempfile.mkdtemp(prefix="larder-extstore-",

@@ -213,7 +213,7 @@ static void execute(struct connection *connection, char **words, size_t count) {
         if (count == 2)
             answer(connection, was_there ? "DELETED\r\n" : "NOT_FOUND\r\n");
     } else if (strcmp(name, "version") == 0) {
-        answer(connection, "VERSION rocksdb-server\r\n");
+        answer(connection, "VERSION rocksdb-server on RocksDB " ROCKSDB_VERSION "\r\n");
     } else if (strcmp(name, "stats") == 0) {
         stats(connection);
     } else if (strcmp(name, "settle") == 0) {

@@ -11,11 +11,13 @@
 pub mod binary;
 pub mod draw;
 pub mod resident;
+pub mod versions;
 pub mod waiting;
 
 pub use binary::binary;
 pub use draw::{Draws, mix};
 pub use resident::resident_bytes;
+pub use versions::package;
 pub use waiting::waited_for_processor;
 
 /// True if cargo bench, which adds `--bench`, started this bench. Otherwise, under `cargo test

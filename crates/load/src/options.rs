@@ -348,7 +348,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "expected requests per second, 0.01 to 100000000".to_owned())
 }
 
-fn skew(text: &str) -> Result<f64, String> {
+pub(crate) fn skew(text: &str) -> Result<f64, String> {
     let skew = text.parse().ok().filter(|skew| (0.0..=10.0).contains(skew));
     skew.ok_or_else(|| "expected a number from 0 to 10".to_owned())
 }

@@ -1,6 +1,7 @@
-//! Every transcript of conformance/wire holds on larderd and on Debian's memcached, each a test of
-//! its own for each server and way of cutting. With LARDER_TIER larderd has
-//! a disk tier, and plays all but those that conformance/tier.toml names.
+//! Every transcript of conformance/wire holds on larderd and on Debian's memcached, and on the
+//! newest memcached if `MEMCACHED` names it (`make transcripts`). Each is a separate test for each
+//! server and way of cutting. With LARDER_TIER larderd has a disk tier, and plays all but those
+//! that conformance/tier.toml names.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,12 +31,16 @@ fn main() -> ExitCode {
 
 fn trials() -> Result<Vec<Trial>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("a workspace")?;
+    let mut servers = vec![
+        (Subject::Larder, larderd(env!("CARGO_BIN_EXE_larderd"))),
+        (Subject::Memcached, memcached()?),
+    ];
+    if let Some(newest) = std::env::var_os("MEMCACHED") {
+        servers.push((Subject::NewMemcached, newest.into()));
+    }
     let suite = Suite {
         folder: root.join("conformance/wire"),
-        servers: vec![
-            (Subject::Larder, larderd(env!("CARGO_BIN_EXE_larderd"))),
-            (Subject::Memcached, memcached()?),
-        ],
+        servers,
         left_out: match std::env::var("LARDER_TIER") {
             Ok(mode) => contradicting(&root.join("conformance/tier.toml"), &mode)?,
             Err(_) => Vec::new(),

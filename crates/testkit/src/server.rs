@@ -23,13 +23,15 @@ use tempfile::TempDir;
 
 use crate::stream::Stream;
 
-/// One of the two servers. They agree except where a transcript marks a difference.
+/// A server. They agree except where a transcript marks a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// larderd.
     Larder,
     /// Debian's memcached 1.6.18.
     Memcached,
+    /// memcached 1.6.45 or newer, which conformance/memcached/build.sh builds.
+    NewMemcached,
 }
 
 impl fmt::Display for Subject {
@@ -37,6 +39,7 @@ impl fmt::Display for Subject {
         f.write_str(match self {
             Self::Larder => "larderd",
             Self::Memcached => "memcached",
+            Self::NewMemcached => "the newest memcached",
         })
     }
 }
@@ -356,6 +359,19 @@ pub fn memcached() -> Result<PathBuf> {
         bail!("memcached is not installed: run `apt-get install memcached` as root");
     }
     Ok(path)
+}
+
+/// Returns the version that a server binary prints with `-V`, such as `memcached 1.6.18`.
+///
+/// # Errors
+/// The binary does not run, or prints something else.
+pub fn version(binary: &Path) -> Result<String> {
+    let name = || binary.display().to_string();
+    let output = Command::new(binary).arg("-V").output().with_context(name)?;
+    let printed = String::from_utf8(output.stdout).with_context(name)?;
+    // larderd prints the version of memcached that it follows before its own.
+    let last = printed.lines().rfind(|line| line.contains(' ')).map(str::to_owned);
+    last.with_context(|| format!("{} -V prints {printed:?}, expected its version", name()))
 }
 
 /// Returns a command for a server binary without the `LARDER_*` variables of the tests'

@@ -106,6 +106,36 @@ fn prose_is_at_most_a_hundred_columns_wide() {
     assert!(wide.is_empty(), "wrap these lines:\n{}", wide.join("\n"));
 }
 
+/// True if a line of prose has cells of a table: a program that wraps prose has joined its rows.
+fn has_cells(line: &str) -> bool {
+    line.matches(" | ").count() >= 2 || line.trim().contains("   ")
+}
+
+#[test]
+fn no_table_is_wrapped_into_prose() {
+    let mut found = Vec::new();
+    for (name, text) in files(&["md"]) {
+        for (number, line) in prose(&name, &text) {
+            if has_cells(&line) {
+                found.push(format!("{name}:{number}: {line}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "put each row on a line of its own:\n{}", found.join("\n"));
+}
+
+#[test]
+fn cells_in_prose_are_found() {
+    let wrapped = ["a get | 1.43 | 1.46 | a set", "943.5    1.000     1.00   0.99 set, evicting"];
+    for line in wrapped {
+        let text = format!("# Title\n\n{line}\n");
+        let lines = prose("some.md", &text);
+        assert!(lines.iter().any(|(_, line)| has_cells(line)), "{line}");
+    }
+    let kept = "| a | 1.43 | 1.46 |\n\nIt took 1.43 and 1.46 (1.50; 1.60) ms.\n\n```\n1.0 2.0 3.0 4.0\n```\n";
+    assert!(!prose("some.md", kept).iter().any(|(_, line)| has_cells(line)));
+}
+
 #[test]
 fn prose_names_its_actors() {
     let mut found = Vec::new();

@@ -160,8 +160,8 @@ func measureAll(kinds []bench.Kind, o opener) (all []table, err error) {
 	if err := setHugePages(o.setting.hugePages, hugePagesFile); err != nil {
 		return nil, err
 	}
-	fmt.Printf("%s, GOMAXPROCS %d, %v, %d goroutines, %d rounds of %v; %s in ns\n\n",
-		runtime.Version(), runtime.GOMAXPROCS(0), o.setting, bench.Goroutines,
+	fmt.Printf("%s;\nGOMAXPROCS %d, %v, %d goroutines, %d rounds of %v; %s in ns\n\n",
+		bench.Versions(bench.Compared...), runtime.GOMAXPROCS(0), o.setting, bench.Goroutines,
 		o.rounds, o.length, map[bool]string{false: "time", true: "processor time"}[o.isCPU])
 	for _, load := range bench.Loads {
 		if !strings.Contains(load.Name, o.loads) {

@@ -56,6 +56,7 @@ func main() {
 
 // all starts a process for each row.
 func all() error {
+	fmt.Printf("%s\n\n", bench.Versions("github.com/allegro/bigcache"))
 	fmt.Printf("| %d items | RSS | used | records | index | collection | least | longest pause |\n", *items)
 	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|")
 	names := strings.Split(*caches, ",")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"larder.example/larder/bench"
 	"larder.example/larder/client"
 )
 
@@ -84,6 +85,7 @@ func run(server string, rounds int, length time.Duration) error {
 	if err := await(socket); err != nil {
 		return err
 	}
+	fmt.Printf("%s\n\n", bench.Versions("github.com/bradfitz/gomemcache"))
 	ours, err := connectOurs(socket)
 	if err != nil {
 		return err

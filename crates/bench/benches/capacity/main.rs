@@ -3,9 +3,8 @@
 //! The bench stores items of 20-byte keys and 100-byte values until the server is well beyond full.
 //! Then it gets all of them, and counts and checks the hits.
 //!
-//! `LARDERD` names the larderd to measure; `make bench-capacity` sets it. Without `--bench`, which
-//! cargo
-//! bench adds, one small case only shows that everything works.
+//! `LARDERD` and `MEMCACHED` name the servers to measure; `make bench-capacity` sets them. Without
+//! `--bench`, which cargo bench adds, one small case only shows that everything works.
 //!
 //! Files in reading order: [`case`], [`load`].
 #![forbid(unsafe_code)]
@@ -15,13 +14,15 @@ mod load;
 
 use anyhow::{Error, Result};
 use larder_bench::{binary, is_measuring};
-use larder_testkit::{Subject, server};
+use larder_testkit::Subject;
+use larder_testkit::server::version;
 
 use case::{Case, Held};
 
 fn main() -> Result<()> {
     let larderd = binary("LARDERD").map_err(Error::msg)?;
-    let memcached = server::memcached()?;
+    let memcached = binary("MEMCACHED").map_err(Error::msg)?;
+    println!("{}, {}", version(&memcached)?, version(&larderd)?);
     println!("20-byte keys, {}-byte values, stored until three times full", load::VALUE_BYTES);
     println!(
         "readable: found by get. RSS: memory of the process; beyond: RSS / readable - key - value"

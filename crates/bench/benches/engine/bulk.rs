@@ -6,7 +6,7 @@
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::contender::{self, Moka, NAMES, QuickCache};
+use crate::contender::{self, NAMES};
 use crate::workload::{Measured, VALUE_BYTES};
 
 /// The percentages of sets that take at most the printed time.
@@ -37,10 +37,7 @@ fn empty(name: &str, items: u64) -> Box<dyn Measured> {
     let capacity = items * 5 / 4;
     match name {
         "larder" => Box::new(contender::larder(capacity * 192 + (4 << 20))),
-        "quick_cache" => Box::new(QuickCache::new(capacity as usize)),
-        "moka" => Box::new(Moka::new(capacity)),
-        "foyer" => Box::new(contender::foyer(capacity)),
-        other => panic!("unknown cache {other}"),
+        other => contender::other(other, capacity, VALUE_BYTES),
     }
 }
 

@@ -1,8 +1,12 @@
 //! The measured caches.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use foyer_memory::S3FifoConfig;
+use segcache::{Policy, Segcache, Value};
+
+use crate::workload::{KEY_BYTES, Measured};
 
 /// A cache under measurement.
 pub(crate) trait Contender: Sync {
@@ -19,7 +23,7 @@ pub(crate) trait Contender: Sync {
 }
 
 /// The names of the caches, Larder first.
-pub(crate) const NAMES: [&str; 4] = ["larder", "quick_cache", "moka", "foyer"];
+pub(crate) const NAMES: [&str; 5] = ["larder", "quick_cache", "moka", "foyer", "segcache"];
 
 pub(crate) type QuickCache = quick_cache::sync::Cache<Box<[u8]>, Arc<[u8]>>;
 pub(crate) type Moka = moka::sync::Cache<Box<[u8]>, Arc<[u8]>>;
@@ -31,6 +35,46 @@ pub(crate) fn larder(memory_bytes: u64) -> larder::Cache {
     let builder = larder::Cache::builder().memory_bytes(memory_bytes);
     builder.open().expect("the machine has some memory")
 }
+
+/// Returns one of the other caches, by its name, with room for this many items with values of this
+/// many bytes.
+pub(crate) fn other(name: &str, capacity: u64, value_bytes: usize) -> Box<dyn Measured> {
+    match name {
+        "quick_cache" => Box::new(QuickCache::new(capacity as usize)),
+        "moka" => Box::new(Moka::new(capacity)),
+        "foyer" => Box::new(foyer(capacity)),
+        "segcache" => Box::new(segcache(capacity, value_bytes)),
+        other => panic!("unknown cache {other}"),
+    }
+}
+
+/// Returns the other caches, in the order of [`NAMES`].
+pub(crate) fn others(capacity: u64, value_bytes: usize) -> [Box<dyn Measured>; NAMES.len() - 1] {
+    std::array::from_fn(|index| other(NAMES[index + 1], capacity, value_bytes))
+}
+
+/// Returns Segcache with memory for this many items, and a hash table at most two thirds full: its
+/// buckets do not grow. It evicts as in its paper, by merging segments.
+pub(crate) fn segcache(capacity: u64, value_bytes: usize) -> Segcache {
+    let slots = (capacity * 3 / 2).next_power_of_two();
+    let item_bytes = (SEGCACHE_HEADER_BYTES + KEY_BYTES + value_bytes + 1).next_multiple_of(8);
+    let heap_bytes = capacity as usize * item_bytes;
+    let segment_bytes = (heap_bytes / 128).next_power_of_two().clamp(SEGMENT_MIN, SEGMENT_MAX);
+    let built = Segcache::builder()
+        .hash_power(slots.ilog2().max(7) as u8)
+        // One segment is being written, and merging needs one.
+        .heap_size(heap_bytes.next_multiple_of(segment_bytes) + 2 * segment_bytes)
+        .segment_size(segment_bytes as i32)
+        .eviction(Policy::Merge { max: 8, merge: 4, compact: 2 })
+        .build();
+    built.expect("the machine has some memory")
+}
+
+/// The bytes of an item in a segment of Segcache before its key.
+const SEGCACHE_HEADER_BYTES: usize = 12;
+/// The bytes of a segment, by default a mebibyte: a small cache needs smaller ones.
+const SEGMENT_MIN: usize = 32 << 10;
+const SEGMENT_MAX: usize = 1 << 20;
 
 /// Returns foyer with the policy whose gets can run in parallel.
 pub(crate) fn foyer(capacity: u64) -> Foyer {
@@ -98,5 +142,22 @@ impl Contender for Foyer {
 
     fn set(&self, key: &[u8], value: &[u8]) {
         self.insert(key.into(), value.into());
+    }
+}
+
+impl Contender for Segcache {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> bool {
+        value.clear();
+        Self::get(self, key).is_some_and(|found| {
+            let Value::Bytes(bytes) = found.value() else { return false };
+            value.extend_from_slice(bytes);
+            true
+        })
+    }
+
+    fn set(&self, key: &[u8], value: &[u8]) {
+        // A set may find its bucket full of other items, or no segment to evict while other threads
+        // evict. Then the item is missing, which `held` and the hit ratio count.
+        let _ = self.insert(key, value, None, Duration::ZERO);
     }
 }

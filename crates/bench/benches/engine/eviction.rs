@@ -4,9 +4,9 @@
 //! Larder held when it was filled, or as many as take its memory. For the second one a process of
 //! its own fills each cache far beyond its capacity and measures the memory of an entry.
 
-use crate::contender::{self, Moka, NAMES, QuickCache};
+use crate::contender::{self, NAMES};
 use crate::footprint::{self, Load};
-use crate::rows::{Contenders, compare, print_head};
+use crate::rows::{Contenders, beside, compare, print_head};
 use crate::workload::{KEY_BYTES, Measured, Operation, Popularity, VALUE_BYTES, Workload};
 
 /// Stored items divided by the items that the caches hold.
@@ -41,12 +41,12 @@ fn compare_full(memory_bytes: u64, value_bytes: usize, equal: Equal, workload: W
             (memory_bytes as f64 / bytes) as u64
         }
     };
-    let [of_quick_cache, of_moka, of_foyer] = ["quick_cache", "moka", "foyer"].map(entries);
     let larder = contender::larder(memory_bytes);
-    let quick_cache = QuickCache::new(of_quick_cache as usize);
-    let moka = Moka::new(of_moka);
-    let foyer = contender::foyer(of_foyer);
-    let contenders: Contenders<'_> = [&larder, &quick_cache, &moka, &foyer];
+    let of_others = std::array::from_fn(|index| entries(NAMES[index + 1]));
+    let others = std::array::from_fn(|index| {
+        contender::other(NAMES[index + 1], of_others[index], value_bytes)
+    });
+    let contenders = beside(&larder, &others);
 
     let items = PRESSURE * larder_held;
     let workload = Workload { items, popularity: Popularity::Zipf, ..workload };
@@ -57,9 +57,9 @@ fn compare_full(memory_bytes: u64, value_bytes: usize, equal: Equal, workload: W
     match equal {
         Equal::Entries => println!("equal entries: each cache has room for {larder_held}"),
         Equal::Bytes => println!(
-            "equal bytes: {} MiB are {larder_held} entries of larder, {of_quick_cache} of \
-             quick_cache, {of_moka} of moka, {of_foyer} of foyer",
-            memory_bytes >> 20
+            "equal bytes: {} MiB are {larder_held} entries of larder, {}",
+            memory_bytes >> 20,
+            entries_of(&of_others)
         ),
     }
     print_head();
@@ -70,6 +70,13 @@ fn compare_full(memory_bytes: u64, value_bytes: usize, equal: Equal, workload: W
         compare("get or set", Operation::GetOrSet(value_bytes), &contenders, workload);
         print_held("get or set", &contenders, value_bytes, workload);
     }
+}
+
+/// Returns the numbers of entries with the names of the other caches.
+fn entries_of(others: &[u64; NAMES.len() - 1]) -> String {
+    let named =
+        others.iter().zip(&NAMES[1..]).map(|(entries, name)| format!("{entries} of {name}"));
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns how many of many items a full cache holds. The cache is measured no further: it would

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use larder_bench::resident_bytes;
 
-use crate::contender::{self, Moka, NAMES, QuickCache};
+use crate::contender::{self, NAMES};
 use crate::workload::{KEY_BYTES, Measured, VALUE_BYTES};
 
 /// The first argument of a child process; the others say what it measures.
@@ -76,10 +76,7 @@ fn measured_bytes_per_item(name: &str, items: u64, value_bytes: usize, load: Loa
             let item_bytes = (KEY_BYTES + value_bytes + 40) as u64;
             Box::new(contender::larder(capacity * item_bytes + (1 << 20)))
         }
-        "quick_cache" => Box::new(QuickCache::new(capacity as usize)),
-        "moka" => Box::new(Moka::new(capacity)),
-        "foyer" => Box::new(contender::foyer(capacity)),
-        other => panic!("unknown cache {other}"),
+        other => contender::other(other, capacity, value_bytes),
     };
     cache.fill(stored, value_bytes);
     let taken = resident_bytes() - before;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use larder_bench::Draws;
 
-use crate::contender::{self, Moka, NAMES, QuickCache};
+use crate::contender::{self, NAMES};
 use crate::rows::{Contenders, compare, print_head};
 use crate::workload::{Measured, Operation, VALUE_BYTES, Workload, median};
 
@@ -78,10 +78,7 @@ fn cache(name: &str) -> Box<dyn Measured> {
     let capacity = 2 * OTHERS;
     let cache: Box<dyn Measured> = match name {
         "larder" => Box::new(contender::larder(MEMORY_BYTES)),
-        "quick_cache" => Box::new(QuickCache::new(capacity as usize)),
-        "moka" => Box::new(Moka::new(capacity)),
-        "foyer" => Box::new(contender::foyer(capacity)),
-        other => panic!("unknown cache {other}"),
+        other => contender::other(other, capacity, VALUE_BYTES),
     };
     cache.fill(OTHERS + 1, VALUE_BYTES);
     cache

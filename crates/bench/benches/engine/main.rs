@@ -1,4 +1,5 @@
-//! Gets and sets of `larder::Cache` beside quick_cache, moka and foyer (its cache in memory).
+//! Gets and sets of `larder::Cache` beside quick_cache, moka, foyer (its cache in memory) and
+//! segcache.
 //!
 //! A million items with keys of 20 bytes and values of 100, keys drawn uniformly; one thread, then
 //! two. A get copies the value into a buffer of the caller; a set overwrites. That is the part
@@ -41,8 +42,8 @@ use std::time::Duration;
 
 use larder_bench::{is_asked_for, setting};
 
-use contender::{Moka, NAMES, QuickCache};
-use rows::{Contenders, compare, compare_batched, print_head};
+use contender::NAMES;
+use rows::{beside, compare, compare_batched, print_head};
 use workload::{Measured, Operation, Popularity, VALUE_BYTES, Workload};
 
 fn main() {
@@ -50,6 +51,7 @@ fn main() {
         return;
     }
     let is_measuring = larder_bench::is_measuring();
+    println!("{}", versions());
     let items = setting("LARDER_ITEMS", if is_measuring { 1_000_000 } else { 10_000 });
     let rounds = setting("LARDER_ROUNDS", if is_measuring { 1000 } else { 10 });
     let workload = Workload { items, operations: 5000, rounds, popularity: Popularity::Even };
@@ -88,14 +90,18 @@ fn main() {
     }
 }
 
+/// Returns the names and versions of the caches.
+fn versions() -> String {
+    let packages = ["larder", "quick_cache", "moka", "foyer-memory", "segcache"];
+    packages.map(larder_bench::package).join(", ")
+}
+
 /// Prints the rows of caches with memory for twice the items, so that nothing is evicted.
 fn compare_in_memory(workload: Workload) {
     let items = workload.items;
     let larder = contender::larder(MEMORY_BYTES);
-    let quick_cache = QuickCache::new(2 * items as usize);
-    let moka = Moka::new(2 * items);
-    let foyer = contender::foyer(2 * items);
-    let contenders: Contenders<'_> = [&larder, &quick_cache, &moka, &foyer];
+    let others = contender::others(2 * items, VALUE_BYTES);
+    let contenders = beside(&larder, &others);
     for (name, cache) in NAMES.iter().zip(contenders) {
         cache.fill(items, VALUE_BYTES);
         assert_eq!(cache.held(items, VALUE_BYTES), items, "{name} has evicted items");

@@ -1,7 +1,7 @@
 //! Sets that overwrite a few hot items: what a set costs without waiting for memory.
 
-use crate::contender::{self, Moka, QuickCache};
-use crate::rows::{Contenders, compare, print_head};
+use crate::contender;
+use crate::rows::{beside, compare, print_head};
 use crate::workload::{Operation, VALUE_BYTES, Workload};
 
 /// Few enough that their records and groups stay in the processor's caches.
@@ -11,10 +11,8 @@ const MEMORY_BYTES: u64 = 64 << 20;
 /// Prints the rows of sets that overwrite hot items.
 pub(crate) fn compare_overwriting(workload: Workload) {
     let larder = contender::larder(MEMORY_BYTES);
-    let quick_cache = QuickCache::new(2 * ITEMS as usize);
-    let moka = Moka::new(2 * ITEMS);
-    let foyer = contender::foyer(2 * ITEMS);
-    let contenders: Contenders<'_> = [&larder, &quick_cache, &moka, &foyer];
+    let others = contender::others(2 * ITEMS, VALUE_BYTES);
+    let contenders = beside(&larder, &others);
     contenders.iter().for_each(|cache| cache.fill(ITEMS, VALUE_BYTES));
 
     println!();

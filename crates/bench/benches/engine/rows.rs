@@ -6,6 +6,17 @@ use crate::workload::{Measured, Operation, Slice, Workload, clean_ns, measure};
 /// The caches in the order of [`NAMES`].
 pub(crate) type Contenders<'a> = [&'a dyn Measured; NAMES.len()];
 
+/// Returns Larder and the others as contenders.
+pub(crate) fn beside<'a>(
+    larder: &'a dyn Measured,
+    others: &'a [Box<dyn Measured>; NAMES.len() - 1],
+) -> Contenders<'a> {
+    std::array::from_fn(|index| match index {
+        0 => larder,
+        index => &*others[index - 1],
+    })
+}
+
 pub(crate) fn print_head() {
     println!("ratio: larder's time / the cache's; scaling: throughput / that of one thread");
     println!(

@@ -113,6 +113,7 @@ impl Scene {
             "quick_cache" => Box::new(QuickCache::new(2 * ITEMS as usize)),
             "moka" => Box::new(Moka::new(2 * ITEMS)),
             "foyer" => Box::new(contender::foyer(2 * ITEMS)),
+            "segcache" => Box::new(contender::segcache(2 * ITEMS, VALUE_BYTES)),
             other => panic!("unknown cache {other}"),
         };
         cache.fill();

@@ -1,23 +1,25 @@
-//! Miss ratios on real and synthetic request traces: of the library beside reference policies, and
-//! of larderd beside memcached over the wire with equal `-m`.
+//! Miss ratios on real and synthetic request traces: of the library beside reference policies and
+//! the crate segcache, and of larderd beside memcached over the wire with equal `-m`.
 //!
-//! Every replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds,
-//! which `make bench-traces` sets; the traces are those of `LARDER_TRACES`, or of `shared/traces`
-//! beside the checkout. `cargo bench -p larder-bench --bench traces -- library web07` replays one
-//! trace on the library only. Without `--bench`, which cargo bench adds, the smallest trace only
-//! shows that everything works.
+//! Every other replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds
+//! and `MEMCACHED` the memcached, which `make bench-traces` sets; the traces are those of
+//! `LARDER_TRACES`, or of `shared/traces` beside the checkout. `make bench-traces ONLY="library
+//! web07"` replays one trace on the library only. Without `--bench`, which cargo bench adds, the
+//! smallest trace only shows that everything works.
 //!
-//! Files in reading order: [`known`], [`replay`], [`library`], [`wire`].
+//! Files in reading order: [`known`], [`replay`], [`library`], [`segcache`], [`wire`].
 #![forbid(unsafe_code)]
 
 mod known;
 mod library;
 mod replay;
+mod segcache;
 mod wire;
 
 use anyhow::{Context, Error, Result, ensure};
-use larder_bench::{binary, is_measuring};
-use larder_testkit::{server, traces};
+use larder_bench::{binary, is_measuring, package};
+use larder_testkit::server::version;
+use larder_testkit::traces;
 
 use known::TRACES;
 use replay::Tool;
@@ -28,11 +30,14 @@ fn main() -> Result<()> {
     let asked = Asked::from_arguments()?;
     asked.traces.iter().try_for_each(|trace| tool.check(trace))?;
     if asked.library {
+        println!("{}, {}", version(&tool.larder)?, package("segcache"));
         library::print(&tool, &asked.traces)?;
     }
     if asked.wire {
-        let larderd = binary("LARDERD").map_err(Error::msg)?;
-        wire::print(&tool, &asked.traces, &server::memcached()?, &larderd)?;
+        let [larderd, memcached] = ["LARDERD", "MEMCACHED"].map(binary);
+        let (larderd, memcached) = (larderd.map_err(Error::msg)?, memcached.map_err(Error::msg)?);
+        println!("{}, {}", version(&memcached)?, version(&larderd)?);
+        wire::print(&tool, &asked.traces, &memcached, &larderd)?;
     }
     Ok(())
 }

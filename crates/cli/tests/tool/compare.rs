@@ -54,9 +54,36 @@ fn a_table_has_a_line_for_each_workload_and_server() {
     let shown = String::from_utf8(compare(&servers, &options).printed()).unwrap();
     let lines: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
     // A busy machine adds a note.
-    assert!((2..=3).contains(&lines.len()), "{shown}");
-    assert_eq!((lines[0][2], lines[0][3]), ("ns/request", "ratio"));
-    assert_eq!((lines[1][0], lines[1][1], lines[1][3]), ("set:10:1", "tcp", "1.00"));
+    assert!((3..=4).contains(&lines.len()), "{shown}");
+    assert_eq!((lines[0][0], lines[0].len() > 1), ("tcp:", true));
+    assert_eq!((lines[1][2], lines[1][3]), ("ns/request", "ratio"));
+    assert_eq!((lines[2][0], lines[2][1], lines[2][3]), ("set:10:1", "tcp", "1.00"));
+}
+
+#[test]
+fn a_comparison_names_the_version_that_each_server_answers() {
+    let memcached = memcached().unwrap();
+    let asked = Command::new(&memcached).arg("-V").output().unwrap();
+    let expected = String::from_utf8(asked.stdout).unwrap();
+    let expected = expected.trim().strip_prefix("memcached ").unwrap();
+    let user = if is_root() { " -u root" } else { "" };
+    let server = format!("a={}{user} -t 1 -s @SOCK", memcached.display());
+    let options =
+        ["--rounds=1", "--seconds=1", "--connections=4", "--workloads=get:10:1", "--json"];
+    let json: Value = serde_json::from_slice(&compare(&[&server], &options).printed()).unwrap();
+    assert_eq!(json["versions"], serde_json::json!([{"server": "a", "version": expected}]));
+}
+
+#[test]
+fn a_full_cache_beside_its_source_sets_the_keys_that_it_misses() {
+    let server = format!("a={}", server("-s @SOCK"));
+    let options = ["--rounds=1", "--seconds=1", "--keys=200000", "--skew=1.0", "--json"];
+    let workloads = "--workloads=get:1000:1,aside:1000:1";
+    let ran = compare(&[&server], &[&options[..], &[workloads]].concat());
+    let json: Value = serde_json::from_slice(&ran.printed()).unwrap();
+    // Without sets, only the keys that were stored last are hit, and no popular one.
+    let [gets, aside] = [0, 1].map(|row| json["rows"][row]["hit_ratio"].as_f64().unwrap());
+    assert!(aside > gets + 0.1 && aside < 1.0, "{json}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! `larder bench compare`: measures the cost of a request on several servers.
 //!
 //! Files in reading order: this one, [`server`], which starts and ends servers, [`watchdog`],
-//! [`workload`], [`table`].
+//! [`version`], [`workload`], [`table`].
 
 mod server;
 mod table;
+mod version;
 mod watchdog;
 mod workload;
 
@@ -18,7 +19,7 @@ use crate::measure::Plan;
 use crate::measure::live::Live;
 use crate::measure::pin::processors;
 use crate::measure::stop::Stop;
-use crate::options::{LoadArguments, rate};
+use crate::options::{LoadArguments, rate, skew};
 use server::{Contestant, Folder};
 use table::{Row, Table};
 use workload::Workload;
@@ -43,7 +44,11 @@ pub(crate) struct Arguments {
     /// Number of keys
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = whole::<u32>(1..=u32::MAX))]
     keys: u32,
-    /// Workloads mode:bytes:pipeline, separated by commas
+    /// Skew of the keys: the exponent of a Zipf distribution; 0 is uniform
+    #[arg(long, value_name = "S", value_parser = skew, default_value_t = 0.0)]
+    skew: f64,
+    /// Workloads mode:bytes:pipeline, separated by commas; the modes are get, set, mix, and aside:
+    /// gets, each miss followed by a set of the key
     #[arg(long, value_name = "MODE:BYTES:PIPELINE", value_delimiter = ',', value_parser = Workload::parse,
           default_value = "get:100:1,set:100:1,get:1024:1,get:10240:1,set:10240:1,get:100:16,set:100:16")]
     workloads: Vec<Workload>,
@@ -66,6 +71,8 @@ the server's processor time divided by the requests; it hardly depends on whethe
 server busy. Each number is the median of the rounds; a ratio is the median of the ratios within a
 round. A server has to run with one worker thread.
 
+The first lines name the version of each server, as the server itself answers.
+
 Columns: ns/request: processor time of the server; ratio: that of the first server over its own
 (above 1: cheaper); requests/s; busy: the share of its processor that the server used; hit: hits
 over gets; p99: the latency.
@@ -79,6 +86,8 @@ beside each server takes care of that).
 Examples:
   larder bench compare 'memcached=memcached -t 1 -m 1024 -s @SOCK' 'larderd=larderd -t 1 -m 1024 -s @SOCK'
   larder bench compare --rate 50000 --workloads mix:100:1 'a=memcached -s @SOCK' 'b=larderd -s @SOCK'
+  larder bench compare --keys 500000 --skew 0.9 --workloads aside:100:1 'a=memcached -m 16 -s @SOCK' \
+    'b=larderd -m 16 -s @SOCK'
   larder bench compare --rounds 9 --workloads mix:100:1,get:4096:8 'old=./old -p @PORT' 'new=./new -p @PORT'
 
 Exit code: 0 all were measured and all values were right; 1 some were not; 2 a server failed.";
@@ -101,9 +110,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     for round in 0..arguments.rounds {
         for contestant in &arguments.servers {
             for workload in &arguments.workloads {
-                let row = comparison.measure(contestant, workload, round);
-                let row = row.with_context(|| format!("{} on {workload}", contestant.name))?;
+                let measured = comparison.measure(contestant, workload, round);
+                let (version, row) =
+                    measured.with_context(|| format!("{} on {workload}", contestant.name))?;
                 is_sound &= row.is_sound;
+                table.name_version(&contestant.name, version)?;
                 table.push(round, row);
             }
         }
@@ -125,11 +136,17 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Starts a server, stores the keys, measures the server and ends it.
-    fn measure(&self, contestant: &Contestant, workload: &Workload, round: u32) -> Result<Row> {
+    /// Starts a server, stores the keys, measures the server and ends it. Returns its version too.
+    fn measure(
+        &self,
+        contestant: &Contestant,
+        workload: &Workload,
+        round: u32,
+    ) -> Result<(String, Row)> {
         let server = contestant.start(&self.folder, self.processors.server, &self.stop)?;
         let load = LoadArguments::of_comparison(server.address().clone(), workload, self.arguments);
         let plan = Plan::new(&load, &self.stop, self.processors.load)?;
+        let version = version::ask(plan.dialer()).with_context(|| server.log())?;
         plan.store_every_key().with_context(|| server.log())?;
         let before_ns = server.processor_ns()?;
         let rounds = self.arguments.rounds;
@@ -144,7 +161,7 @@ impl Comparison<'_> {
             return Err(plan.failure(reason)).with_context(|| server.log());
         }
         ensure!(tally.requests > 0, "the server answered no request");
-        Ok(Row::new(contestant.name.clone(), workload.to_string(), spent_ns, tally))
+        Ok((version, Row::new(contestant.name.clone(), workload.to_string(), spent_ns, tally)))
     }
 }
 

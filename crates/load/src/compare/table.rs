@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use anyhow::{Result, ensure};
+
 use crate::measure::tally::Tally;
 use crate::report::STARVED_SHARE_MAX;
 use crate::report::json::{Json, array};
@@ -25,6 +27,8 @@ pub(crate) struct Row {
 /// All measurements of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
+    /// The name and the version of each server.
+    versions: Vec<(String, String)>,
     /// Each row with its round.
     rows: Vec<(u32, Row)>,
 }
@@ -59,12 +63,34 @@ impl Table {
         self.rows.push((round, row));
     }
 
-    /// Returns the table as text.
+    /// Records the version of a server.
+    ///
+    /// # Errors
+    /// The server had another version in an earlier measurement.
+    pub(crate) fn name_version(&mut self, server: &str, version: String) -> Result<()> {
+        match self.versions.iter().find(|(name, _)| name == server) {
+            Some((_, before)) => ensure!(
+                *before == version,
+                "{server} was {before} and is {version} now: its binary changed during the \
+                 comparison"
+            ),
+            None => self.versions.push((server.to_owned(), version)),
+        }
+        Ok(())
+    }
+
+    /// Returns the versions and the table as text.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!(
-            "{:<16} {:<14} {:>10} {:>6} {:>10} {:>5} {:>6} {:>8}\n",
+        let mut text = String::new();
+        for (server, version) in &self.versions {
+            writeln!(text, "{server}: {version}").expect("a string takes any text");
+        }
+        writeln!(
+            text,
+            "{:<16} {:<14} {:>10} {:>6} {:>10} {:>5} {:>6} {:>8}",
             "workload", "server", "ns/request", "ratio", "requests/s", "busy", "hit", "p99"
-        );
+        )
+        .expect("a string takes any text");
         for Medians { row, ratio } in self.medians() {
             let hit_ratio = row.hit_ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
             writeln!(
@@ -113,10 +139,14 @@ impl Table {
                 .raw("sound", if row.is_sound { "true" } else { "false" });
             json.end()
         });
+        let versions = self.versions.iter().map(|(server, version)| {
+            Json::new().text("server", server).text("version", version).end()
+        });
         let rounds = self.rows.iter().map(|(round, _)| round + 1).max().unwrap_or(0);
         Json::new()
             .count("rounds", rounds)
             .raw("processors_apart", if are_apart { "true" } else { "false" })
+            .raw("versions", &array(versions))
             .raw("rows", &array(rows))
             .end()
     }
@@ -226,5 +256,19 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         assert!(table.text().lines().count() == 5);
+    }
+
+    #[test]
+    fn the_table_begins_with_the_version_of_each_server() {
+        let mut table = Table::default();
+        for (server, version) in [("a", "1.6.45"), ("b", "larder 0.1.0 (1)"), ("a", "1.6.45")] {
+            table.name_version(server, version.to_owned()).unwrap();
+        }
+        table.push(0, row("a", "get:1:1", 1.0));
+        assert!(table.text().starts_with("a: 1.6.45\nb: larder 0.1.0 (1)\nworkload "));
+        let json = table.json(true);
+        assert!(json.contains(r#"{"server":"b","version":"larder 0.1.0 (1)"}"#), "{json}");
+        let changed = table.name_version("a", "1.6.18".to_owned()).unwrap_err().to_string();
+        assert!(changed.contains("a was 1.6.45 and is 1.6.18 now"), "{changed}");
     }
 }

@@ -12,10 +12,33 @@ use crate::request::sizes::Sizes;
 /// A workload, written as `mode:bytes:pipeline`.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
-    mode: Mode,
+    kind: Kind,
     sizes: Sizes,
     pipeline: u32,
 }
+
+/// The requests of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Those of a mode.
+    Plain(Mode),
+    /// Gets, each miss followed by a set of the key.
+    Aside,
+}
+
+impl Kind {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == ASIDE {
+            return Ok(Self::Aside);
+        }
+        let mode = <Mode as clap::ValueEnum>::from_str(text, false);
+        mode.map(Self::Plain).map_err(|_| {
+            format!("the mode is {}, expected get, set, mix or {ASIDE}", Quoted::text(text))
+        })
+    }
+}
+
+const ASIDE: &str = "aside";
 
 impl Workload {
     /// Parses `mode:bytes:pipeline`.
@@ -26,17 +49,20 @@ impl Workload {
         let [mode, sizes, pipeline] = text.split(':').collect::<Vec<_>>()[..] else {
             return Err("expected mode:bytes:pipeline, as in get:100:1".to_owned());
         };
-        let mode = <Mode as clap::ValueEnum>::from_str(mode, false)
-            .map_err(|_| format!("the mode is {}, expected get, set or mix", Quoted::text(mode)))?;
+        let kind = Kind::parse(mode)?;
         let pipeline = pipeline.parse().ok().filter(|pipeline| (1..=1000).contains(pipeline));
         let pipeline = pipeline.ok_or("expected a pipeline of 1 to 1000")?;
-        Ok(Self { mode, sizes: Sizes::parse(sizes)?, pipeline })
+        Ok(Self { kind, sizes: Sizes::parse(sizes)?, pipeline })
     }
 }
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", name(self.mode), self.sizes, self.pipeline)
+        match self.kind {
+            Kind::Plain(mode) => write!(f, "{}", name(mode))?,
+            Kind::Aside => write!(f, "{ASIDE}")?,
+        }
+        write!(f, ":{}:{}", self.sizes, self.pipeline)
     }
 }
 
@@ -49,12 +75,17 @@ impl LoadArguments {
         arguments: &Arguments,
     ) -> Self {
         Self {
-            mode: Some(workload.mode),
+            mode: Some(match workload.kind {
+                Kind::Plain(mode) => mode,
+                Kind::Aside => Mode::Get,
+            }),
+            fill: workload.kind == Kind::Aside,
             rate: arguments.rate,
             seconds: arguments.seconds,
             connections: arguments.connections,
             pipeline: workload.pipeline,
             keys: Some(arguments.keys),
+            skew: Some(arguments.skew),
             value_bytes: Some(workload.sizes),
             tls: TlsArguments::only(arguments.tls),
             insecure: arguments.tls,
@@ -69,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_workload_is_shown_as_it_was_given() {
-        for text in ["get:100:1", "set:0-10240:16", "mix:1:1000"] {
+        for text in ["get:100:1", "set:0-10240:16", "mix:1:1000", "aside:100:1"] {
             assert_eq!(Workload::parse(text).unwrap().to_string(), text);
         }
         for bad in ["", "get", "get:1", "scan:1:1", "get:x:1", "get:1:0", "get:1:1:1"] {

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::connect::dialer::Dialer;
 use crate::measure::live::Live;
 use crate::measure::load::{Load, Orders};
 use crate::measure::pin::pin_this_thread;
@@ -65,6 +66,11 @@ impl Plan {
             stop: stop.clone(),
             processor,
         })
+    }
+
+    /// Returns the dialer of the load's connections.
+    pub(crate) fn dialer(&self) -> &Dialer {
+        self.opener.dialer()
     }
 
     /// Stores all keys over one connection if the load measures gets.

@@ -53,6 +53,10 @@ impl Opener {
         Channel::of_stream(self.dialer.open()?)
     }
 
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+
     pub(crate) fn has_tls(&self) -> bool {
         self.dialer.has_tls()
     }

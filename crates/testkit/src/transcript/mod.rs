@@ -31,8 +31,8 @@ pub struct Transcript {
     pub path: PathBuf,
     /// The arguments of the server.
     pub args: Vec<String>,
-    /// The only server that plays the transcript; `None` for both.
-    pub only: Option<Subject>,
+    /// The servers that play the transcript.
+    pub only: Audience,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
@@ -78,12 +78,16 @@ pub enum Action {
 /// The servers that a line applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Both.
+    /// All.
     All,
     /// Debian's memcached 1.6.18; 1.6.45 differs.
     Memcached18,
     /// memcached 1.6.45, and so Larder; 1.6.18 differs.
     Memcached45,
+    /// memcached 1.6.45 only: Larder differs from it on purpose, and 1.6.18 differs too.
+    Memcached45Only,
+    /// Both versions of memcached; Larder differs on purpose.
+    Memcached,
     /// Larder, which differs from 1.6.45 on purpose.
     Larder,
 }
@@ -94,7 +98,10 @@ impl Audience {
         match self {
             Self::All => true,
             Self::Memcached18 => subject == Subject::Memcached,
-            Self::Memcached45 | Self::Larder => subject == Subject::Larder,
+            Self::Memcached45 => subject != Subject::Memcached,
+            Self::Memcached45Only => subject == Subject::NewMemcached,
+            Self::Memcached => subject != Subject::Larder,
+            Self::Larder => subject == Subject::Larder,
         }
     }
 }

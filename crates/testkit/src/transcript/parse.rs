@@ -8,7 +8,6 @@ use anyhow::{Context, Result, bail, ensure};
 use super::packet::Packet;
 use super::template::Template;
 use super::{Action, Audience, Step, Transcript};
-use crate::Subject;
 
 impl Transcript {
     /// Parses a transcript; `path` is for messages.
@@ -17,7 +16,7 @@ impl Transcript {
     /// Names the line that cannot be parsed.
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
         let mut transcript =
-            Self { path: path.into(), args: Vec::new(), only: None, steps: Vec::new() };
+            Self { path: path.into(), args: Vec::new(), only: Audience::All, steps: Vec::new() };
         let mut paragraph_has_reason = false;
         for (index, line) in text.lines().enumerate() {
             let number = index + 1;
@@ -48,11 +47,7 @@ impl Transcript {
                 self.args.extend(text.split_whitespace().map(String::from));
             }
             "only" => {
-                self.only = Some(match text {
-                    "larder" => Subject::Larder,
-                    "memcached" => Subject::Memcached,
-                    _ => bail!("expected `only: larder` or `only: memcached`"),
-                });
+                self.only = audience(text)?;
                 ensure!(has_reason, "`only` needs a comment above it with the reason");
             }
             "wait" => {
@@ -79,10 +74,9 @@ impl Transcript {
 fn speaker(tag: &str) -> Result<(char, u8, Audience)> {
     let (speaker, audience) = match tag.split_once('[') {
         None => (tag, Audience::All),
-        Some((speaker, "18]")) => (speaker, Audience::Memcached18),
-        Some((speaker, "45]")) => (speaker, Audience::Memcached45),
-        Some((speaker, "larder]")) => (speaker, Audience::Larder),
-        Some(_) => bail!("expected [18], [45] or [larder]"),
+        Some((speaker, servers)) => {
+            (speaker, audience(servers.strip_suffix(']').context("expected a `]`")?)?)
+        }
     };
     let mut letters = speaker.chars();
     let who = letters.next().filter(|who| matches!(who, 'C' | 'S' | 'Q' | 'A'));
@@ -92,6 +86,18 @@ fn speaker(tag: &str) -> Result<(char, u8, Audience)> {
         digits => digits.parse().context("expected the number of a connection")?,
     };
     Ok((who, connection, audience))
+}
+
+/// Parses the servers that play a line or a transcript.
+fn audience(text: &str) -> Result<Audience> {
+    Ok(match text {
+        "18" => Audience::Memcached18,
+        "45" => Audience::Memcached45,
+        "only 45" => Audience::Memcached45Only,
+        "memcached" => Audience::Memcached,
+        "larder" => Audience::Larder,
+        _ => bail!("expected 18, 45, only 45, memcached or larder"),
+    })
 }
 
 fn action(who: char, text: &str) -> Result<Action> {
@@ -112,6 +118,7 @@ fn action(who: char, text: &str) -> Result<Action> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Subject;
 
     fn parse(text: &str) -> Result<Transcript> {
         Transcript::parse(Path::new("some.txt"), text)
@@ -134,6 +141,25 @@ mod tests {
         let error = parse("C: get\n\nS[18]: ERROR\n").unwrap_err();
         assert!(format!("{error:#}").contains("some.txt:3"), "{error:#}");
         assert!(parse("C: get\n# Too few arguments.\nS[18]: ERROR\n").is_ok());
+    }
+
+    #[test]
+    fn a_line_applies_to_the_servers_that_it_names() {
+        let everyone = [Subject::Memcached, Subject::NewMemcached, Subject::Larder];
+        for (name, expected) in [
+            ("", [true, true, true]),
+            ("[18]", [true, false, false]),
+            ("[45]", [false, true, true]),
+            ("[only 45]", [false, true, false]),
+            ("[memcached]", [true, true, false]),
+            ("[larder]", [false, false, true]),
+        ] {
+            let transcript = parse(&format!("# why\nS{name}: END\n")).unwrap();
+            let audience = transcript.steps[0].audience;
+            assert_eq!(everyone.map(|subject| audience.includes(subject)), expected, "{name:?}");
+        }
+        let of_both = parse("# why\nonly: memcached\nC: get k\n").unwrap();
+        assert_eq!(of_both.only, Audience::Memcached);
     }
 
     #[test]

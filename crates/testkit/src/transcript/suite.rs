@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use libtest_mimic::{Failed, Trial};
 
 use super::{Split, Transcript, play};
+use crate::server::version;
 use crate::{ServerUnderTest, Subject, Transport};
 
 /// The transcripts to play and the servers to play them on.
@@ -32,6 +33,8 @@ impl Suite {
             ("bytes", Split::Bytes),
             ("cut", Split::Random { seed: seed()? }),
         ];
+        let versions = self.servers.iter().map(|(_, binary)| version(binary));
+        eprintln!("transcripts on {}", versions.collect::<Result<Vec<_>>>()?.join(", "));
         let mut trials = Vec::new();
         for transcript in Transcript::load_all(&self.folder)? {
             for (subject, binary) in &self.servers {
@@ -54,8 +57,7 @@ impl Suite {
 
     fn plays(&self, transcript: &Transcript, subject: Subject) -> bool {
         let is_left_out = self.left_out.iter().any(|name| *name == transcript.name());
-        transcript.only.is_none_or(|only| only == subject)
-            && !(subject == Subject::Larder && is_left_out)
+        transcript.only.includes(subject) && !(subject == Subject::Larder && is_left_out)
     }
 }
 

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Builds the newest memcached from the source package of Debian sid: `build.sh FOLDER` writes
+# FOLDER/memcached and prints its version. A FOLDER that has one already is left alone; remove it to
+# build a newer one.
+#
+# Benchmarks compare with this memcached, and the transcripts run on it too. It has what Debian's has:
+# TLS, SASL, extstore and the proxy. It is built without Debian's hardening options, which cost time.
+# apt reads the index of sid with a configuration of its own, so that the system's lists stay as they
+# are, and checks the index by Debian's key and the source by the hash in the index.
+set -euo pipefail
+
+least=1.6.45
+[ $# -eq 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0" >&2; exit 2; }
+folder=$1
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+fail() {
+    echo "build.sh: $*" >&2
+    exit 1
+}
+
+if [ -x "$folder/memcached" ]; then
+    "$folder/memcached" -V
+    exit
+fi
+missing=
+for of in libevent:libevent-dev libsasl2:libsasl2-dev openssl:libssl-dev; do
+    pkg-config --exists "${of%:*}" 2>/dev/null || missing="$missing ${of#*:}"
+done
+[ -z "$missing" ] || fail "the build needs packages that are missing. Run as root:
+    apt-get install pkg-config$missing"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"/{lists/partial,cache/archives/partial,parts,download,source}
+
+# The mirror that apt uses for this system.
+# shellcheck disable=SC2016 # apt-get replaces the names.
+mirror=$(apt-get indextargets --format '$(ORIGIN)/$(LABEL) $(REPO_URI)' |
+    sed -n 's|^Debian/Debian ||p' | head -n 1)
+printf 'Types: deb-src\nURIs: %s\nSuites: sid\nComponents: main\nSigned-By: %s\n' \
+    "${mirror:-http://deb.debian.org/debian}" "$keyring" >"$work/parts/sid.sources"
+apt=(-qq -o Dir::State="$work" -o Dir::State::Lists="$work/lists" -o Dir::State::status=/dev/null
+    -o Dir::Cache="$work/cache" -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$work/parts"
+    -o APT::Sandbox::User=root)
+apt-get "${apt[@]}" update 2>"$work/log" || {
+    cat "$work/log" >&2
+    fail "apt cannot read the index of sid"
+}
+version=$(apt-cache "${apt[@]}" showsrc memcached | sed -n 's/^Version: \(.*\)-.*/\1/p' | sort -V | tail -n 1)
+dpkg --compare-versions "${version:-0}" ge "$least" ||
+    fail "sid has memcached ${version:-none}, expected $least or newer"
+(cd "$work/download" && apt-get "${apt[@]}" source --tar-only memcached) >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    fail "apt does not fetch the source of memcached $version"
+}
+tar -xf "$work/download/memcached_$version".orig.tar.* --strip-components=1 -C "$work/source"
+cd "$work/source"
+{
+    ./configure --quiet --enable-tls --enable-sasl --enable-proxy CFLAGS='-O2 -g'
+    make -s -j "$(nproc)"
+} >"$work/log" 2>&1 || {
+    tail -n 20 "$work/log" >&2
+    fail "memcached $version does not build"
+}
+cd - >/dev/null
+mkdir -p "$folder"
+strip -o "$folder/memcached.new" "$work/source/memcached"
+mv "$folder/memcached.new" "$folder/memcached"
+"$folder/memcached" -V

@@ -1,0 +1,78 @@
+//! Asks a server for its version, which heads the table of a comparison.
+
+use std::io::{Read, Write};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::connect::dialer::Dialer;
+
+/// Returns the version of a running server: its answer to `version`, and for Larder also the
+/// version and commit among its statistics, since its answer to `version` is memcached's.
+///
+/// # Errors
+/// The connection fails, or the server closes it before its answers are complete.
+pub(crate) fn ask(dialer: &Dialer) -> Result<String> {
+    let mut stream = dialer.open()?;
+    stream.write_all(b"version\r\nstats\r\n")?;
+    stream.flush()?;
+    let mut answer = Vec::new();
+    while !is_complete(&answer) {
+        let mut part = [0; 4096];
+        let received = stream.read(&mut part).context("asking for the version")?;
+        ensure!(received > 0, "the server closed the connection when asked for its version");
+        ensure!(answer.len() < ANSWER_BYTES_MAX, "the answer to `version` has no end");
+        answer.extend_from_slice(&part[..received]);
+    }
+    Ok(version_of(&String::from_utf8_lossy(&answer)))
+}
+
+/// True if the answers to `version` and `stats` have been received: a line each, or many lines of
+/// statistics up to `END`.
+fn is_complete(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((_, statistics)) = text.split_once("\r\n") else { return false };
+    match statistics.starts_with("STAT ") || "STAT ".starts_with(statistics) {
+        true => statistics.ends_with("\r\nEND\r\n"),
+        false => statistics.ends_with("\r\n"),
+    }
+}
+
+fn version_of(answer: &str) -> String {
+    let statistic = |name: &str| {
+        let mut lines = answer.lines().filter_map(|line| line.strip_prefix("STAT "));
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+    };
+    if let (Some(version), Some(commit)) = (statistic("larder_version"), statistic("larder_commit"))
+    {
+        return format!("larder {version} ({commit})");
+    }
+    let line = answer.lines().next().and_then(|line| line.strip_prefix("VERSION "));
+    line.map_or_else(|| "no answer to `version`".to_owned(), str::to_owned)
+}
+
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_ends_with_the_statistics_or_with_an_error() {
+        for part in ["", "VERSION 1", "VERSION 1\r\n", "VERSION 1\r\nSTA", "VERSION 1\r\nERR"] {
+            assert!(!is_complete(part.as_bytes()), "{part:?}");
+        }
+        assert!(!is_complete(b"VERSION 1\r\nSTAT pid 1\r\n"));
+        assert!(is_complete(b"VERSION 1\r\nSTAT pid 1\r\nEND\r\n"));
+        assert!(is_complete(b"VERSION 1\r\nEND\r\n"));
+        assert!(is_complete(b"ERROR\r\nERROR\r\n"));
+    }
+
+    #[test]
+    fn larder_is_named_by_its_own_version() {
+        let answer = "VERSION 1.6.45\r\nSTAT version 1.6.45\r\nSTAT larder_version 0.1.0\r\n\
+                      STAT larder_commit 12345e6\r\nEND\r\n";
+        assert_eq!(version_of(answer), "larder 0.1.0 (12345e6)");
+        assert_eq!(version_of("VERSION 1.6.45\r\nSTAT pid 1\r\nEND\r\n"), "1.6.45");
+        assert_eq!(version_of("ERROR\r\nERROR\r\n"), "no answer to `version`");
+    }
+}
