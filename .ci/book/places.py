@@ -39,7 +39,9 @@ class Namespace:
     """
 
     def __init__(self, prepare):
-        unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        # They end with this program, however it ends.
+        unshare = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork",
+                   "--kill-child", "--mount-proc"]
         if os.getuid():
             unshare += ["--user", "--map-current-user", "--keep-caps"]
         script = f"set -e; ip link set lo up\n{prepare}\necho ready; exec sleep infinity"
