@@ -91,8 +91,9 @@ bindings: build ## Tests the libraries for C, Go and PHP as their users install 
 	$(MAKE) --no-print-directory -C bindings/go test
 	$(MAKE) --no-print-directory -C bindings/php test
 
-readme: build ## Runs the first minute of README.md as a newcomer would
-	.ci/readme
+readme: build ## Pastes the commands of README.md and of the quick pages of docs/ in an empty home
+	.ci/book/test_book.py
+	.ci/pages --quick
 
 ## Stages of `make verify`
 # The build, with AddressSanitizer, takes five minutes: for `make test`, `lint` checks the targets.
@@ -165,10 +166,9 @@ endurance: build ## Loads a server with all kinds of clients and upgrades it, MI
 scale-out: build ## Upgrades and kills servers behind real routers, checks every read, 1 min
 	LARDERD=$(LARDERD) deploy/routers/tests/scale_out.py $(SCENARIOS)
 
-# Needs what `make clients` needs, php-memcached, openssl, curl and rocksdb-tools.
-book-test: build ## Types the commands of the book's start pages and compares their output, 1 min
-	$(MAKE) --no-print-directory -C bindings/php
-	LARDERD=$(LARDERD) LARDER=$(LARDER) .ci/pages $(PAGES)
+# Needs root and debootstrap. The pages name the packages that they need, and so does README.md.
+book-test: build ## Pastes all pages on a bare Debian, as root and as a user, twice; PAGES=docs/tool.md
+	.ci/pages --bare $(PAGES)
 
 readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
 	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored

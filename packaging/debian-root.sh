@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Makes a minimal Debian, of the release of this machine, with the given packages and nothing else:
-# debian-root.sh ROOT [PACKAGE...]. ROOT is a folder that does not exist or is empty. What
-# debootstrap makes is kept in target/debian-root.tar. Needs root and debootstrap.
+# Makes a minimal Debian, of the release of this machine, in a folder: debian-root.sh ROOT [PACKAGE...]
+#
+# The packages are installed in it, without recommended ones and with the apt configuration of this
+# machine. Needs root, debootstrap and the network. The Debian without packages is kept in
+# target/debian-root.tar: remove that file to make a new one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,65 +12,45 @@ fail() {
     exit 1
 }
 
-[ $# -gt 0 ] || fail "name the folder to make: debian-root.sh ROOT [PACKAGE...]"
+[ $# -ge 1 ] || fail "name the folder to make: debian-root.sh ROOT [PACKAGE...]"
 [ "$(id -u)" -eq 0 ] || fail "needs root: a chroot and mounts"
 root=$1
 shift
-if [ -e "$root" ] && [ -n "$(ls -A "$root")" ]; then
-    fail "$root has files: name a folder that does not exist or is empty"
-fi
-for program in debootstrap unshare; do
-    command -v "$program" >/dev/null ||
-        fail "$program is missing: apt-get install debootstrap util-linux"
-done
-
-release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 saved=${CARGO_TARGET_DIR:-target}/debian-root.tar
 
-# Prints the archives of Debian that this machine installs from, as lines of sources.list.
-archives() {
-    apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-        awk -v release="$release" 'index($1, release) == 1 && !seen[$1]++ {
-            print "deb " $2 " " $1 " main"
-        }'
-}
-
-archives=$(archives)
-[ -n "$archives" ] || fail "apt has no lists of Debian $release: run apt-get update"
-
 if [ ! -f "$saved" ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
+    command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
+        awk -v release="$release" '$1 == release { print $2; exit }')
+    debootstrap --variant=minbase "$release" "$folder/root" "$mirror" >"$folder/log" 2>&1 ||
+        { tail -n 20 "$folder/log" >&2; fail "debootstrap failed"; }
     mkdir -p "$(dirname "$saved")"
-    mirror=$(awk -v release="$release" '$3 == release { print $2; exit }' <<<"$archives")
-    debootstrap --variant=minbase "$release" "$work/made" "$mirror" >"$work/log" 2>&1 ||
-        { tail -n 20 "$work/log" >&2; fail "debootstrap failed"; }
-    rm -rf "$work"/made/var/cache/apt/archives/*.deb
-    tar --create --file "$saved.part" --directory "$work/made" .
+    tar --create --file "$saved.part" --directory "$folder/root" .
     mv "$saved.part" "$saved"
+    rm -rf "$folder"
+    trap - EXIT
 fi
 
 mkdir -p "$root"
 tar --extract --file "$saved" --directory "$root"
-echo "$archives" >"$root/etc/apt/sources.list"
-cp /etc/resolv.conf /etc/hosts "$root/etc/"
-# An organization's own authorities sign the registries that its machines reach.
-mkdir -p "$root/usr/local/share"
-cp -r /usr/local/share/ca-certificates "$root/usr/local/share/"
-for conf in /etc/apt/apt.conf.d/*; do
-    ! grep -qs '^[^/]*Acquire' "$conf" || cp "$conf" "$root/etc/apt/apt.conf.d/"
-done
+[ $# -eq 0 ] && exit
 
-# The mounts end with the namespace. Services that a package would start stay off.
-[ $# -eq 0 ] || unshare --mount sh -c '
+# apt runs on the network of this machine, with its mirrors and proxies.
+rm -rf "$root/etc/apt"
+cp -a /etc/apt "$root/etc/apt"
+cp --remove-destination --dereference /etc/resolv.conf "$root/etc/resolv.conf"
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod 755 "$root/usr/sbin/policy-rc.d"
+unshare --mount --pid --fork --kill-child sh -c '
+    mount -t proc proc "$1/proc"
+    mount --rbind /dev "$1/dev"
     root=$1
     shift
-    mount -t proc proc "$root/proc"
-    exec chroot "$root" sh -c "
-        set -e
-        apt-get update -qq
-        exec env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends \"\$@\"
-    " sh "$@"
+    export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8
+    chroot "$root" apt-get update -qq &&
+        chroot "$root" apt-get install -y -qq --no-install-recommends "$@"
 ' sh "$root" "$@" >"$root/var/log/debian-root.log" 2>&1 ||
-    { tail -n 20 "$root/var/log/debian-root.log" >&2; fail "apt-get install $* failed"; }
+    { tail -n 20 "$root/var/log/debian-root.log" >&2; fail "apt-get failed"; }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -80,7 +79,7 @@ func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 		if err == nil {
 			return conn.(*net.UnixConn), nil
 		}
-		if !errors.Is(err, syscall.EAGAIN) || ctx.Err() != nil {
+		if !isQueueFull(err) || ctx.Err() != nil {
 			return nil, err
 		}
 		time.Sleep(queueFullPause)

@@ -1,6 +1,7 @@
 //! `larder ping`.
 
 use std::io::Write;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -9,12 +10,15 @@ use larder_protocol::text::client::{Reply, request};
 
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
-use larder_load::connect::dialer::ServerArguments;
+use larder_load::connect::dialer::{Dialer, ServerArguments};
 
 /// Ask a server for its version and measure the round trip
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
+    /// Ask again until the server answers, for at most this many seconds
+    #[arg(long, value_name = "SECS", default_value_t = 0)]
+    wait: u32,
     #[command(flatten)]
     server: ServerArguments,
 }
@@ -24,12 +28,27 @@ The time is that of one round trip on an open connection, the fastest of three.
 
 Examples:
   larder ping
+  larder ping --wait 10 && larder set greeting hello
   larder ping --server ./larder.sock && echo up";
 
 /// Runs `larder ping`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
-    let address = arguments.server.address();
-    let mut connection = Connection::open(&arguments.server.dialer()?)?;
+    let dialer = arguments.server.dialer()?;
+    let deadline = Instant::now() + Duration::from_secs(arguments.wait.into());
+    let (version, fastest) = loop {
+        match measure(&dialer) {
+            Err(_) if Instant::now() < deadline => sleep(PAUSE),
+            measured => break measured?,
+        }
+    };
+    let milliseconds = fastest.as_secs_f64() * 1000.0;
+    writeln!(std::io::stdout(), "{}: version {version}, {milliseconds:.3} ms", dialer.address())?;
+    Ok(Outcome::Done)
+}
+
+/// Returns the version of the server and the time of a round trip on a new connection.
+fn measure(dialer: &Dialer) -> Result<(String, Duration)> {
+    let mut connection = Connection::open(dialer)?;
     let mut asked = Vec::new();
     request::command(&mut asked, &Command::Version, false)?;
     let mut fastest = Duration::MAX;
@@ -39,13 +58,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         connection.send(&asked)?;
         version = match connection.reply()? {
             Reply::Version(version) => version.escape_ascii().to_string(),
-            other => return Err(unexpected(other)).with_context(|| format!("ping {address}")),
+            other => {
+                return Err(unexpected(other))
+                    .with_context(|| format!("ping {}", dialer.address()));
+            }
         };
         fastest = fastest.min(started.elapsed());
     }
-    let milliseconds = fastest.as_secs_f64() * 1000.0;
-    writeln!(std::io::stdout(), "{address}: version {version}, {milliseconds:.3} ms")?;
-    Ok(Outcome::Done)
+    Ok((version, fastest))
 }
 
 const ROUND_TRIP_COUNT: u32 = 3;
+/// Time between two attempts of `--wait`.
+const PAUSE: Duration = Duration::from_millis(20);

@@ -32,11 +32,11 @@ pub(crate) struct Arguments {
 
 const AFTER_HELP: &str = "\
 /ready fails at once. For --drain-grace seconds (5) everything is served as before, then each
-connection is closed between two of its requests. That takes 6 seconds without busy connections, and
-11 at most. The server runs on until it is ended.
+connection is closed between two of its requests. That takes a second without busy connections, and
+6 at most. The server runs on until it is ended.
 
 Examples:
-  larder drain --wait 15 && systemctl stop larder
+  larder drain --wait 15 && systemctl stop larderd
   larder drain --undo
   larder drain --wait 10 --admin /run/larder/admin.sock
 

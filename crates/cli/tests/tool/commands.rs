@@ -1,5 +1,10 @@
 //! The subcommands get, set, delete, stats and ping.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
 use crate::{Fixture, larder};
 
 #[test]
@@ -116,6 +121,29 @@ fn ping_shows_the_version_and_a_time() {
     let shown = String::from_utf8(Fixture::start().larder("ping", &[]).printed()).unwrap();
     assert!(shown.contains(": version 1.6."), "{shown}");
     assert!(shown.ends_with(" ms\n"), "{shown}");
+}
+
+#[test]
+fn ping_waits_for_a_server_that_starts_later() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let server = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        let (mut client, _) = TcpListener::bind(address).unwrap().accept().unwrap();
+        for _ in 0..3 {
+            let mut asked = [0; 9];
+            client.read_exact(&mut asked).unwrap();
+            assert_eq!(&asked, b"version\r\n");
+            client.write_all(b"VERSION 1.6.45\r\n").unwrap();
+        }
+    });
+    let address = address.to_string();
+    let shown = larder(b"", &["ping", "--wait", "10", "-s", &address]).printed();
+    assert!(shown.starts_with(format!("{address}: version 1.6.45, ").as_bytes()));
+    server.join().unwrap();
+    larder(b"", &["ping", "-s", &address]).failed(2, "cannot connect");
+    larder(b"", &["ping", "--wait", "1", "-s", &address]).failed(2, "cannot connect");
 }
 
 #[test]

@@ -6,5 +6,7 @@ pub(crate) mod configured;
 pub(crate) mod described;
 pub mod docs;
 pub(crate) mod help;
+#[cfg(test)]
+mod named_defaults;
 pub(crate) mod sample;
 pub(crate) mod settings;
