@@ -100,7 +100,7 @@ pub(super) fn command_to_complete() -> Command {
         if option.letter == Some('o') {
             argument.value_parser(PossibleValuesParser::new(words.clone()))
         } else if !option.choices.is_empty() {
-            argument.value_parser(PossibleValuesParser::new(option.choices))
+            argument.value_parser(PossibleValuesParser::new(option.choices.clone()))
         } else if option.is_path {
             argument.value_parser(value_parser!(PathBuf))
         } else {

@@ -78,7 +78,7 @@ fn an_item_lives_for_its_ttl() {
     let fixture = Fixture::start();
     fixture.larder("set", &["short", "v", "--ttl", "1"]).printed();
     fixture.larder("set", &["months", "v", "--ttl", "5000000"]).printed();
-    std::thread::sleep(std::time::Duration::from_millis(2100));
+    thread::sleep(Duration::from_millis(2100));
     fixture.larder("get", &["short"]).failed(1, "no item");
     assert_eq!(fixture.larder("get", &["months"]).printed(), b"v");
     fixture.larder("set", &["k", "v", "--ttl", "0"]).failed(2, "--ttl <SECS>");

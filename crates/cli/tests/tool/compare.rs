@@ -62,7 +62,7 @@ fn a_table_has_a_line_for_each_workload_and_server() {
 
 #[test]
 fn a_comparison_names_the_version_that_each_server_answers() {
-    let memcached = memcached().unwrap();
+    let memcached = larder_testkit::server::memcached().unwrap();
     let asked = Command::new(&memcached).arg("-V").output().unwrap();
     let expected = String::from_utf8(asked.stdout).unwrap();
     let expected = expected.trim().strip_prefix("memcached ").unwrap();
