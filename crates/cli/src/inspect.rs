@@ -108,7 +108,7 @@ fn describe_peers(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
         };
         let pinned = match peer.report.pinned_segments {
             0 => String::new(),
-            pinned => format!(", holds {}", counted(pinned.into(), "segment")),
+            pinned => format!(", holds {}", counted(pinned, "segment")),
         };
         writeln!(out, "process     {} {lives}{pinned}", peer.report.process_id)?;
     }
