@@ -80,6 +80,7 @@ class Typing(unittest.TestCase):
     def test_a_line_that_fails_is_found(self):
         for line in ("false", "false && true", "nosuchcommand", "false; true", "ls /nosuch | cat x"):
             self.assertIn("a line failed", played(sh("true", line, "true")), line)
+        # A failure that the line itself handles is not a failed line.
         self.assertEqual(played(sh("false || true", "if false; then true; fi")), "")
 
     def test_a_missing_line_of_the_output_is_found(self):

@@ -86,6 +86,7 @@ conclude() {
 # within $driver_secs (120), and concludes.
 play_driver() {
     local failed
+    # grep exits with 1 if it prints nothing. The results decide, below.
     timeout "${driver_secs:-120}" "$@" 2>&1 | tee "$folder/results" | grep -v -E '^(ok - .*|done)$' || true
     failed=$(grep -c '^not ok - ' "$folder/results" || true)
     # A driver that ends without `done` has failed, whatever it printed until then.
