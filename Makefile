@@ -70,8 +70,7 @@ models: ## Runs the engine in many orders of its threads, under shuttle
 # `make test` runs it beside `unit`: nice leaves the processors to tests that judge times.
 miri: ## Runs a part of the models under Miri, which checks the memory orderings
 	@if ! cargo +nightly miri --version >/dev/null 2>&1; then \
-		echo "make miri: skipped, Miri is not installed:" \
-			"rustup component add miri rust-src --toolchain nightly"; \
+		.ci/skip miri "not installed: rustup component add miri rust-src --toolchain nightly"; \
 	else set -ex; nice -n 19 cargo +nightly miri test -p larder-region --locked; \
 		MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
 			nice -n 19 cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering \

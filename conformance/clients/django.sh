@@ -17,4 +17,5 @@ ran=$(grep -E '^Ran [0-9]+ tests' "$folder/results" | tr -cd '0-9 ' | awk '{ pri
 failures=$(number failures) errors=$(number errors) skipped=$(number skipped)
 failed=$((${failures:-0} + ${errors:-0}))
 grep -q -E '^(OK|FAILED)' "$folder/results" || failed=$((failed + 1))
+[ "${skipped:-0}" -eq 0 ] || "$root/.ci/skip" django "$skipped of its tests skip themselves"
 conclude $((${ran:-0} - failed - ${skipped:-0})) "$failed" "${skipped:-0} skipped"

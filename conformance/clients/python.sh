@@ -37,6 +37,7 @@ play_pytest() {
     # tests ran.
     [ "$ended" -le 1 ] || fail "pytest ended with $ended"
     [ -s "$folder/results.xml" ] || fail "pytest did not run"
+    "$root/.ci/skips-of" junit "$(basename "$0" .sh)" "$folder/results.xml"
     local failed=$(($(count errors) + $(count failures)))
     conclude $(($(count tests) - failed - $(count skipped))) "$failed" "$(count skipped) skipped"
 }

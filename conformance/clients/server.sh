@@ -101,6 +101,7 @@ play_go() {
     passed=$(grep -c '^ *--- PASS' "$folder/results" || true)
     failed=$(grep -c '^ *--- FAIL' "$folder/results" || true)
     skipped=$(grep -c '^ *--- SKIP' "$folder/results" || true)
+    "$root/.ci/skips-of" go "$(basename "$0" .sh)" "$folder/results"
     # A package that panics, times out or does not build ends with `FAIL`, even if all tests before
     # that passed.
     if [ "$failed" -eq 0 ] && { grep -q '^FAIL' "$folder/results" ||

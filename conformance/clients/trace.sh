@@ -7,7 +7,7 @@ larder=${LARDER:-$target/release/larder}
 traces=${LARDER_TRACES:-$root/../shared/traces}
 [ -x "$larder" ] || fail "no larder at $larder: run \`cargo build --release\` or set LARDER"
 if [ ! -d "$traces" ]; then
-    echo "trace: skipped, no traces at $traces: set LARDER_TRACES"
+    "$root/.ci/skip" trace "no traces at $traces: set LARDER_TRACES"
     exit 0
 fi
 

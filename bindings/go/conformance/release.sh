@@ -18,11 +18,11 @@ if [ -z "$wanted" ] || [ "$wanted" = install ]; then
 fi
 export GOTOOLCHAIN=$wanted
 if ! go version >/dev/null; then
-    echo "release.sh: skipped, because $GOTOOLCHAIN cannot be fetched: see \`go env GOPROXY\`"
+    ../../.ci/skip release.sh "$GOTOOLCHAIN cannot be fetched: see \`go env GOPROXY\`"
     exit
 fi
 [ "${1:-}" != install ] || exit 0
 
 go vet ./...
-go test -short . ./typed ./bigcache ./internal/engine/...
+../../.ci/go-test -short . ./typed ./bigcache ./internal/engine/...
 echo "release.sh: the core module passes its tests with $GOTOOLCHAIN"

@@ -45,6 +45,7 @@ run_build() {
         -d "extension=$folder/modules/apcu.so" ${EXTRA_ARGS:-} -W results --show-diff tests) \
         >"$folder/log" 2>&1 || true
     sed -n '/^Number of tests/,/^Time taken/p' "$folder/log"
+    "$root/.ci/skips-of" phpt "apcu $name" "$folder/log"
 }
 
 # Fails on each test that failed and is no exception, and if fewer tests ran than should.
