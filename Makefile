@@ -36,19 +36,19 @@ build: ## Builds larderd and larder into target/release
 check: ## Checks format, clippy and the tests of what changed since main: 60 s with a warm cache
 	@.ci/check
 
-test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
+test: ## Runs everything that CI needs: 20 min after `make setup`, on two quiet cores
 	@.ci/stages setup lint+build unit+miri models+clients,bindings,readme
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
-		conformance transcripts binding-suites models miri crash storm sanitize fuzz-all endurance \
+		fresh-test conformance transcripts binding-suites models miri crash storm sanitize fuzz-all endurance \
 		readers hot-keys scale-out deploy-test book-test package-test crates-test msrv workflows \
 		portable tier bench-restart
 
 ## Stages of `make test`
 # A check of the fuzz targets links nothing: it does not need the C++ library of libFuzzer.
-lint: ## Checks format, clippy with warnings denied, documentation and licenses
+lint: ## Checks format, clippy with warnings denied, documentation, licenses and packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --features larder-bench/others --locked -- -D warnings
@@ -57,6 +57,7 @@ lint: ## Checks format, clippy with warnings denied, documentation and licenses
 		--target-dir $(dir $(BUILT))
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error --locked check licenses bans sources
+	.ci/packages/check
 
 # LARDERD makes the tests use the release binary. The server's tests run with either I/O loop.
 unit: build ## Runs the tests of all crates, the server's with either I/O loop
@@ -95,6 +96,14 @@ readme: build ## Pastes the commands of README.md and of the quick pages of docs
 	.ci/pages --quick
 
 ## Stages of `make verify`
+# Needs root and debootstrap, and uses the Rust and Go toolchains of this machine.
+fresh-test: ## Follows README.md on a bare Debian: the last commit, `make setup`, `make test`, 30 min
+	.ci/fresh
+
+# Needs root and fatrace. It watches the whole machine: leave it alone meanwhile.
+packages: ## Writes .ci/packages/opened: the Debian packages whose files `make test` opens, 15 min
+	.ci/packages/record unit clients bindings readme
+
 # The build, with AddressSanitizer, takes five minutes: for `make test`, `lint` checks the targets.
 fuzz-all: ## Fuzzes every target for FUZZ_SECS (10), as many at a time as there are processors
 	fuzz/run.sh all $(FUZZ_SECS)

@@ -6,6 +6,7 @@
 set -euo pipefail
 
 name=$1 version=$2 folder=$3 stripped=${4:-1}
+root=$(cd "$(dirname "$0")/.." && pwd)
 entry=/etc/apt/sources.list.d/larder-sources.sources
 
 fail() {
@@ -23,8 +24,9 @@ if ! is_known; then
     [ "$(id -u)" -eq 0 ] || fail "apt has no source of it. Add a deb-src entry and run apt-get update"
     # shellcheck source=/dev/null
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-    printf 'Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
-        "$suite" /usr/share/keyrings/debian-archive-keyring.gpg >"$entry"
+    mirror=$("$root/packaging/debian-mirror.sh")
+    printf 'Types: deb-src\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
+        "$mirror" "$suite" /usr/share/keyrings/debian-archive-keyring.gpg >"$entry"
     apt-get update -qq
     is_known || fail "Debian $suite has another version"
 fi

@@ -1,78 +1,151 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Rust, a C compiler and make: Debian packages as root, cargo-fuzz and cargo-deny
-# as anybody. Not as root it names the command for the packages and fails. What is there already is left alone.
-# With the word `all` also what only `make verify` needs.
+# Installs what the tests need besides the packages of README.md, Rust and Go: Debian packages as
+# root, the subcommands of cargo as anybody. Not as root it names the command for the packages and
+# fails. What is there already is left alone.
+#
+#     install.sh              what `make test` needs
+#     install.sh all          also what only `make verify` needs
+#     install.sh list [all]   prints the names of the packages, and installs nothing
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
-wanted=${1:-}
-fuzz_version=0.13.2
-deny_version=0.20.2
+# A package a line, and the command that succeeds if what it has is there from elsewhere. Without a
+# command dpkg knows.
+test_packages="
+libio-socket-ssl-perl           perl -e 'use IO::Socket::SSL'
+libmemcached-dev                echo '#include <libmemcached/memcached.h>' | cc -fsyntax-only -x c -
+libmemcached-tools              command -v memccapable
+memcached                       test -x /usr/bin/memcached
+nginx-light
+perl                            perl -e 'use Test::More'
+php-cache-integration-tests
+php-psr-cache
+php-psr-simple-cache
+php8.2-cli
+php8.2-dev
+php8.2-fpm
+phpunit
+pkg-config                      command -v pkg-config
+python3                         command -v python3
+python3-venv                    python3 -c 'import ensurepip, venv'
+strace                          command -v strace
+"
+verify_packages="
+bison                           command -v bison
+chromium
+cmake                           command -v cmake
+curl                            command -v curl
+debootstrap
+default-jdk-headless            command -v java
+dpkg-dev
+flex                            command -v flex
+haproxy
+libevent-dev
+libsasl2-dev
+libssl-dev
+lintian
+maven                           command -v mvn
+mediawiki
+nodejs                          command -v node
+npm                             command -v npm
+nutcracker
+php-doctrine-cache
+php-illuminate-cache
+php-memcached
+php-symfony-cache
+php8.2-igbinary
+python3-fusepy
+qemu-user
+rocksdb-tools
+ruby
+ruby-dalli
+sasl2-bin                       command -v saslpasswd2
+valgrind
+xfsprogs
+"
+# The C library that programs of the other architecture are run with.
+case $(uname -m) in
+    x86_64) verify_packages+="libc6-arm64-cross" ;;
+    aarch64) verify_packages+="libc6-amd64-cross" ;;
+esac
+# The subcommands of cargo, and what each is built with.
+subcommands=(
+    "cargo-fuzz 0.13.2"
+    "cargo-deny 0.20.2"
+    "cargo-nextest 0.9.151 --no-default-features --features default-no-update"
+)
 
-# Prints those of the packages that are not installed.
-not_installed() {
-    for package; do
-        dpkg-query --show --showformat='${Status}\n' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
-    done
+fail() {
+    printf 'install.sh: %s\n' "$@" >&2
+    exit 1
 }
 
-# Prints the packages whose files are not there.
+# Prints the packages that are missing, of lines like those above.
 missing_packages() {
-    [ -x /usr/bin/memcached ] || echo memcached
-    command -v memccapable >/dev/null || echo libmemcached-tools
-    echo '#include <libmemcached/memcached.h>' | cc -fsyntax-only -x c - 2>/dev/null ||
-        echo libmemcached-dev
-    command -v go >/dev/null || echo golang-go
-    command -v pkg-config >/dev/null || echo pkg-config
-    command -v python3 >/dev/null || echo python3
-    python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
-    command -v strace >/dev/null || echo strace
-    not_installed nginx-light php-cache-integration-tests php-psr-cache php-psr-simple-cache php8.2-cli php8.2-dev php8.2-fpm phpunit
-    perl -e 'use Test::More' 2>/dev/null || echo perl
-    perl -e 'use IO::Socket::SSL' 2>/dev/null || echo libio-socket-ssl-perl
-    [ "$wanted" = all ] || return 0
-    for program in java:default-jdk-headless mvn:maven node:nodejs npm:npm cmake:cmake flex:flex bison:bison \
-        saslpasswd2:sasl2-bin curl:curl; do
-        command -v "${program%:*}" >/dev/null || echo "${program#*:}"
+    local package probe
+    while read -r package probe; do
+        [ -n "$package" ] || continue
+        if [ -n "$probe" ]; then
+            bash -c "$probe" >/dev/null 2>&1 || echo "$package"
+        else
+            dpkg-query --show --showformat='${Status}\n' "$package" 2>/dev/null |
+                grep -q 'ok installed' || echo "$package"
+        fi
     done
-    not_installed chromium debootstrap dpkg-dev haproxy libevent-dev libsasl2-dev lintian nutcracker \
-        mediawiki php-doctrine-cache php-illuminate-cache php-memcached \
-        php-symfony-cache php8.2-igbinary python3-fusepy qemu-user rocksdb-tools ruby ruby-dalli \
-        valgrind xfsprogs
-    # The C library that programs of the other architecture are run with.
-    case $(uname -m) in
-        x86_64) not_installed libc6-arm64-cross ;;
-        aarch64) not_installed libc6-amd64-cross ;;
-    esac
 }
 
-mapfile -t packages < <(missing_packages)
-if [ ${#packages[@]} -gt 0 ]; then
-    if [ "$(id -u)" -ne 0 ]; then
-        echo "The tests need Debian packages that are not installed. Run as root:" >&2
-        echo "    apt-get install ${packages[*]}" >&2
-        exit 1
-    fi
+install_packages() {
+    local packages
+    mapfile -t packages < <(missing_packages <<<"$wanted_packages")
+    [ ${#packages[@]} -gt 0 ] || return 0
+    [ "$(id -u)" -eq 0 ] || fail "Debian packages that the tests need are missing. Run as root:" \
+        "    apt-get install ${packages[*]}"
     apt-get update -qq
-    # The run level keeps memcached and haproxy from being started as services: the tests start their own.
+    # The run level keeps memcached and haproxy from being started as services: the tests start
+    # their own.
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends "${packages[@]}"
-fi
+}
 
-# The tools run for seconds: their build takes longer, unless it is without optimizations.
-export CARGO_PROFILE_DEV_DEBUG=0
-if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $fuzz_version" ]; then
-    cargo install --debug cargo-fuzz --version "$fuzz_version" --locked
-fi
-if [ "$(cargo deny --version 2>/dev/null)" != "cargo-deny $deny_version" ]; then
-    cargo install --debug cargo-deny --version "$deny_version" --locked
-fi
+# The subcommands run for seconds: their build takes longer, unless it is without optimizations.
+install_subcommands() {
+    local subcommand name version features
+    for subcommand in "${subcommands[@]}"; do
+        read -r name version features <<<"$subcommand"
+        # The first line that it prints has its version: `cargo-deny 0.20.2`.
+        case "$(cargo "${name#cargo-}" --version 2>/dev/null) " in
+            "$name $version"[[:space:]]*) ;;
+            # shellcheck disable=SC2086 # The features are words.
+            *) CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --locked "$name" --version "$version" $features ;;
+        esac
+    done
+}
+
+# Debian 12 has a Go that is too old, so it is a prerequisite of README.md.
+check_go() {
+    (cd bindings/go && go list -m) >/dev/null 2>&1 ||
+        fail "the Go packages need Go $(sed -n 's/^go //p' bindings/go/go.mod) or newer, found" \
+            "    $(go version 2>&1 || true)" "See https://go.dev/dl, or run the other tests: make unit"
+}
+
+wanted_packages=$test_packages
+[ "${1:-}" != all ] && [ "${2:-}" != all ] || wanted_packages+=$verify_packages
+case ${1:-} in
+    "" | all) ;;
+    list) awk 'NF { print $1 }' <<<"$wanted_packages"; exit ;;
+    *) fail "expected no word, all or list, found $1" ;;
+esac
+
+check_go
+install_packages
+install_subcommands
 
 # The tests of the Go packages run with both supported releases. Without the other they are skipped.
-[ "$wanted" != all ] || "$(dirname "$0")/../bindings/go/conformance/release.sh" install
+[ "${1:-}" != all ] || bindings/go/conformance/release.sh install
 
 # Miri is not there for every nightly toolchain, and where it is not `make miri` is skipped.
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
     rustup component add miri rust-src --toolchain nightly ||
         rustup toolchain install nightly --profile minimal --component miri --component rust-src ||
-        echo "Miri cannot be had: memory orderings are not checked" >&2
+        echo "install.sh: Miri cannot be had: memory orderings are not checked" >&2
 fi

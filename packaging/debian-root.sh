@@ -23,8 +23,7 @@ if [ ! -f "$saved" ]; then
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-    mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-        awk -v release="$release" '$1 == release { print $2; exit }')
+    mirror=$(packaging/debian-mirror.sh)
     debootstrap --variant=minbase "$release" "$folder/root" "$mirror" >"$folder/log" 2>&1 ||
         { tail -n 20 "$folder/log" >&2; fail "debootstrap failed"; }
     mkdir -p "$(dirname "$saved")"

@@ -34,12 +34,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/{lists/partial,cache/archives/partial,parts,download,source}
 
-# The mirror that apt uses for this system.
-# shellcheck disable=SC2016 # apt-get replaces the names.
-mirror=$(apt-get indextargets --format '$(ORIGIN)/$(LABEL) $(REPO_URI)' |
-    sed -n 's|^Debian/Debian ||p' | head -n 1)
+mirror=$("$(dirname "$0")/../../packaging/debian-mirror.sh")
 printf 'Types: deb-src\nURIs: %s\nSuites: sid\nComponents: main\nSigned-By: %s\n' \
-    "${mirror:-http://deb.debian.org/debian}" "$keyring" >"$work/parts/sid.sources"
+    "$mirror" "$keyring" >"$work/parts/sid.sources"
 apt=(-qq -o Dir::State="$work" -o Dir::State::Lists="$work/lists" -o Dir::State::status=/dev/null
     -o Dir::Cache="$work/cache" -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$work/parts"
     -o APT::Sandbox::User=root)

@@ -7,8 +7,9 @@ how it was made. Then `make bench-readme`, which calls this program, has the tab
 written from the file. A test of larder-testkit fails if they differ from it.
 
 LARDER, LARDERD and MEMCACHED name the programs; LARDER_ROUNDS and LARDER_SECS make a run of `servers`
-shorter or longer (5 rounds of 2 seconds). A run of `servers` fails on a busy machine, where its ratios
-are wrong; with LARDER_NOISY=1 it is saved, and README.md says that the machine was busy.
+shorter or longer (5 rounds of 2 seconds). On a busy machine the ratios of `servers` are wrong: what was
+disturbed is measured again, and at last the run fails; with LARDER_NOISY=1 it is saved, and README.md
+says that the machine was busy.
 """
 
 import datetime
@@ -25,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs/figures.json"
 # The share of the time for which the load generator may wait for its processor.
 STARVED_MAX = 0.1
+TRIES = 3
 TRANSPORTS = {"unix": "-s @SOCK", "tcp": "-l 127.0.0.1 -p @PORT"}
 WORKLOADS = {
     "get:100:1": "get, 100 bytes",
@@ -90,25 +92,38 @@ def compare(transport, memory, *options):
     return found
 
 
+def starved(found):
+    return max(row["generator_starved_share"] for row in found["rows"])
+
+
+def compare_undisturbed(transport, memory, *options):
+    """Compares, and again if other work took the processor of the load for a moment."""
+    for _ in range(TRIES):
+        found = compare(transport, memory, *options)
+        if starved(found) <= STARVED_MAX:
+            break
+        print(f"figures.py: the load waited for its processor {starved(found):.0%} of the time of a row",
+              file=sys.stderr)
+    return found
+
+
 def servers():
     """larderd beside memcached: the processor time of a request."""
-    rows, versions, hits, starved = {}, None, {}, 0.0
+    rows, versions, hits, is_noisy = {}, None, {}, False
     for transport in TRANSPORTS:
         for memory, options in ((1024, ["--workloads", ",".join(WORKLOADS)]), (ASIDE_MIB, ASIDE)):
-            found = compare(transport, memory, *options)
+            found = compare_undisturbed(transport, memory, *options)
+            is_noisy |= starved(found) > STARVED_MAX
             versions = [re.sub(r"^(?!larder)", "memcached ", of["version"]) for of in found["versions"]]
             for row in found["rows"]:
-                starved = max(starved, row["generator_starved_share"])
                 name = WORKLOADS.get(row["workload"])
                 if name is None:
                     name = "a full cache: a get, and a set if it misses, 100 bytes"
                     hits.setdefault(row["server"], []).append(row["hit_ratio"])
                 if row["server"] == "larderd":
                     rows.setdefault(name, {})[transport] = f"{row['ratio']:.2f}"
-    is_noisy = starved > STARVED_MAX
     if is_noisy and not os.environ.get("LARDER_NOISY"):
-        fail(f"the load waited for its processor {starved:.0%} of the time: other work uses this "
-             "machine, and the ratios are wrong. End that work, or set LARDER_NOISY=1")
+        fail("other work uses this machine, and the ratios are wrong. End it, or set LARDER_NOISY=1")
     hits = {name: f"{statistics.mean(of):.3f}" for name, of in hits.items()}
     rows = [{"measured": name, **of} for name, of in rows.items()]
     return {

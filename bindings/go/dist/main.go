@@ -1,7 +1,7 @@
 // Command dist writes the Go modules as a file-system proxy, from which `go get` fetches them:
 //
 //	go run . -version v0.1.0 -out DIR
-//	GOPROXY=file://DIR,https://proxy.golang.org GONOSUMDB=larder.example/* go get ...
+//	GOPROXY=file://DIR,$(go env GOPROXY) GONOSUMDB=larder.example/* go get ...
 //
 // It packs the files that git knows, and those that -with adds to a module. The directives that
 // join the modules in this folder (replace) do not reach their users; the modules require each

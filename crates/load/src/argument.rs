@@ -72,6 +72,11 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{number} {rest}{ending}")
 }
 
+/// Returns a number with its noun and verb: `1 item was`, `2 items were`.
+pub fn were(number: u64, noun: &str) -> String {
+    format!("{} {}", counted(number, noun), agree(number, "was", "were"))
+}
+
 /// Returns the form of a verb that fits a number: `1 item is`, `2 items are`.
 pub fn agree(number: u64, one: &'static str, many: &'static str) -> &'static str {
     if number == 1 { one } else { many }
@@ -109,6 +114,10 @@ mod tests {
     #[test]
     fn one_has_no_plural() {
         assert_eq!(counted(1, "item"), "1 item");
+        assert_eq!(
+            (were(1, "item"), were(0, "item")),
+            ("1 item was".into(), "0 items were".into())
+        );
         for (number, noun, text) in [
             (0, "item", "0 items"),
             (2, "process", "2 processes"),

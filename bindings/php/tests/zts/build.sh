@@ -5,17 +5,19 @@
 set -euo pipefail
 
 folder=$1
+here=$(cd "$(dirname "$0")" && pwd)
 prefix=$folder/php
 
 # Fetches the source of Debian's release, which is older than that of its updates.
 fetch() {
-    local apt=$folder/apt suite
+    local apt=$folder/apt suite mirror
+    mirror=$("$here/../../../../packaging/debian-mirror.sh")
     # shellcheck source=/dev/null
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
     rm -rf "$apt" "$folder/source"
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/source" "$folder/source"
     echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
-        "http://deb.debian.org/debian $suite main" >"$apt/sources.list"
+        "$mirror $suite main" >"$apt/sources.list"
     cat >"$apt/apt.conf" <<-END
 	Dir::Etc::sourcelist "$apt/sources.list";
 	Dir::Etc::sourceparts "-";

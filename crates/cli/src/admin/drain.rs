@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use hyper::Method;
-use larder_load::argument;
+use larder_load::argument::{self, agree, counted};
 use serde_json::Value;
 
 use super::address::AdminArguments;
@@ -59,9 +59,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             "drained" => return show(&drain),
             "draining" if Instant::now() < deadline => {}
             "draining" => {
-                eprintln!(
-                    "larder: still draining after {wait_secs} s: {connections} connections are open"
-                );
+                let open = open(connections);
+                eprintln!("larder: still draining after {wait_secs} s: {open}");
                 return Ok(Outcome::Missed);
             }
             _ => {
@@ -77,8 +76,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 fn show(drain: &Value) -> Result<Outcome> {
     let (state, connections) = (text(drain, "state")?, whole(drain, "connections")?);
     let state = state.escape_default();
-    writeln!(std::io::stdout(), "{state}, {connections} connections are open")?;
+    writeln!(std::io::stdout(), "{state}, {}", open(connections))?;
     Ok(Outcome::Done)
+}
+
+fn open(connections: u64) -> String {
+    let are = agree(connections, "is", "are");
+    format!("{} {are} open", counted(connections, "connection"))
 }
 
 const PATH: &str = "/api/v1/drain";

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use hyper::Method;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use larder_load::argument::{counted, were};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -57,7 +58,7 @@ fn follow(
         }
         if let Some(bar) = bar {
             bar.set_position((number(&state, "progress")? * BAR_STEPS as f64) as u64);
-            bar.set_message(format!("{} items removed", whole(&state, "removed")?));
+            bar.set_message(format!("{} removed", counted(whole(&state, "removed")?, "item")));
         }
         sleep(period);
         period = (period * 2).min(PERIOD_MAX);
@@ -68,17 +69,19 @@ fn report(ended: &Value, is_interrupted: bool) -> Result<Outcome> {
     let (removed, secs) = (whole(ended, "removed")?, number(ended, "secs")?);
     match text(ended, "state")? {
         "done" => {
-            writeln!(std::io::stdout(), "{removed} items removed, in {secs:.1} s")?;
+            writeln!(std::io::stdout(), "{} removed, in {secs:.1} s", counted(removed, "item"))?;
             Ok(Outcome::Done)
         }
         "cancelled" => {
             let by = if is_interrupted { "" } else { " by another command" };
-            eprintln!("larder: cancelled{by}: {removed} items are removed, the others stay");
+            let removed = were(removed, "item");
+            eprintln!("larder: cancelled{by}: {removed} removed, the others stay");
             Ok(Outcome::Missed)
         }
         "failed" => bail!(
-            "the removal failed after {removed} items: a process that shares the cache is stopped; \
-             end or continue it, and repeat the removal"
+            "the removal failed after {}: a process that shares the cache is stopped; end or \
+             continue it, and repeat the removal",
+            counted(removed, "item")
         ),
         other => bail!("the removal has an unknown state, {}", other.escape_default()),
     }

@@ -1,5 +1,7 @@
 //! Connections that were closed because the buffers were full.
 
+use larder_load::argument::were;
+
 use super::facts::Facts;
 use super::{Finding, Rule};
 
@@ -8,9 +10,9 @@ pub(super) const RULES: &[Rule] = &[is_over_budget];
 fn is_over_budget(facts: &Facts) -> Option<Finding> {
     let (unsent, unread) = (facts.number("response_obj_oom"), facts.number("read_buf_oom"));
     (unsent + unread > 0).then(|| {
-        let closed = unsent + unread;
+        let closed = were(unsent + unread, "connection");
         let sentence = format!(
-            "{closed} connections were closed because all connections together held more than the \
+            "{closed} closed because all connections together held more than the \
              limit of the buffers ({unsent} with unread answers, {unread} with unfinished \
              requests). Find the clients that do not read their answers, let clients ask for fewer \
              keys at once, or raise -o read_buf_mem_limit"

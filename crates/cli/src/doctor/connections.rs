@@ -1,5 +1,7 @@
 //! Connections that were refused or had to wait.
 
+use larder_load::argument::{counted, were};
+
 use super::facts::Facts;
 use super::{Finding, Rule};
 
@@ -13,9 +15,10 @@ fn is_at_the_limit(facts: &Facts) -> Option<Finding> {
         (0, 0) => return None,
         (0, stopped) => {
             let waited = facts.number("time_in_listen_disabled_us") / 1000;
-            format!("new connections had to wait {stopped} times, {waited} ms together")
+            let times = counted(stopped, "time");
+            format!("new connections had to wait {times}, {waited} ms together")
         }
-        (refused, _) => format!("{refused} connections were refused"),
+        (refused, _) => format!("{} refused", were(refused, "connection")),
     };
     let sentence = format!(
         "{happened}, because the limit -c was reached; now {open} of {most} are open. Raise -c, or \

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use larder::TierCaution;
+use larder_load::argument::counted;
 use rustix::fs::statvfs;
 
 use super::facts::Facts;
@@ -111,9 +112,10 @@ fn is_unreadable(facts: &Facts) -> Option<Finding> {
     (items + segments > 0).then(|| {
         let path = facts.setting("tier_path");
         let sentence = format!(
-            "{items} items of {path} could not be read, and reclaim found {segments} segments \
-             damaged: look for errors of the device in the kernel's log. docs/runbook.md, \
-             LarderDiskUnreadable, says how to go on"
+            "{} of {path} could not be read, and reclaim found {} damaged: look for errors of the \
+             device in the kernel's log. docs/runbook.md, LarderDiskUnreadable, says how to go on",
+            counted(items, "item"),
+            counted(segments, "segment")
         );
         Finding::new("disk-unreadable", sentence)
     })

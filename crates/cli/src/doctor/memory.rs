@@ -1,5 +1,7 @@
 //! Memory that is too small, and stores that were refused.
 
+use larder_load::argument::were;
+
 use super::facts::Facts;
 use super::{Finding, Rule, percent};
 
@@ -37,7 +39,8 @@ fn refuses_stores(facts: &Facts) -> Option<Finding> {
             "off" => "start without -M, so that old items make room, or raise -m",
             _ => "raise -m",
         };
-        let sentence = format!("{refused} stores were refused because memory was full: {remedy}");
+        let sentence =
+            format!("{} refused because memory was full: {remedy}", were(refused, "store"));
         Finding::new("memory-refused", sentence)
     })
 }
@@ -47,8 +50,9 @@ fn refuses_large_values(facts: &Facts) -> Option<Finding> {
     (refused > 0).then(|| {
         let limit = facts.setting("item_size_max");
         let sentence = format!(
-            "{refused} stores were refused because the item is larger than -I, now {limit} bytes: \
-             raise -I, or make clients store less"
+            "{} refused because the item is larger than -I, now {limit} bytes: raise -I, or \
+             make clients store less",
+            were(refused, "store")
         );
         Finding::new("value-too-large", sentence)
     })

@@ -1,6 +1,7 @@
 //! The state of a memory file.
 
 use larder::Inspection;
+use larder_load::argument::{counted, were};
 
 use super::Finding;
 
@@ -11,10 +12,10 @@ pub(super) fn examine(inspection: &Inspection) -> Vec<Finding> {
 
 fn is_old(inspection: &Inspection) -> Option<Finding> {
     (!inspection.is_of_this_boot()).then(|| {
-        let items = inspection.report().items;
+        let items = counted(inspection.report().items, "item");
         let sentence = format!(
             "the file is from before the start of this system: the next larderd on it begins \
-             empty. Its {items} items can be saved before: larder export FILE items.dump"
+             empty. Its {items} can be saved before: larder export FILE items.dump"
         );
         Finding::new("file-old", sentence)
     })
@@ -26,9 +27,10 @@ fn has_killed_processes(inspection: &Inspection) -> Option<Finding> {
     }
     let killed = inspection.peers().iter().filter(|peer| !peer.lives).count();
     (killed > 0).then(|| {
+        let killed = were(killed as u64, "process");
         let sentence = format!(
-            "{killed} processes were killed while they used the file, and what they were doing is \
-             not repaired: start larderd on it, or run larder fsck"
+            "{killed} killed while using the file, and what was being done is not \
+             repaired: start larderd on it, or run larder fsck"
         );
         Finding::new("file-killed", sentence)
     })

@@ -1,5 +1,7 @@
 //! Items that a restart would lose.
 
+use larder_load::argument::counted;
+
 use super::facts::Facts;
 use super::{Finding, Rule};
 
@@ -11,8 +13,9 @@ fn loses_items(facts: &Facts) -> Option<Finding> {
     let is_larder = facts.number("segment_bytes") > 0;
     let has_disk = !facts.setting("tier_path").is_empty();
     (is_larder && is_private && !has_disk && items > 0).then(|| {
+        let items = counted(items, "item");
         let sentence = format!(
-            "a restart loses all {items} items: start with -e FILE on a tmpfs or with --tier-path to \
+            "a restart loses what the cache holds, {items}: start with -e FILE on a tmpfs or with --tier-path to \
              keep them, or run with --ignore restart if that is intended"
         );
         Finding::new("restart", sentence)

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use larder_load::argument::counted;
 
 /// Reports the progress on stderr: a bar on a terminal, otherwise a line each second.
 #[derive(Debug)]
@@ -81,7 +82,8 @@ impl Progress {
         let secs = self.started.elapsed().as_secs_f64();
         let per_second = |amount: f64| amount / secs.max(0.001);
         format!(
-            "{items} items {}, {:.1} MB, in {secs:.1} s: {:.0} items/s, {:.1} MB/s",
+            "{} {}, {:.1} MB, in {secs:.1} s: {:.0} items/s, {:.1} MB/s",
+            counted(items, "item"),
             self.verb,
             bytes as f64 / 1e6,
             per_second(items as f64),

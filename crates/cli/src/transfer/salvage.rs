@@ -6,6 +6,7 @@ use std::io::Write;
 use anyhow::Result;
 use larder::{TierDamage, TierInspection, TierSalvaged, TierTrust};
 use larder_dump::Writer;
+use larder_load::argument::{agree, counted};
 
 use super::directory::write;
 use super::fetch::{Counts, now_unix_secs};
@@ -104,8 +105,10 @@ pub(crate) fn report(damage: &TierDamage) {
 pub(crate) fn summary(salvaged: &TierSalvaged) -> String {
     let TierSalvaged { findings, damages, lost_bytes, doubtful, withheld } = salvaged;
     let mut text = format!(
-        "larder: {damages} places are damaged, {lost_bytes} bytes are lost; {} items can be read\n",
-        findings.items
+        "larder: {} {} damaged, {lost_bytes} bytes are lost; {} can be read\n",
+        counted(*damages, "place"),
+        agree(*damages, "is", "are"),
+        counted(findings.items, "item")
     );
     if *doubtful > 0 {
         text += &format!(

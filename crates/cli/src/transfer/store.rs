@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use anyhow::{Context, Result, bail};
 use larder_dump::ReadEntry;
+use larder_load::argument::were;
 use larder_load::connect::dialer::Dialer;
 
 use crate::connection::LOGIN_DEMANDED;
@@ -211,7 +212,7 @@ impl Target {
 }
 
 fn unanswered(items: usize) -> String {
-    format!("{items} items were sent and not answered")
+    format!("{} sent and not answered", were(items as u64, "item"))
 }
 
 /// Requests without an answer. Their answers together stay below what the buffers of a socket hold,

@@ -65,7 +65,9 @@ fn a_drain_waits_for_connections_and_can_be_undone() {
     let mut busy = managed.fixture.server.connect().unwrap();
     // Half a request has four seconds.
     busy.write_all(b"get half").unwrap();
-    managed.larder(&["drain", "--wait", "1"]).failed(1, "still draining after 1 s: 1 connections");
+    managed
+        .larder(&["drain", "--wait", "1"])
+        .failed(1, "still draining after 1 s: 1 connection is open");
     let serving = text(managed.larder(&["drain", "--undo"]).printed());
     assert!(serving.starts_with("serving, "), "{serving}");
     let began = Instant::now();
@@ -148,7 +150,7 @@ fn a_prefix_is_removed_and_other_items_stay() {
         .arg(bytes)
         .output()
         .unwrap();
-    assert!(ran.stdout.starts_with(b"1 items removed"), "{ran:?}");
+    assert!(ran.stdout.starts_with(b"1 item removed"), "{ran:?}");
     assert_eq!(managed.fixture.larder("get", &["b"]).printed(), b"value");
     managed.larder(&["delete", "--prefix", ""]).failed(2, "the prefix is empty");
     managed.larder(&["delete", "--prefix", "a", "b"]).failed(2, "cannot be used with");

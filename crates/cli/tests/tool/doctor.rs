@@ -172,7 +172,7 @@ fn items_that_a_restart_loses_are_found() {
     let fixture = Fixture::start_on(Transport::Unix, &[]);
     assert_eq!(examine(&fixture.address(), &[]).printed(), b"nothing found\n");
     fixture.larder("set", &["k", "v"]).printed();
-    assert_finds(&examine(&fixture.address(), &[]), "restart", &["all 1 items", "-e FILE"]);
+    assert_finds(&examine(&fixture.address(), &[]), "restart", &["holds, 1 item:", "-e FILE"]);
 }
 
 #[test]
@@ -183,14 +183,14 @@ fn a_memory_file_of_killed_processes_or_of_another_boot_is_found() {
     let fixture = Fixture::start_on(Transport::Unix, &["-m", "4", "-e", &file]);
     fixture.larder("set", &["k", "v"]).printed();
     fixture.server.stop(Signal::KILL).unwrap();
-    assert_finds(&examine(&file, &[]), "file-killed", &["1 processes were killed", "fsck"]);
+    assert_finds(&examine(&file, &[]), "file-killed", &["1 process was killed", "fsck"]);
     std::fs::remove_file(&path).unwrap();
     let cache = Cache::builder().memory_bytes(4 << 20).shared(&path).open().unwrap();
     cache.set("k", "v", None).unwrap();
     drop(cache);
     assert_eq!(examine(&file, &[]).printed(), b"nothing found\n");
     pretend_another_boot(&path);
-    assert_finds(&examine(&file, &[]), "file-old", &["Its 1 items", "larder export"]);
+    assert_finds(&examine(&file, &[]), "file-old", &["Its 1 item can", "larder export"]);
 }
 
 /// Changes the boot id in the file, as if the system had been started since.

@@ -215,7 +215,7 @@ fn a_pipe_warms_a_server_and_keeps_its_newer_items() {
     neighbour.larder("set", &["one", "1", "--ttl", "100", "--flags", "5"]).printed();
     joining.larder("set", &["both", "new"]).printed();
     let said = pipe(&neighbour, &joining);
-    assert!(said.contains("1 items imported"), "{said}");
+    assert!(said.contains("1 item imported"), "{said}");
     assert!(said.contains("; 1 kept as the server had them"), "{said}");
     assert_eq!(joining.larder("get", &["both"]).printed(), b"new");
     let ttl = ask(&joining, b"mg one t f v\r\n", b"1\r\n");
@@ -327,7 +327,7 @@ fn a_dump_that_is_cut_off_or_no_dump_is_an_error() {
     let dump = std::fs::read(&path).unwrap();
     let ran = larder(&dump[..400_000], &["import", "-", &address]);
     ran.failed(2, "stdin: the dump ends at byte 400000 without the rest of a block");
-    assert!(ran.stderr.contains("1 items imported"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 item imported"), "{}", ran.stderr);
     assert_eq!(fixture.larder("get", &["a"]).printed(), b"whole");
     assert_eq!(fixture.larder("get", &["b"]).exit_code, 1);
     larder(b"GIF89a", &["import", "-", &address])
@@ -389,7 +389,7 @@ fn an_item_whose_value_breaks_off_is_left_out_and_the_export_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = dump_at(&folder);
     let ran = larder(b"", &["export", &address, &path]);
-    ran.failed(1, "1 items exported");
+    ran.failed(1, "1 item exported");
     ran.failed(1, "; 1 not read to the end");
     assert_eq!(read_dump(&path), Items::from([(b"whole".to_vec(), (7, None, b"ok".to_vec()))]));
 }

@@ -113,7 +113,11 @@ impl Engine {
         for found in self.index().linked(group) {
             self.validate_item(group, level, &found, reached)?;
             let key = self.index().key(&found);
-            ensure!(keys.insert(key.clone()), "group {group} names key {key:?} twice");
+            ensure!(
+                keys.insert(key.clone()),
+                "group {group} names the key {} twice",
+                key.escape_ascii()
+            );
         }
         Ok(())
     }
@@ -128,20 +132,29 @@ impl Engine {
         let slot = found.slot;
         self.validate_record(slot, found.header, found.sequence, reached)?;
         let hash = self.index().hash(&self.index().key(found));
-        ensure!(slot.tag() == self.index().tag_of(hash), "{slot:?} has another tag than its key");
-        ensure!(hash & ((1 << level) - 1) == group, "{slot:?} is in group {group}, not in its own");
+        ensure!(
+            slot.tag() == self.index().tag_of(hash),
+            "the entry of {slot} has another tag than its key"
+        );
+        ensure!(
+            hash & ((1 << level) - 1) == group,
+            "{slot} is in group {group}, where its hash does not lead"
+        );
         if found.header.is_large() {
             let mut value_bytes = 0;
             for at in self.index().table(found) {
                 let piece = self.index().named_by(at, self.index().slot(at));
-                ensure!(piece.header.is_piece(), "{:?} of {slot:?} is no piece", piece.slot);
+                ensure!(piece.header.is_piece(), "{} of {slot} is no piece", piece.slot);
                 let named = self.region().word(piece.record_at + 8).load(Relaxed);
-                ensure!(named == hash, "{:?} belongs to another item than {slot:?}", piece.slot);
+                ensure!(named == hash, "{} belongs to another item than {slot}", piece.slot);
                 self.validate_record(piece.slot, piece.header, piece.sequence, reached)?;
                 value_bytes += piece.header.value_bytes() as u64;
             }
             let told = self.region().word(found.record_at + found.header.value_at()).load(Relaxed);
-            ensure!(told == value_bytes, "{slot:?} says {told} bytes, has {value_bytes}");
+            ensure!(
+                told == value_bytes,
+                "{slot} says that it has {told} bytes, and has {value_bytes}"
+            );
         }
         Ok(())
     }
@@ -154,19 +167,25 @@ impl Engine {
         reached: &mut Reached,
     ) -> Result<(), Broken> {
         let segment = slot.segment();
-        ensure!(self.segments().segment_numbers().contains(&segment), "{slot:?} names no segment");
+        ensure!(
+            self.segments().segment_numbers().contains(&segment),
+            "{slot} is in a segment that does not exist"
+        );
         let state = self.segments().state(segment);
         ensure!(
             matches!(state, State::Active | State::Sealed | State::Emptying),
-            "{slot:?} names a segment in state {state:?}"
+            "{slot} is in a segment that is {state}"
         );
-        ensure!(sequence != 0 && slot.is_of(sequence), "{slot:?} names sequence {sequence}");
+        ensure!(
+            sequence != 0 && slot.is_of(sequence),
+            "{slot} is older or newer than its segment, of sequence {sequence}"
+        );
         let end = slot.offset() + header.record_bytes();
         ensure!(
             end <= self.segments().filled(segment),
-            "{slot:?} ends at {end}, beyond what is filled"
+            "{slot} ends at {end}, beyond what is filled"
         );
-        ensure!(reached.locations.insert(slot.location()), "{slot:?} is named twice");
+        ensure!(reached.locations.insert(slot.location()), "{slot} is named twice");
         reached.accounts.entry(segment).or_default().add(Account::of(header));
         Ok(())
     }
@@ -178,7 +197,7 @@ impl Engine {
             free += u64::from(state == State::Free);
             ensure!(
                 !matches!(state, State::Reserved | State::Emptying),
-                "segment {segment} is left in state {state:?}"
+                "segment {segment} is left {state}"
             );
             let owner = self.segments().segment_owner(segment);
             ensure!(owner == 0, "segment {segment} is taken by thread slot {owner}");
@@ -189,7 +208,10 @@ impl Engine {
                     true => counted.items >= account.items && counted.bytes >= account.bytes,
                     false => counted == account,
                 };
-                ensure!(is_right, "segment {segment} counts {counted:?}, {account:?} are reached");
+                ensure!(
+                    is_right,
+                    "segment {segment} counts {counted}, and the index reaches {account}"
+                );
                 self.reclaimer().records(segment).for_each(drop);
             }
         }

@@ -15,6 +15,7 @@
 //! The upper half is the second in which the use started, so a reader knows without another load
 //! how old a record may be.
 
+use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -58,6 +59,22 @@ pub(crate) enum State {
     Overflow = 6,
     /// Holds rows of the ghost.
     Ghost = 7,
+}
+
+/// For people: the state as it follows `a segment that is`.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "free",
+            Self::Reserved => "reserved",
+            Self::Active => "being written",
+            Self::Sealed => "full",
+            Self::Emptying => "being emptied",
+            Self::Index => "part of the index",
+            Self::Overflow => "part of the index's overflow",
+            Self::Ghost => "part of the ghost",
+        })
+    }
 }
 
 impl State {
@@ -106,6 +123,12 @@ const OWNER_SHIFT: u32 = 16;
 pub(crate) struct Account {
     pub(crate) items: u64,
     pub(crate) bytes: usize,
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} items with {} bytes", self.items, self.bytes)
+    }
 }
 
 impl Account {

@@ -113,6 +113,18 @@ impl Slot {
     }
 }
 
+/// For people: where the record is.
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_empty() {
+            true => write!(f, "an empty slot"),
+            false => {
+                write!(f, "the record at byte {} of segment {}", self.offset(), self.segment())
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
