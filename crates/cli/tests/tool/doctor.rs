@@ -93,7 +93,7 @@ fn values_beyond_the_limit_are_found_also_on_memcached() {
         assert_eq!(examine(&fixture.address(), &[]).printed(), b"nothing found\n");
         set(&mut fixture.server.connect().unwrap(), "k", 2 << 20);
         let ran = examine(&fixture.address(), OF_TESTS);
-        assert_finds(&ran, "value-too-large", &["1 stores", "-I, now 1048576 bytes"]);
+        assert_finds(&ran, "value-too-large", &["1 store was", "-I, now 1048576 bytes"]);
     }
 }
 
