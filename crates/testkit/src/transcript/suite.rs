@@ -1,6 +1,7 @@
 //! Plays all transcripts of a folder, on several servers, cut in several ways.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -36,7 +37,7 @@ impl Suite {
         let versions = self.servers.iter().map(|(_, binary)| version(binary));
         eprintln!("transcripts on {}", versions.collect::<Result<Vec<_>>>()?.join(", "));
         let mut trials = Vec::new();
-        for transcript in Transcript::load_all(&self.folder)? {
+        for transcript in Transcript::load_all(&self.folder)?.into_iter().map(Arc::new) {
             for (subject, binary) in &self.servers {
                 if !self.plays(&transcript, *subject) {
                     continue;
