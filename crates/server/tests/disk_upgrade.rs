@@ -56,9 +56,18 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// The number in a key; 0 if there is none.
+/// The number in a key; 0 if there is none. A successor that reads the directory for longer than
+/// `--tier-wait-secs` says so, and is asked again.
 fn get(stream: &mut Stream, key: &str) -> Result<u32> {
-    let found = stream.ask(format!("get {key}\r\n").as_bytes(), b"END\r\n")?;
+    let request = format!("get {key}\r\n");
+    let mut found = stream.ask(request.as_bytes(), b"\r\n")?;
+    while found.starts_with(b"SERVER_ERROR recovering") {
+        sleep(Duration::from_millis(50));
+        found = stream.ask(request.as_bytes(), b"\r\n")?;
+    }
+    if !found.ends_with(b"END\r\n") {
+        found.extend(stream.ask(b"", b"END\r\n")?);
+    }
     let found = String::from_utf8(found)?;
     let number = found.lines().nth(1).unwrap_or("0");
     number.parse().with_context(|| found.clone())
