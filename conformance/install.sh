@@ -104,7 +104,7 @@ install_packages() {
     # The run level keeps memcached and haproxy from being started as services: the tests start
     # their own.
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${packages[@]}"
+        apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 }
 
 # The subcommands run for seconds: their build takes longer, unless it is without optimizations.
