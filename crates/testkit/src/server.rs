@@ -116,6 +116,7 @@ impl ServerUnderTest {
     ) -> Result<Self> {
         let child = command(binary)
             .envs(disk_tier(&folder, args))
+            .envs(patience(args))
             .envs(environment.iter().copied())
             .args(listen_args(&address))
             .args(args)
@@ -316,6 +317,13 @@ fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
         ],
         _ => Vec::new(),
     }
+}
+
+/// The variable that lets changes wait for a slow disk. Beside other tests a disk may not keep up for
+/// longer than the one second that is the default, and each change would then fail.
+fn patience(args: &[&str]) -> Option<(&'static str, &'static str)> {
+    let has = |option: &str| args.iter().any(|arg| arg.starts_with(option));
+    (has("--tier-path") && !has("--tier-wait-secs")).then_some(("LARDER_TIER_WAIT_SECS", "20"))
 }
 
 /// Runs a command that ends by itself.

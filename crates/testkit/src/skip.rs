@@ -11,7 +11,7 @@ use std::thread;
 /// Notes that the calling test, or a part of it, does not run here, and why. The test returns then.
 ///
 /// The note is a line of output and a line `PROGRAM TEST: REASON` of the file that the environment
-/// variable `LARDER_SKIPS` names. `make test` prints these lines at its end. In CI it fails if one
+/// variable `SKIPPED_TESTS` names. `make test` prints these lines at its end. In CI it fails if one
 /// of them is not in `.ci/skipped`.
 ///
 /// # Panics
@@ -24,7 +24,7 @@ pub fn skip(reason: impl Display) {
     let test = thread::current().name().unwrap_or("main").to_owned();
     let line = format!("{} {test}: {reason}\n", program(caller));
     print!("skipped: {line}");
-    let Some(file) = env::var_os("LARDER_SKIPS") else { return };
+    let Some(file) = env::var_os("SKIPPED_TESTS") else { return };
     OpenOptions::new()
         .append(true)
         .create(true)

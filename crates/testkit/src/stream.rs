@@ -123,16 +123,21 @@ impl Stream {
         let mut answer = Vec::new();
         let mut piece = [0; 64 << 10];
         while !answer.ends_with(end) {
-            let count = self.read(&mut piece)?;
-            if count == 0 || Instant::now() > deadline {
-                let kind = if count == 0 { ErrorKind::UnexpectedEof } else { ErrorKind::TimedOut };
-                let shown = answer[answer.len().saturating_sub(200)..].escape_ascii();
-                let end = end.escape_ascii();
-                let message =
-                    format!("expected an answer that ends with \"{end}\", got \"{shown}\"");
-                return Err(io::Error::new(kind, message));
-            }
-            answer.extend_from_slice(&piece[..count]);
+            let kind = match self.read(&mut piece) {
+                Ok(0) => ErrorKind::UnexpectedEof,
+                Ok(count) if Instant::now() <= deadline => {
+                    answer.extend_from_slice(&piece[..count]);
+                    continue;
+                }
+                Ok(_) => ErrorKind::TimedOut,
+                // A read waits for as long as the answer may take.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => ErrorKind::TimedOut,
+                Err(error) => return Err(error),
+            };
+            let shown = answer[answer.len().saturating_sub(200)..].escape_ascii();
+            let end = end.escape_ascii();
+            let message = format!("expected an answer that ends with \"{end}\", got \"{shown}\"");
+            return Err(io::Error::new(kind, message));
         }
         Ok(answer)
     }

@@ -262,7 +262,16 @@ CASES = [owner, reload, resize, users, group, removed, planted, anonymous, pool,
 def main():
     if os.geteuid() != 0:
         raise SystemExit("run.py needs root, for pools of several users")
-    extension, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    with tempfile.TemporaryDirectory(prefix="larder-module-") as folder:
+        # Other users may not be able to read the checkout, in root's home for example.
+        os.chmod(folder, 0o755)
+        extension = shutil.copy(sys.argv[1], folder)
+        failures = run_cases(extension, sys.argv[2:])
+    raise SystemExit(failures != 0)
+
+
+def run_cases(extension, names):
+    """Runs the cases with these names, or all of them. Returns how many failed."""
     failures = 0
     for run in CASES:
         if names and run.__name__ not in names:
@@ -277,7 +286,7 @@ def main():
             print(case.pools.output() if case.pools else "")
         finally:
             case.end()
-    raise SystemExit(failures != 0)
+    return failures
 
 
 main()
