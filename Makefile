@@ -38,7 +38,7 @@ check: ## Checks format, clippy and the tests of what changed since main: 60 s w
 
 # In CI no file of the checkout may change, or appear: it would be committed by accident one day.
 IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
-test: ## Runs everything that CI needs: 20 min after `make setup`, on two quiet cores
+test: ## Runs everything that CI needs: 30 min after `make setup`, from a cold cache on two cores
 	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit+miri bindings-c,clients,bindings-go+bindings-php,readme,models
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it

@@ -319,8 +319,8 @@ fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
     }
 }
 
-/// The variable that lets changes wait for a slow disk. Beside other tests a disk may not keep up for
-/// longer than the one second that is the default, and each change would then fail.
+/// The variable that lets changes wait for a slow disk. Beside other tests a disk may not keep up
+/// for longer than the one second that is the default, and each change would then fail.
 fn patience(args: &[&str]) -> Option<(&'static str, &'static str)> {
     let has = |option: &str| args.iter().any(|arg| arg.starts_with(option));
     (has("--tier-path") && !has("--tier-wait-secs")).then_some(("LARDER_TIER_WAIT_SECS", "20"))
