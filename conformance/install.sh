@@ -12,6 +12,8 @@ cd "$(dirname "$0")/.."
 # A package a line, and the command that succeeds if what it has is there from elsewhere. Without a
 # command dpkg knows.
 test_packages="
+cmake                           command -v cmake
+gdb                             command -v gdb
 libio-socket-ssl-perl           perl -e 'use IO::Socket::SSL'
 libmemcached-dev                echo '#include <libmemcached/memcached.h>' | cc -fsyntax-only -x c -
 libmemcached-tools              command -v memccapable
@@ -33,7 +35,6 @@ strace                          command -v strace
 verify_packages="
 bison                           command -v bison
 chromium
-cmake                           command -v cmake
 curl                            command -v curl
 debootstrap
 default-jdk-headless            command -v java
