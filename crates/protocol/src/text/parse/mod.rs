@@ -74,11 +74,10 @@ impl Parser {
         self.scanned_bytes = 0;
         match line.text {
             [b'g', b'e', b't', b' ', names @ ..] => self.begin_keys(&line, names, GET),
-            [b's', b'e', b't', b' ', rest @ ..]
-                if let Some((store, quiet)) = plain::store(rest, StoreMode::Set) =>
-            {
-                command(Command::Store(store), quiet, line.bytes)
-            }
+            [b's', b'e', b't', b' ', rest @ ..] => match plain::store(rest, StoreMode::Set) {
+                Some((store, quiet)) => command(Command::Store(store), quiet, line.bytes),
+                None => self.line(&line),
+            },
             [b'm', b'g', b' ', rest @ ..] => meta::parse::get(Words::begun(rest), line.bytes),
             [b'm', b's', b' ', rest @ ..] => meta::parse::set(Words::begun(rest), line.bytes),
             _ => self.line(&line),
