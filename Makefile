@@ -38,7 +38,7 @@ check: ## Checks format, clippy and the tests of what changed since main: 60 s w
 
 # In CI no file of the checkout may change, or appear: it would be committed by accident one day.
 IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
-test: ## Runs everything that CI needs: 30 min after `make setup`, from a cold cache on two cores
+test: ## Runs everything that CI needs: 35 min after `make setup`, from a cold cache on two cores
 	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit+miri bindings-c,clients,bindings-go+bindings-php,readme,models
 
 verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
@@ -105,7 +105,7 @@ readme: build ## Pastes the commands of README.md and of the quick pages of docs
 
 ## Stages of `make verify`
 # Needs root and debootstrap, and uses the Rust and Go toolchains of this machine.
-fresh-test: ## Follows README.md on a bare Debian: the last commit, `make setup`, `make test`, 30 min
+fresh-test: ## Follows README.md on a bare Debian: the last commit, `make setup`, `make test`, 45 min
 	.ci/fresh
 
 # Needs root and fatrace. It watches the whole machine: leave it alone meanwhile.
