@@ -18,7 +18,7 @@ rm -rf "$folder"
 cp -r "$here/cache" "$folder"
 export TEST_PHP_EXECUTABLE NO_INTERACTION=1
 TEST_PHP_EXECUTABLE=${TESTED_PHP:-$(command -v "$php")}
-"$php" "$out/build/run-tests.php" -q -n --set-timeout 60 --show-diff \
+"$php" "$out/build/run-tests.php" -q -n -j4 --no-color --no-progress --set-timeout 60 --show-diff \
     -d "extension=$LARDER_SO" -d extension=posix ${EXTRA_ARGS:-} "$folder" |
     tee "$folder/log"
 "$root/.ci/skips-of" phpt larder.so "$folder/log"

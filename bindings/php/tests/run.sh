@@ -16,6 +16,6 @@ rm -rf "$folder"
 cp -r "$here/phpt" "$folder"
 export TEST_PHP_EXECUTABLE NO_INTERACTION=1
 TEST_PHP_EXECUTABLE=${TESTED_PHP:-$(command -v "$php")}
-"$php" "$out/build/run-tests.php" -q -n --set-timeout 60 --show-diff \
+"$php" "$out/build/run-tests.php" -q -n -j4 --no-color --no-progress --set-timeout 60 --show-diff \
     -d "extension=$out/larder_apcu.so" ${EXTRA_ARGS:-} "$folder" | tee "$folder/log"
 "$root/.ci/skips-of" phpt larder_apcu "$folder/log"
