@@ -45,15 +45,15 @@ verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
 	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		fresh-test conformance transcripts binding-suites models miri crash storm sanitize fuzz-all endurance \
-		readers hot-keys scale-out deploy-test book-test package-test crates-test msrv workflows \
-		portable tier bench-restart
+		readers hot-keys scale-out deploy-test book-test package-test crates-test msrv others \
+		workflows portable tier bench-restart
 
 ## Stages of `make test`
 # A check of the fuzz targets links nothing: it does not need the C++ library of libFuzzer.
 lint: ## Checks format, clippy with warnings denied, documentation, licenses and packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --workspace --all-targets --features larder-bench/others --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p larder-engine --all-targets --features interleavings --locked -- -D warnings
 	CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --locked --manifest-path fuzz/Cargo.toml \
 		--target-dir $(dir $(BUILT))
@@ -203,6 +203,10 @@ crates-test: ## Packages the crates, and builds and runs a program outside of th
 
 msrv: ## Checks the crates, the programs and the C library with the oldest Rust of Cargo.toml
 	packaging/msrv.sh
+
+# `lint` leaves them out: the caches that they compare with take a minute and a half to build.
+others: ## Checks the benches that compare with other caches in Rust
+	cargo clippy -p larder-bench --all-targets --features others --locked -- -D warnings
 
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 workflows: ## Checks the workflows of .github with actionlint, which Go downloads
