@@ -51,7 +51,8 @@ const GROUPS_AT_ONCE: u32 = 1024;
 
 impl Entry {
     fn of(cache: &Cache, item: &ItemReport, key_at: usize) -> Self {
-        let unix_of = |second| cache.epoch().unix_of(second);
+        let epoch = cache.epoch();
+        let unix_of = |second| epoch.unix_of(second);
         let meta = &item.meta;
         let marks = [
             (meta.stale, mark::LARDER_STALE),

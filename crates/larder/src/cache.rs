@@ -7,7 +7,7 @@ use std::sync::Arc;
 use larder_engine::{
     Broken, CreateError, Engine, LimitError, Report, SegmentReport, StoreError, ThreadSlot,
 };
-use larder_item::{Epoch, Second};
+use larder_item::{Deadline, Epoch, Second};
 use larder_stats::Counter;
 
 use crate::clock::Time;
@@ -215,7 +215,11 @@ impl Cache {
         }
     }
 
-    /// Returns the relation between the cache's seconds and Unix time.
+    /// Returns the relation between the cache's seconds and Unix time by the system's clock as it
+    /// is now. The cache's seconds follow the monotonic clock: when the wall clock is set,
+    /// deadlines stay where they are, and this relation changes.
+    ///
+    /// Cost: two reads of a clock, without a system call.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -223,7 +227,28 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn epoch(&self) -> Epoch {
-        self.shared().engine.epoch()
+        let shared = self.shared();
+        shared.wall.epoch(&shared.time)
+    }
+
+    /// Converts an exptime of the protocol to a deadline: 0 is never, a negative one is past, up to
+    /// 30 days are seconds from now, and more is a Unix time by the system's clock as it is now.
+    ///
+    /// Cost: that of [`Cache::epoch`] for a Unix time.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// let in_a_minute = cache.deadline(60);
+    /// let by_unix_time = cache.deadline(cache.epoch().unix_of(cache.now()) + 60);
+    /// assert!(in_a_minute.0.abs_diff(by_unix_time.0) <= 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(&self, exptime: i64) -> Deadline {
+        let epoch = match exptime {
+            ..=Epoch::RELATIVE_SECS_MAX => self.shared().engine.epoch(),
+            _ => self.epoch(),
+        };
+        epoch.deadline(exptime, self.now())
     }
 
     /// Returns one of the engine's counters, summed over all threads.

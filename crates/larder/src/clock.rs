@@ -1,6 +1,7 @@
 //! The only place where a cache reads the time.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use larder_item::{Epoch, Second};
 use rustix::time::{ClockId, clock_gettime};
@@ -81,12 +82,6 @@ impl Time {
         }
     }
 
-    /// The same clock, whose first second is not before this Unix time.
-    pub(crate) fn not_before(self, unix_secs: u64) -> Self {
-        let unix_secs = i64::try_from(unix_secs).unwrap_or(i64::MAX);
-        Self { started_unix_secs: self.started_unix_secs.max(unix_secs), ..self }
-    }
-
     /// Returns the time of an existing cache. `monotonic_secs` is its second 0 by the monotonic
     /// clock, which counts from the system's boot.
     pub(crate) fn beginning_at(clock: Clock, monotonic_secs: i64, epoch: Epoch) -> Self {
@@ -128,5 +123,85 @@ impl Time {
         // The start comes from the region's file, which may hold any value.
         let lived = now.saturating_sub(self.started_monotonic_secs);
         Second::try_from(lived).unwrap_or(0).saturating_add(Epoch::FIRST_SECOND)
+    }
+}
+
+/// The wall clock of a cache: the relation between the cache's seconds, which no one sets, and Unix
+/// time, which the system's administrator may set at any moment.
+#[derive(Debug)]
+pub(crate) struct Wall {
+    /// The Unix time of second 0 when it was last asked for.
+    zero_unix_secs: AtomicI64,
+}
+
+impl Wall {
+    pub(crate) fn new(epoch: Epoch) -> Self {
+        Self { zero_unix_secs: AtomicI64::new(epoch.unix_secs) }
+    }
+
+    /// Returns the relation by the system's clock as it is now.
+    ///
+    /// The clocks begin their seconds at different moments, and a clock that is kept exact drifts.
+    /// The relation stays the same until it is wrong by a second, so that a Unix time is the same
+    /// second each time.
+    ///
+    /// Cost: two reads of a clock, without a system call.
+    pub(crate) fn epoch(&self, time: &Time) -> Epoch {
+        let (wall, monotonic) =
+            (clock_gettime(ClockId::Realtime), clock_gettime(ClockId::Monotonic));
+        let ahead_secs = wall.tv_sec.saturating_sub(monotonic.tv_sec);
+        let first_second = i64::from(Epoch::FIRST_SECOND);
+        let zero_secs =
+            ahead_secs.saturating_add(time.started_monotonic_secs()).saturating_sub(first_second);
+        let ns_more = wall.tv_nsec - monotonic.tv_nsec;
+        let kept = self.zero_unix_secs.load(Relaxed);
+        // Behind `kept` by this much; a step of decades saturates.
+        let off_ns = zero_secs.saturating_sub(kept).saturating_mul(NS).saturating_add(ns_more);
+        if off_ns.abs() < NS {
+            return Epoch { unix_secs: kept };
+        }
+        let nearest = if ns_more >= NS / 2 {
+            zero_secs.saturating_add(1)
+        } else if ns_more < -(NS / 2) {
+            zero_secs.saturating_sub(1)
+        } else {
+            zero_secs
+        };
+        self.zero_unix_secs.store(nearest, Relaxed);
+        Epoch { unix_secs: nearest }
+    }
+}
+
+/// Nanoseconds of a second.
+const NS: i64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wall_clock_counts_as_it_is_and_not_as_it_was() {
+        let time = Time::starting_now(Clock::System);
+        let epoch = Epoch::starting_at(time.started_unix_secs());
+        let wall = Wall::new(epoch);
+        assert_eq!(wall.epoch(&time), epoch, "a clock that was not set changes nothing");
+        for step_secs in [3600, -3600, 20 * 365 * 86_400, -2, 2] {
+            // The clock was set by this much since the relation was last asked for.
+            let wall = Wall::new(Epoch { unix_secs: epoch.unix_secs - step_secs });
+            let found = wall.epoch(&time);
+            assert!((found.unix_secs - epoch.unix_secs).abs() <= 1, "{step_secs}: {found:?}");
+            assert_eq!(wall.epoch(&time), found, "and it stays");
+        }
+    }
+
+    #[test]
+    fn a_relation_that_is_off_by_less_than_a_second_stays() {
+        let time = Time::starting_now(Clock::System);
+        let wall = Wall::new(Epoch::starting_at(time.started_unix_secs()));
+        let first = wall.epoch(&time);
+        for _ in 0..200 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            assert_eq!(wall.epoch(&time), first, "the seconds of both clocks begin at any time");
+        }
     }
 }

@@ -8,7 +8,7 @@ use larder_engine::{CreateError, Engine};
 use larder_item::Second;
 use larder_region::forks;
 
-use crate::clock::{Clock, Time};
+use crate::clock::{Clock, Time, Wall};
 use crate::load::flight::Flights;
 use crate::removals::Queues;
 use crate::thread::slots::ThreadSlots;
@@ -19,6 +19,7 @@ use crate::tier::attached::Attached;
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) time: Time,
+    pub(crate) wall: Wall,
     pub(crate) thread_slots: ThreadSlots,
     pub(crate) queues: Queues,
     /// The maintainer thread, set once if the cache has one.
@@ -60,6 +61,7 @@ impl Shared {
     pub(crate) fn new(engine: Engine, time: Time) -> Self {
         Self {
             thread_slots: ThreadSlots::new(&engine),
+            wall: Wall::new(engine.epoch()),
             engine,
             time,
             queues: Queues::default(),

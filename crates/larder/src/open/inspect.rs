@@ -10,6 +10,7 @@ use larder_region::{Memory, boot, file, locks};
 use larder_stats::Counter;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::clock::{Clock, Time, Wall};
 use crate::open::error::{SharedError, Unusable};
 
 /// A cache in a file, opened read-only. Other processes do not notice it, and state that killed
@@ -156,7 +157,20 @@ impl Inspection {
 
     /// Returns a deadline as a Unix time in seconds; `None` if it is never.
     pub fn deadline_unix_secs(&self, deadline: Deadline) -> Option<i64> {
-        (deadline != Deadline::NEVER).then(|| self.engine.epoch().unix_of(deadline.0))
+        (deadline != Deadline::NEVER).then(|| self.epoch().unix_of(deadline.0))
+    }
+
+    /// Returns the relation of the cache's seconds to Unix time: by the system's clock as it is
+    /// now, or as it was when the cache was created, if the system has booted since.
+    fn epoch(&self) -> Epoch {
+        let (epoch, birth) = (self.engine.epoch(), self.engine.birth());
+        match self.is_of_this_boot() {
+            true => {
+                let time = Time::beginning_at(Clock::System, birth.monotonic_secs, epoch);
+                Wall::new(epoch).epoch(&time)
+            }
+            false => epoch,
+        }
     }
 
     /// Checks all invariants that hold while no operation is in progress.

@@ -229,15 +229,12 @@ impl Executor {
     fn shown<'k>(&self, key: &'k [u8], meta: &Meta, with_value: bool) -> Shown<'k> {
         let now = self.cache.now();
         let ttl_secs = ttl_secs(meta.deadline, now);
-        let deadline_unix_secs = match meta.deadline {
-            Deadline::NEVER => None,
-            Deadline(second) => Some(self.cache.epoch().unix_of(second)),
-        };
         Shown {
             key,
             meta: *meta,
             with_value,
-            deadline_unix_secs,
+            // Only `me` shows it: `inspect` sets it.
+            deadline_unix_secs: None,
             ttl_secs,
             ttl_before_secs: ttl_secs,
             idle_secs: now.saturating_sub(meta.seen),
@@ -255,7 +252,12 @@ impl Executor {
         let Some(meta) = self.cache.peek(key) else { return Response::Miss };
         let classes = &self.server.classes;
         let size = ItemSize::new(key.len(), &meta);
+        let deadline_unix_secs = match meta.deadline {
+            Deadline::NEVER => None,
+            Deadline(second) => Some(self.cache.epoch().unix_of(second)),
+        };
         let shown = Shown {
+            deadline_unix_secs,
             class: classes.class_of(size),
             item_bytes: classes.item_bytes(size),
             ..self.shown(key, &meta, false)

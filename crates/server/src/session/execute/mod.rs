@@ -472,7 +472,7 @@ impl Executor {
 
     #[inline]
     pub(crate) fn deadline(&self, exptime: i64) -> Deadline {
-        self.cache.epoch().deadline(exptime, self.cache.now())
+        self.cache.deadline(exptime)
     }
 
     /// True if items may be on a disk only.
