@@ -7,7 +7,7 @@ import (
 )
 
 // Format is the version of the layout that this package reads; docs/region-format.md describes it.
-const Format = 7
+const Format = 8
 
 const (
 	lineBytes   = 128

@@ -21,7 +21,7 @@ pub struct Meta {
     /// change may go unrecorded.
     pub fetched: bool,
     /// The second in which the item was last stored, read, touched or changed. The last read may be
-    /// up to 58 s later, the last use up to 1 s earlier. Reads by processes that cannot write to
+    /// up to 59 s later. Reads by processes that cannot write to
     /// the cache are recorded only as far as their hints reach the owner.
     pub seen: Second,
 }

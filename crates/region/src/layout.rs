@@ -9,7 +9,7 @@ use crate::processes::{peers_by_memory, peers_max, shared_by};
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Incremented with every change of the layout that an older reader would misread.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// A pair of cache lines: the unit that the hardware prefetches and that two writers must not
 /// share.
