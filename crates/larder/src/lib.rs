@@ -106,6 +106,7 @@ pub use larder_tier::store::{
 };
 pub use large::{DirectBuffer, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
+pub use open::Prepared;
 pub use open::anonymous::Inheritance;
 pub use open::builder::Builder;
 pub use open::error::{OpenError, SharedError, Unusable};

@@ -110,6 +110,11 @@ impl<D: Directory> Flusher<D> {
         &self.tier
     }
 
+    /// Notes how far the log's time is ahead of the system's clock ([`Tier::note_ahead`]).
+    pub fn note_ahead(&mut self, ahead_secs: i64) {
+        self.tier.note_ahead(ahead_secs);
+    }
+
     /// True after an error: nothing more is written or synced.
     pub fn has_failed(&self) -> bool {
         self.has_failed

@@ -11,6 +11,10 @@ use crate::format::{
 use crate::log::{self, Log};
 
 const MANIFEST: &str = "MANIFEST";
+/// The name that a manifest has until it is whole.
+const MANIFEST_NEW: &str = "MANIFEST.new";
+/// The space that a new manifest takes, with what the file system notes of it.
+const MANIFEST_SPACE_BYTES: u64 = 16 << 10;
 /// The epoch of a directory that was never started.
 const EPOCH_MADE: u32 = 1;
 /// Segments that a log has at least: one takes records, one is free for reclaim, one is reclaimed.
@@ -87,6 +91,17 @@ pub enum OpenError {
         /// The size that was asked for.
         asked_bytes: u64,
     },
+    /// The file system has no space for a manifest.
+    #[error(
+        "{path} has {free_bytes} bytes of free space, and a start needs {MANIFEST_SPACE_BYTES}: \
+         remove other files of its volume, or enlarge it"
+    )]
+    NoSpace {
+        /// The directory.
+        path: String,
+        /// The space that is left.
+        free_bytes: u64,
+    },
     /// The log is too small to be of use.
     #[error("a size of {bytes} bytes is too small: a log needs {min_bytes} at least")]
     TooSmall {
@@ -151,6 +166,15 @@ impl Iterator for Lease {
     }
 }
 
+/// The time of a log beside the system's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogTime {
+    /// How far it is ahead, in seconds.
+    pub ahead_secs: i64,
+    /// By how much the system's clock is behind where it was at the log's latest time, in seconds.
+    pub skew_secs: u64,
+}
+
 /// A directory that this process has locked.
 #[derive(Debug)]
 pub struct Tier<D: Directory> {
@@ -187,6 +211,26 @@ impl<D: Directory> Tier<D> {
         Ok(Self { directory, manifest, log, _lock: lock })
     }
 
+    /// Checks whether a directory that another process serves could be opened as it is wanted.
+    /// Changes nothing, and needs no lock.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]: that of [`Tier::open`], but for what the other process may still change.
+    pub fn rehearse(directory: &D, wanted: Wanted) -> Result<(), OpenError> {
+        let extents = wanted.extents()?;
+        let Some(manifest) = Self::read_manifest(directory)? else { return Ok(()) };
+        Self::check(directory, &manifest, wanted, extents)?;
+        if manifest.epoch != EPOCH_MADE {
+            Self::log_of(directory, &manifest)?;
+        }
+        let free_bytes = directory.space()?.free_bytes;
+        if free_bytes < MANIFEST_SPACE_BYTES && directory.open(MANIFEST_NEW)?.is_none() {
+            return Err(OpenError::NoSpace { path: path(directory), free_bytes });
+        }
+        Ok(())
+    }
+
     /// Locks a directory that is a tier, to read it. Changes nothing.
     ///
     /// # Errors
@@ -200,7 +244,10 @@ impl<D: Directory> Tier<D> {
         let Some(file) = directory.open(log::FILE_NAME)? else {
             return Err(OpenError::NoLog { path: path(&directory) });
         };
-        let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), manifest.extents));
+        // A log that was cut off can be read as far as it goes. Memory is not taken for more.
+        let whole = file.len()?.div_ceil(SEGMENT_BYTES as u64);
+        let extents = manifest.extents.min(u32::try_from(whole).unwrap_or(u32::MAX));
+        let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), extents));
         Ok(Self { directory, manifest, log, _lock: lock })
     }
 
@@ -259,10 +306,34 @@ impl<D: Directory> Tier<D> {
             index_seed: entropy.index_seed,
             hash_key: entropy.hash_key,
             made_unix_secs: now_unix_secs,
+            ahead_secs: 0,
         };
         directory.replace_small(MANIFEST, &manifest.encode())?;
         let file = Self::file_of(directory, u64::from(extents) * SEGMENT_BYTES as u64)?;
         Ok((manifest, file))
+    }
+
+    /// Fails if a directory is not, and does not become, what is wanted.
+    fn check(
+        directory: &D,
+        manifest: &Manifest,
+        wanted: Wanted,
+        extents: u32,
+    ) -> Result<(), OpenError> {
+        let path = || path(directory);
+        if manifest.mode != wanted.mode {
+            let (found, asked) = (manifest.mode, wanted.mode);
+            return Err(OpenError::OtherMode { path: path(), found, asked });
+        }
+        if extents < manifest.extents {
+            let found_bytes = u64::from(manifest.extents) * SEGMENT_BYTES as u64;
+            return Err(OpenError::Shrinks {
+                path: path(),
+                found_bytes,
+                asked_bytes: wanted.bytes,
+            });
+        }
+        Ok(())
     }
 
     fn grown(
@@ -272,14 +343,7 @@ impl<D: Directory> Tier<D> {
         wanted: Wanted,
         extents: u32,
     ) -> Result<Manifest, OpenError> {
-        let path = path(directory);
-        if manifest.mode != wanted.mode {
-            return Err(OpenError::OtherMode { path, found: manifest.mode, asked: wanted.mode });
-        }
-        if extents < manifest.extents {
-            let found_bytes = u64::from(manifest.extents) * SEGMENT_BYTES as u64;
-            return Err(OpenError::Shrinks { path, found_bytes, asked_bytes: wanted.bytes });
-        }
+        Self::check(directory, &manifest, wanted, extents)?;
         if extents > manifest.extents {
             manifest.extents = extents;
             // The log is never shorter than the manifest says.
@@ -293,6 +357,15 @@ impl<D: Directory> Tier<D> {
     /// The path of the directory, for messages.
     pub fn path(&self) -> String {
         path(&self.directory)
+    }
+
+    /// The length that the log has lost, in bytes, if it is shorter than the manifest says.
+    pub(crate) fn cut_bytes(&self) -> u64 {
+        match self.manifest.epoch {
+            // It was never started: the end may have come before the log.
+            EPOCH_MADE => 0,
+            _ => u64::from(self.manifest.extents - self.log.extents()) * SEGMENT_BYTES as u64,
+        }
     }
 
     /// The directory's files.
@@ -386,11 +459,39 @@ impl<D: Directory> Tier<D> {
         self.replace(Manifest { clean: true, durable, ..self.manifest.clone() })
     }
 
+    /// Returns how far the time of a log, whose latest time is `stamp_unix_secs`, is ahead of the
+    /// system's clock, and by how much that clock is behind where it was then.
+    ///
+    /// Deadlines in the log count by the log's time, which never goes back. Since the last stamp as
+    /// much of it has passed as of the system's; none if the clock was set back meanwhile.
+    pub fn log_time(&self, stamp_unix_secs: u64, system_unix_secs: u64) -> LogTime {
+        let ahead_secs = i64::from(self.manifest.ahead_secs);
+        let stamped_at = secs(stamp_unix_secs).saturating_sub(ahead_secs);
+        let skew_secs = match stamp_unix_secs {
+            // The log is empty.
+            0 => 0,
+            _ => stamped_at.saturating_sub(secs(system_unix_secs)).max(0),
+        };
+        let ahead_secs = ahead_secs.saturating_add(skew_secs);
+        LogTime { ahead_secs, skew_secs: skew_secs.unsigned_abs() }
+    }
+
+    /// Notes how far the log's time is ahead of the system's clock. The next change of the manifest
+    /// makes it durable.
+    pub fn note_ahead(&mut self, ahead_secs: i64) {
+        let least = if ahead_secs < 0 { i32::MIN } else { i32::MAX };
+        self.manifest.ahead_secs = i32::try_from(ahead_secs).unwrap_or(least);
+    }
+
     fn replace(&mut self, manifest: Manifest) -> Result<(), OpenError> {
         self.directory.replace_small(MANIFEST, &manifest.encode())?;
         self.manifest = manifest;
         Ok(())
     }
+}
+
+fn secs(unix_secs: u64) -> i64 {
+    i64::try_from(unix_secs).unwrap_or(i64::MAX)
 }
 
 fn path(directory: &impl Directory) -> String {

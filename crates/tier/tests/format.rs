@@ -48,6 +48,7 @@ fn manifest() -> Manifest {
         index_seed: 0x0102_0304_0506_0708,
         hash_key: *b"a key for a hash",
         made_unix_secs: 1_790_000_000,
+        ahead_secs: 0,
     }
 }
 
@@ -188,6 +189,10 @@ fn a_flipped_bit_in_a_segments_header_is_recognised() {
 fn a_flipped_bit_in_a_manifest_is_recognised() {
     let bytes = manifest().encode();
     assert_eq!(Manifest::decode(&bytes), Ok(manifest()));
+    for ahead_secs in [-1, 1, i32::MIN, i32::MAX] {
+        let ahead = Manifest { ahead_secs, ..manifest() };
+        assert_eq!(Manifest::decode(&ahead.encode()), Ok(ahead));
+    }
     with_each_bit_flipped(&bytes, |bit, damaged| {
         assert!(Manifest::decode(damaged).is_err(), "bit {bit} of the manifest");
     });

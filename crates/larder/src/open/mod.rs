@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::clock::Time;
 use crate::shared::Opening;
 use crate::thread::maintainer;
-use crate::tier::{DiskTier, Tier, TierError};
+use crate::tier::{Tier, TierError};
 use anonymous::{Inheritance, open_anonymous, open_inherited, open_readable};
 use builder::Builder;
 use error::OpenError;
@@ -64,7 +64,16 @@ impl Builder {
     /// # Errors
     /// [`OpenError`] names the size that is out of bounds or cannot be allocated.
     pub fn open(self) -> Result<Cache, OpenError> {
-        self.open_with(None)
+        self.prepare()?.open()
+    }
+
+    /// Does all of [`Builder::open`] but the opening of a disk tier's directory: memory is mapped,
+    /// which may take long and may be refused.
+    ///
+    /// # Errors
+    /// Those of [`Builder::open`], but for those of the directory.
+    pub fn prepare(self) -> Result<Prepared, OpenError> {
+        self.prepare_with(None)
     }
 
     /// Opens a cache that another process passes on ([`Cache::inheritance`]); both processes use it
@@ -84,18 +93,20 @@ impl Builder {
     /// # Errors
     /// [`OpenError`]: the cache differs from the requested one, or cannot be mapped.
     pub fn open_inherited(self, inheritance: Inheritance) -> Result<Cache, OpenError> {
-        self.open_with(Some(inheritance))
+        self.prepare_with(Some(inheritance))?.open()
     }
 
-    fn open_with(self, inheritance: Option<Inheritance>) -> Result<Cache, OpenError> {
+    fn prepare_with(self, inheritance: Option<Inheritance>) -> Result<Prepared, OpenError> {
         let Self { memory_bytes, cas, evict, clock, .. } = self;
         let is_private = inheritance.is_none() && self.place == Place::Private;
         let is_owned = inheritance.is_none() && self.place.is_owned();
-        let tier = self.tier.as_ref().map(|disk| self.open_tier(disk, is_owned)).transpose()?;
-        let (tier, time) = match tier {
-            Some((tier, time)) => (Some(tier), time),
-            None => (None, Time::starting_now(clock)),
-        };
+        if let Some(disk) = &self.tier {
+            if !is_owned {
+                return Err(TierError::Shared.into());
+            }
+            disk.check(self.item_bytes_max)?;
+        }
+        let time = Time::starting_now(clock);
         let default_item_bytes_max = Self::default().item_bytes_max;
         let item_bytes_max = if self.item_bytes_max == default_item_bytes_max {
             default_item_bytes_max.min(memory_bytes / 2)
@@ -116,7 +127,7 @@ impl Builder {
             epoch: Epoch::starting_at(time.started_unix_secs()),
             peers: self.processes_max,
         };
-        let (mut engine, file, opening) = match inheritance {
+        let (engine, file, opening) = match inheritance {
             Some(inheritance) => {
                 let (engine, file) = open_inherited(&config, inheritance)?;
                 (engine, Some(file), Opening::Attached)
@@ -127,28 +138,7 @@ impl Builder {
             true => time,
             false => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
         };
-        if let Some(tier) = &tier {
-            engine.set_journal(tier.journal());
-            engine.raise_versions(tier.versions_past());
-            tier.schedule_clear(&engine);
-        }
-        let cache = Cache::new(engine, time, file, (opening, tier), self.substitute);
-        if self.maintainer {
-            let maintainer = maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
-            let _ = cache.shared().maintainer.set(maintainer);
-        }
-        Ok(cache)
-    }
-
-    fn open_tier(&self, disk: &DiskTier, is_owned: bool) -> Result<(Tier, Time), TierError> {
-        if !is_owned {
-            return Err(TierError::Shared);
-        }
-        let max = larder_tier::format::VALUE_BYTES_MAX as u64;
-        if self.item_bytes_max > max && !disk.is_cache() {
-            return Err(TierError::ItemTooLarge { asked: self.item_bytes_max, max });
-        }
-        Tier::open(disk, self.memory_bytes, Time::starting_now(self.clock))
+        Ok(Prepared { builder: self, engine, time, file, opening })
     }
 
     fn make(
@@ -177,5 +167,48 @@ impl Builder {
                 (engine, Some(file), opening)
             }
         })
+    }
+}
+
+/// A cache whose memory is mapped, and whose directory of a disk tier, if it has one, is not open
+/// yet ([`Builder::prepare`]).
+#[derive(Debug)]
+pub struct Prepared {
+    builder: Builder,
+    engine: Engine,
+    time: Time,
+    file: Option<File>,
+    opening: Opening,
+}
+
+impl Prepared {
+    /// Checks whether the directory, which another process may use, could be opened with these
+    /// settings. Changes nothing.
+    ///
+    /// # Errors
+    /// [`OpenError::Tier`]: why [`Prepared::open`] would fail.
+    pub fn rehearse(&self) -> Result<(), OpenError> {
+        Ok(self.builder.tier.as_ref().map_or(Ok(()), Tier::rehearse)?)
+    }
+
+    /// Opens the directory, if there is one, and with it the cache.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong with the directory, or that no thread is left.
+    pub fn open(self) -> Result<Cache, OpenError> {
+        let Self { builder, mut engine, time, file, opening } = self;
+        let open = |disk| Tier::open(disk, builder.memory_bytes, time);
+        let tier = builder.tier.as_ref().map(open).transpose()?;
+        if let Some(tier) = &tier {
+            engine.set_journal(tier.journal());
+            engine.raise_versions(tier.versions_past());
+            tier.schedule_clear(&engine);
+        }
+        let cache = Cache::new(engine, time, file, (opening, tier), builder.substitute);
+        if builder.maintainer {
+            let maintainer = maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
+            let _ = cache.shared().maintainer.set(maintainer);
+        }
+        Ok(cache)
     }
 }

@@ -85,9 +85,12 @@ impl TierInspection {
         mut progress: impl FnMut(usize, usize),
         mut show: impl FnMut(&TierItem<'_>) -> bool,
     ) -> Result<Findings, TierError> {
-        let mut show = |item: &Item<'_>| show(&TierItem::of(item));
-        let read = store::inspect(&self.tier, now_unix_secs, &mut progress, &mut show);
-        Ok(read.map_err(store::StartError::from)?)
+        let ahead_secs = self.ahead_secs(now_unix_secs)?;
+        let mut show = |item: &Item<'_>| show(&TierItem::of(item, ahead_secs));
+        let now = now_unix_secs.saturating_add_signed(ahead_secs);
+        let read = store::inspect(&self.tier, now, &mut progress, &mut show);
+        let findings = read.map_err(store::StartError::from)?;
+        Ok(by_system_clock(findings, ahead_secs))
     }
 }
 
@@ -109,20 +112,36 @@ impl TierInspection {
         mut report: impl FnMut(&Damage),
         mut show: impl FnMut(&TierItem<'_>, Trust),
     ) -> Result<Salvaged, TierError> {
-        let mut show = |item: &Item<'_>, trust| show(&TierItem::of(item), trust);
-        let salvaged =
-            store::salvage(&self.tier, now_unix_secs, &mut progress, &mut report, &mut show);
-        Ok(salvaged.map_err(larder_tier::OpenError::from)?)
+        let ahead_secs = self.ahead_secs(now_unix_secs)?;
+        let mut show = |item: &Item<'_>, trust| show(&TierItem::of(item, ahead_secs), trust);
+        let now = now_unix_secs.saturating_add_signed(ahead_secs);
+        let salvaged = store::salvage(&self.tier, now, &mut progress, &mut report, &mut show);
+        let salvaged = salvaged.map_err(larder_tier::OpenError::from)?;
+        let findings = by_system_clock(salvaged.findings, ahead_secs);
+        Ok(Salvaged { findings, ..salvaged })
+    }
+
+    /// How far the log's time, by which deadlines count, is ahead of the system's clock.
+    fn ahead_secs(&self, now_unix_secs: u64) -> Result<i64, TierError> {
+        let stamp = store::newest_stamp(&self.tier).map_err(larder_tier::OpenError::from)?;
+        Ok(self.tier.log_time(stamp, now_unix_secs).ahead_secs)
     }
 }
 
+/// What was found, with times by the system's clock.
+fn by_system_clock(findings: Findings, ahead_secs: i64) -> Findings {
+    let due = |secs: u64| secs.saturating_add_signed(-ahead_secs);
+    Findings { due_unix_secs: findings.due_unix_secs.map(due), ..findings }
+}
+
 impl<'a> TierItem<'a> {
-    fn of(item: &Item<'a>) -> Self {
+    fn of(item: &Item<'a>, ahead_secs: i64) -> Self {
+        let deadline = |secs: u64| secs.saturating_add_signed(-ahead_secs).max(1);
         Self {
             key: item.key,
             value: item.value,
             flags: item.flags,
-            deadline_unix_secs: item.deadline_unix_secs,
+            deadline_unix_secs: item.deadline_unix_secs.map(deadline),
             stale: item.stale,
         }
     }

@@ -36,12 +36,10 @@ use larder_item::{Deadline, Epoch, Second};
 use larder_region::forks;
 use larder_tier::disk::real::{Caution, RealDirectory};
 use larder_tier::format::Uuid;
-use larder_tier::store::{
-    BYTES_MIN, FindError, Known, Settings, StartError, Started, Statistics, Store,
-};
-use larder_tier::{Entropy, Tier as Directory, Wanted};
+use larder_tier::store::{FindError, Known, Settings, Started, Statistics, Store};
+use larder_tier::{Entropy, Tier as Directory};
 
-use crate::clock::{Clock, Time};
+use crate::clock::{Clock, Time, unix_secs};
 use crate::open::share::random;
 use demoter::Demoter;
 pub use operate::Returns;
@@ -65,10 +63,11 @@ pub(crate) struct Tier {
     mode: TierMode,
     admission: Admission,
     item_bytes_min: usize,
+    /// The cache's seconds in the log's time, which never goes back: the wall clock may be set.
     epoch: Epoch,
     wait: Duration,
     stop: Duration,
-    /// The present second as a Unix time, for a cache whose clock is ticked.
+    /// The present second of the log's time, for a cache whose clock is ticked.
     now_unix_secs: Arc<AtomicU64>,
     started: Started,
     caution: Option<Caution>,
@@ -110,21 +109,12 @@ impl Drop for Tier {
 }
 
 impl Tier {
-    /// Opens the directory and recovers its log. Returns the time that the cache begins with: that
-    /// of the system, or the latest one in the log.
-    pub(crate) fn open(
-        disk: &DiskTier,
-        memory_bytes: u64,
-        time: Time,
-    ) -> Result<(Self, Time), TierError> {
-        if disk.bytes < BYTES_MIN {
-            // Before there is a directory of that size.
-            return Err(StartError::TooSmall.into());
-        }
+    /// Opens the directory and recovers its log.
+    pub(crate) fn open(disk: &DiskTier, memory_bytes: u64, time: Time) -> Result<Self, TierError> {
         let directory = RealDirectory::open(&disk.path).map_err(larder_tier::OpenError::from)?;
         let caution = directory.caution().map_err(larder_tier::OpenError::from)?;
         let system_unix_secs = u64::try_from(time.started_unix_secs()).unwrap_or(0);
-        let wanted = Wanted { mode: disk.mode.of_store(), bytes: disk.bytes };
+        let wanted = disk.wanted();
         let tier = Directory::open(directory, wanted, entropy(), system_unix_secs)?;
         let now_unix_secs = Arc::new(AtomicU64::new(system_unix_secs));
         let settings = Settings {
@@ -138,6 +128,8 @@ impl Tier {
                 TierMode::Cache => memory_bytes / 2,
             },
             clock: clock(time, &now_unix_secs),
+            wall: Arc::new(|| u64::try_from(unix_secs()).unwrap_or(0)),
+            before_change: disk.before_change.clone().unwrap_or_else(|| Arc::new(|| ())),
         };
         let mut progress = disk.progress.clone();
         let mut report = |done: usize, total: usize| {
@@ -146,14 +138,13 @@ impl Tier {
             }
         };
         let (store, started) = Store::start(tier, settings, &mut report)?;
-        // The clock may have been set back since: deadlines are judged by the later time.
-        let time = time.not_before(started.stamp_unix_secs);
+        let begun_unix_secs = time.started_unix_secs().saturating_add(started.time.ahead_secs);
         let tier = Self {
             store: Arc::new(store),
             mode: disk.mode,
             admission: disk.admission,
             item_bytes_min: disk.item_bytes_min,
-            epoch: Epoch::starting_at(time.started_unix_secs()),
+            epoch: Epoch::starting_at(begun_unix_secs),
             wait: disk.wait,
             stop: disk.stop,
             now_unix_secs,
@@ -170,7 +161,13 @@ impl Tier {
             recent_reads: RecentReads::within(memory_bytes),
         };
         tier.tick(Epoch::FIRST_SECOND);
-        Ok((tier, time))
+        Ok(tier)
+    }
+
+    /// Checks whether the directory, which another process may use, could be opened.
+    pub(crate) fn rehearse(disk: &DiskTier) -> Result<(), TierError> {
+        let directory = RealDirectory::open(&disk.path).map_err(larder_tier::OpenError::from)?;
+        Ok(Directory::rehearse(&directory, disk.wanted())?)
     }
 
     /// The journal that the engine gets.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_tier::format::Mode;
-use larder_tier::store::StartError;
+use larder_tier::Wanted;
+use larder_tier::format::{Mode, VALUE_BYTES_MAX};
+use larder_tier::store::{BYTES_MIN, StartError};
 
 /// When a change is durable: when it survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub struct DiskTier {
     pub(super) stop: Duration,
     pub(super) dirty_bytes: Option<u64>,
     pub(super) progress: Option<Progress>,
+    pub(super) before_change: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl fmt::Debug for DiskTier {
@@ -102,7 +104,25 @@ impl DiskTier {
             stop: Duration::from_secs(60),
             dirty_bytes: None,
             progress: None,
+            before_change: None,
         }
+    }
+
+    /// What the directory is to be.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted { mode: self.mode.of_store(), bytes: self.bytes }
+    }
+
+    /// Checks what can be checked without the directory.
+    pub(crate) fn check(&self, item_bytes_max: u64) -> Result<(), TierError> {
+        if self.bytes < BYTES_MIN {
+            return Err(StartError::TooSmall.into());
+        }
+        let max = VALUE_BYTES_MAX as u64;
+        if item_bytes_max > max && !self.is_cache() {
+            return Err(TierError::ItemTooLarge { asked: item_bytes_max, max });
+        }
+        Ok(())
     }
 
     pub(crate) fn is_cache(&self) -> bool {
@@ -167,6 +187,15 @@ impl DiskTier {
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(usize, usize) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
+        self
+    }
+
+    /// Calls `act` once, at the end of the opening, before the directory changes so that a kill
+    /// would lose what a clean stop keeps. `act` need not return: a process that is asked to stop
+    /// may end there, and leaves the directory as it was.
+    #[must_use]
+    pub fn before_change(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
+        self.before_change = Some(Arc::new(act));
         self
     }
 }

@@ -3,9 +3,9 @@
 //! ```text
 //! ┌─────────┬───────────┬────────┬─────────┬───────────┬─────────────┬────────────┬──────────────┬──────────────┐
 //! │ magic 8 │ version 4 │ mode 4 │ uuid 16 │ extents 4 │ page 4      │ segment 4  │ epoch 4      │ clean 4      │
-//! ├─────────┴──────┬────┴────────┴─────────┴───────────┴─────────────┴────────────┴──────────────┴──────────────┤
-//! │ index seed 8   │ hash key 16 │ made 8 │ lease 8 │ durable 8 │ checksum 4                                    │
-//! └────────────────┴─────────────┴────────┴─────────┴───────────┴───────────────────────────────────────────────┘
+//! ├─────────┴──────┬────┴────────┴─────┬───┴────┬──────┴──┬────────┴──┬──────────┴─┬────────────┴──────────────┘
+//! │ ahead 4        │ index seed 8      │ hash key 16      │ made 8    │ lease 8    │ durable 8 │ checksum 4
+//! └────────────────┴───────────────────┴──────────────────┴───────────┴────────────┴───────────┴───────────
 //! ```
 
 use std::fmt;
@@ -65,6 +65,9 @@ pub struct Manifest {
     pub hash_key: [u8; 16],
     /// When the directory was made, as a Unix time.
     pub made_unix_secs: u64,
+    /// How far the log's time was ahead of the system's clock, in seconds, at the last start or
+    /// clean stop.
+    pub ahead_secs: i32,
 }
 
 /// Why a file is no manifest for this release.
@@ -105,6 +108,7 @@ impl Manifest {
         put_u32(&mut bytes, 40, SEGMENT_BYTES as u32);
         put_u32(&mut bytes, 44, self.epoch);
         put_u32(&mut bytes, 48, u32::from(self.clean));
+        put_u32(&mut bytes, 52, self.ahead_secs.cast_unsigned());
         put_u64(&mut bytes, 56, self.index_seed);
         bytes[64..80].copy_from_slice(&self.hash_key);
         put_u64(&mut bytes, 80, self.made_unix_secs);
@@ -168,6 +172,7 @@ impl Manifest {
             index_seed: u64_at(bytes, 56),
             hash_key: array(64),
             made_unix_secs: u64_at(bytes, 80),
+            ahead_secs: u32_at(bytes, 52).cast_signed(),
         })
     }
 }

@@ -50,6 +50,12 @@ pub enum RecoveryError {
         /// The other.
         second: Extent,
     },
+    /// The log is shorter than MANIFEST says.
+    #[error("the log is cut off: {bytes} bytes of it are missing at its end")]
+    CutOff {
+        /// The bytes that are missing.
+        bytes: u64,
+    },
     /// What was durable is not there.
     #[error("the log is damaged at {at}: it was durable up to {through}")]
     Lost {
@@ -141,7 +147,10 @@ pub fn examine<D: Directory>(
     tier: &Tier<D>,
     visitor: &mut impl Visitor,
 ) -> Result<Recovered, RecoveryError> {
-    Ok(read(tier, visitor)?.1)
+    match tier.cut_bytes() {
+        0 => Ok(read(tier, visitor)?.1),
+        bytes => Err(RecoveryError::CutOff { bytes }),
+    }
 }
 
 fn read<D: Directory>(

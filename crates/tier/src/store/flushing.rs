@@ -56,7 +56,10 @@ fn work<D: Directory>(
         return Ok(());
     }
     write_snapshot(shared, flusher.tier())?;
-    flusher.end(shared.now())
+    let now = shared.now();
+    // The system's clock may have been set since the start.
+    flusher.note_ahead(now.cast_signed().saturating_sub((shared.settings.wall)().cast_signed()));
+    flusher.end(now)
 }
 
 /// Writes the catalog for the next start, before the stop counts as clean.

@@ -36,18 +36,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::OpenError;
 use crate::disk::{Directory, DiskError, Page};
 use crate::flusher::Flusher;
 use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES};
 use crate::tier::Tier;
+use crate::{LogTime, OpenError};
 pub use cache::Kept;
 pub use catalog::PLACES;
 use catalog::{EXTENTS_MAX, Filed, Location};
 pub use error::{FindError, Refusal, StartError};
 use head::{Head, Share};
 pub use inspect::salvage::{Damage, Salvaged, Trust, Wrong, salvage};
-pub use inspect::{Findings, inspect};
+pub use inspect::{Findings, inspect, newest_stamp};
 pub use lookup::{Known, Lookup, StoredItem, Wanted};
 use rebuild::{Rebuilt, rebuild, snapshot};
 pub use removal::Removal;
@@ -77,8 +77,10 @@ pub struct Started {
     pub segments: usize,
     /// The highest version of an item.
     pub version_max: u64,
-    /// The latest time that was written, as a Unix time. The clock may have been set back since.
+    /// The latest time that was written, of the log's time.
     pub stamp_unix_secs: u64,
+    /// The log's time beside the system's clock.
+    pub time: LogTime,
     /// Where the log was cut: what followed was not acknowledged as durable.
     pub cut: Option<Address>,
     /// True if the index of the last clean stop was read, and not the log.
@@ -127,6 +129,11 @@ impl<D: Directory + 'static> Store<D> {
         let catalog_bytes_max = settings.catalog_bytes_max;
         let snapshot = snapshot::read(&tier, catalog_bytes_max, progress);
         let snapshot = snapshot.map_err(OpenError::from)?;
+        let reads_log = snapshot.is_none() && !is_cache;
+        if !reads_log {
+            // A kill leaves a cache empty, and has a store read all of its log.
+            (settings.before_change)();
+        }
         // From here on the snapshot is of an earlier epoch: no later start reads it.
         tier.begin_anew()?;
         let rebuilt = match snapshot {
@@ -134,8 +141,15 @@ impl<D: Directory + 'static> Store<D> {
             None if is_cache => Rebuilt::empty(tier.log().extents(), catalog_bytes_max),
             None => rebuild(&tier, &hasher, catalog_bytes_max, ((settings.clock)(), progress))?,
         };
+        if reads_log {
+            // That may have taken long, and a kill loses nothing of it.
+            (settings.before_change)();
+        }
         let Rebuilt { catalog, extents, segments, free, found, delay, due_unix_secs } = rebuilt;
-        let started = Started { items: catalog.items(), segments: segments.len(), ..found };
+        let time = tier.log_time(found.stamp_unix_secs, (settings.wall)());
+        tier.note_ahead(time.ahead_secs);
+        let (items, segment_count) = (catalog.items(), segments.len());
+        let started = Started { items, segments: segment_count, time, ..found };
         // The stop, or recovery, has synced all that was read.
         let recovered = segments.back().and_then(|(_, last)| last.further(1));
         let mut head = Head::new(tier.log().seal().clone(), segments, free, delay);

@@ -36,8 +36,16 @@ pub struct Settings {
     pub dirty_bytes_max: u64,
     /// Memory for the catalog, in bytes: 10 to 12.5 bytes an item.
     pub catalog_bytes_max: u64,
-    /// Returns the present second, as a Unix time.
+    /// Returns the present second of the log's time: a Unix time that never goes back. At the start
+    /// it is that of the system's clock; the caller adds [`Started::time`] afterwards.
+    ///
+    /// [`Started::time`]: super::Started::time
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Returns the present second of the system's clock, as a Unix time.
+    pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Called once, before the directory changes so that a kill would lose what a stop keeps. It
+    /// need not return.
+    pub before_change: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for Settings {

@@ -33,6 +33,8 @@ fn start_with(disk: &SimulatedDisk, catalog_bytes_max: u64) -> (TestStore, Start
         dirty_bytes_max: 4 << 20,
         catalog_bytes_max,
         clock: Arc::new(|| NOW),
+        wall: Arc::new(|| NOW),
+        before_change: Arc::new(|| ()),
     };
     Store::start(tier, settings, &mut |_, _| ()).unwrap()
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod bits;
+mod clock;
 mod expiry;
 mod faults;
 mod keys;
@@ -40,6 +41,8 @@ fn settings(durability: Durability) -> Settings {
         dirty_bytes_max: 4 << 20,
         catalog_bytes_max: 1 << 20,
         clock: Arc::new(|| NOW),
+        wall: Arc::new(|| NOW),
+        before_change: Arc::new(|| ()),
     }
 }
 

@@ -37,6 +37,8 @@ impl Log {
             dirty_bytes_max: 64 << 20,
             catalog_bytes_max: 1 << 30,
             clock: Arc::new(move || clock.load(Relaxed)),
+            wall: Arc::new(|| BEGIN),
+            before_change: Arc::new(|| ()),
         };
         let (store, _) = Store::start(tier, settings, &mut |_, _| {})?;
         Ok(Self { store, now_unix_secs, changes: 0, value: [b'v'; VALUE_BYTES] })

@@ -5,7 +5,7 @@ pub(super) mod salvage;
 
 use zerocopy::IntoBytes;
 
-use crate::disk::{Directory, Page, zeroed_pages};
+use crate::disk::{Directory, DiskError, Page, zeroed_pages};
 use crate::format::{Address, Item, KeyHasher, Mode, Record, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;
 use crate::recovery::{Place, Recovered, RecoveryError, Visitor, examine};
@@ -49,6 +49,38 @@ pub fn inspect<D: Directory>(
         Mode::Store => inspect_store(tier, now_unix_secs, progress, show),
         Mode::Cache => inspect_cache(tier, now_unix_secs, progress, show),
     }
+}
+
+/// Returns the latest time that was written to a directory, of the log's time; 0 if none can be
+/// read.
+///
+/// Cost: a read of the header of each extent, and of one segment.
+///
+/// # Errors
+///
+/// [`DiskError`].
+pub fn newest_stamp<D: Directory>(tier: &Tier<D>) -> Result<u64, DiskError> {
+    if let Some(snapshot) = snapshot::header(tier)? {
+        return Ok(snapshot.stamp_unix_secs);
+    }
+    let log = tier.log();
+    let mut segments: Vec<_> = (0..log.extents())
+        .filter_map(|extent| log.header(extent).ok().flatten().map(|header| (extent, header)))
+        .collect();
+    segments.sort_unstable_by_key(|(_, header)| header.number);
+    let mut pages = zeroed_pages(SEGMENT_PAGES);
+    while let Some((extent, header)) = segments.pop() {
+        if log.segment(extent, &mut pages).is_err() {
+            continue;
+        }
+        let bytes = pages.as_bytes();
+        let unit = |page| Unit::read(log.seal(), header.number, page, bytes).ok();
+        let stamps = (1..SEGMENT_PAGES).filter_map(unit).map(|unit| unit.sealed_unix_secs);
+        if let Some(stamp) = stamps.max() {
+            return Ok(stamp);
+        }
+    }
+    Ok(0)
 }
 
 fn inspect_store<D: Directory>(

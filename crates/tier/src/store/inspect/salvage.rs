@@ -47,6 +47,8 @@ pub enum Wrong {
     },
     /// Another extent holds the same segment.
     Twice,
+    /// The log ends before it.
+    CutOff,
     /// The bytes are not those that were written.
     Bytes,
     /// The disk does not return them.
@@ -70,6 +72,7 @@ impl fmt::Display for Damage {
                 write!(f, "what followed segment {earlier} is missing")?;
             }
             Wrong::Twice => write!(f, "another extent holds this segment, too")?,
+            Wrong::CutOff => write!(f, "the log ends before it")?,
             Wrong::Bytes => write!(f, "the checksum is wrong")?,
             Wrong::Disk(error) => write!(f, "{error}")?,
         }
@@ -138,6 +141,13 @@ pub fn salvage<D: Directory>(
 ) -> Result<Salvaged, DiskError> {
     let reader = Reader { tier, hasher: KeyHasher::new(&tier.manifest().hash_key) };
     let mut found = Salvaged::default();
+    if tier.cut_bytes() > 0 {
+        let (bytes, wrong) = (tier.cut_bytes(), Wrong::CutOff);
+        let damage = Damage { extent: Some(tier.log().extents()), at: None, bytes, wrong };
+        found.damages += 1;
+        found.lost_bytes += bytes;
+        report(&damage);
+    }
     match tier.manifest().mode {
         Mode::Store => reader.store(now_unix_secs, progress, report, show, &mut found),
         Mode::Cache => reader.cache(now_unix_secs, progress, report, show, &mut found)?,

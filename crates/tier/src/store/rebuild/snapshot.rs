@@ -84,12 +84,9 @@ fn write_to<D: Directory>(
     file.sync_data()
 }
 
-/// Reads the snapshot of the last stop; `None` if that was not clean, or the file does not fit.
-pub(in crate::store) fn read<D: Directory>(
-    tier: &Tier<D>,
-    catalog_bytes_max: u64,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Option<Snapshot>, DiskError> {
+/// Opens the snapshot of the last stop and reads its header; `None` if that stop was not clean, or
+/// the file does not fit.
+fn open<D: Directory>(tier: &Tier<D>) -> Result<Option<(D::File, SnapshotHeader)>, DiskError> {
     let manifest = tier.manifest();
     if !manifest.clean {
         return Ok(None);
@@ -104,7 +101,23 @@ pub(in crate::store) fn read<D: Directory>(
         let is_ours = header.uuid == manifest.uuid && header.epoch == manifest.epoch;
         is_ours && header.segments <= manifest.extents
     });
-    let Some(header) = header else { return Ok(None) };
+    Ok(header.map(|header| (file, header)))
+}
+
+/// Reads the header of the snapshot of the last stop; `None` as [`read`].
+pub(in crate::store) fn header<D: Directory>(
+    tier: &Tier<D>,
+) -> Result<Option<SnapshotHeader>, DiskError> {
+    Ok(open(tier)?.map(|(_, header)| header))
+}
+
+/// Reads the snapshot of the last stop; `None` if that was not clean, or the file does not fit.
+pub(in crate::store) fn read<D: Directory>(
+    tier: &Tier<D>,
+    catalog_bytes_max: u64,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Option<Snapshot>, DiskError> {
+    let Some((file, header)) = open(tier)? else { return Ok(None) };
     let len = header.pages().and_then(|pages| pages.checked_mul(PAGE_BYTES as u64));
     if len.is_none_or(|len| file.len().is_ok_and(|found| found < len)) {
         return Ok(None);
