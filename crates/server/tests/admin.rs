@@ -159,7 +159,10 @@ fn foreign_hosts_and_origins_reach_only_the_probes() -> Result<()> {
     assert_eq!(role(&admin, &["Host: cache.example:9150"])?, "full");
     assert_eq!(role(&admin, &["Origin: http://evil.example"])?, "403");
     assert_eq!(role(&admin, &["Origin: http://evil.example", &token])?, "403");
-    assert_eq!(role(&admin, &["Origin: http://cache.example"])?, "full");
+    let own = ["Host: cache.example:9150", "Origin: http://cache.example:9150"];
+    assert_eq!(role(&admin, &own)?, "full");
+    let other_port = ["Host: cache.example:9150", "Origin: http://cache.example:3000"];
+    assert_eq!(role(&admin, &other_port)?, "403");
     for path in ["/health", "/ready", "/metrics"] {
         let foreign = get(&admin, path, &["Host: 10.1.2.3:9150", "Origin: http://evil.example"])?;
         assert_eq!(foreign.status, 200, "{path}");

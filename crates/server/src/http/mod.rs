@@ -51,8 +51,8 @@ use sockets::AdminSocket;
 #[derive(Debug)]
 pub(crate) struct Http {
     sockets: Vec<AdminSocket>,
-    /// True if every program of this machine can use the cache by TCP.
-    wire_is_open: bool,
+    /// The role of what every program of this machine can do by TCP.
+    on_wire: Role,
     /// The certificates of `-Z`, for the sockets that are encrypted.
     certificates: Option<Arc<Certificates>>,
     shared: Arc<Shared>,
@@ -86,7 +86,7 @@ impl Http {
     pub(crate) fn new(
         sockets: Vec<AdminSocket>,
         tokens: Option<Tokens>,
-        wire_is_open: bool,
+        on_wire: Role,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
         let (memory, serving, opening, journal, history) = Default::default();
@@ -94,7 +94,7 @@ impl Http {
         let shared = Arc::new(shared);
         let http = Self {
             sockets,
-            wire_is_open,
+            on_wire,
             certificates,
             shared,
             is_over: watch::Sender::new(false),
@@ -123,8 +123,9 @@ impl Http {
         let _ = opening.map(|opening| self.shared.opening.set(opening));
         let mut listeners = Vec::new();
         for socket in &self.sockets {
-            let is_trusted = socket.is_trusted(self.wire_is_open);
-            let rules = Rules::new(socket.role, is_trusted, &socket.address, &options.admin_hosts);
+            let without_token = socket.role_without_token(self.on_wire);
+            let hosts = &options.admin_hosts;
+            let rules = Rules::new(socket.role, without_token, &socket.address, hosts);
             let descriptor = socket.descriptor.try_clone()?;
             let is_unix = matches!(socket.address, Address::Unix(_));
             let secured = if socket.tls { Some(self.secured(options)?) } else { None };
@@ -171,7 +172,7 @@ impl Http {
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, String)> {
         let has_tokens = self.shared.tokens.is_some();
         self.sockets.iter().map(move |socket| {
-            let access = socket.access(self.wire_is_open, has_tokens);
+            let access = socket.access(self.on_wire, has_tokens);
             (&socket.address, if socket.tls { access + ", TLS" } else { access })
         })
     }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{Serving, Shared};
 use crate::http::access::journal::{Peer, Write};
-use crate::http::access::{Refused, Rules};
+use crate::http::access::{Asked, Refused, Rules};
 use crate::http::connections::activity::Activity;
 use crate::http::{cache, control, health, hot, keys, metrics, page, removals, status};
 
@@ -112,7 +112,9 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
     } else {
         let needed = role_needed(request.method(), path);
         let tokens = site.shared.tokens.as_ref();
-        match site.rules.admit(request.headers(), request.uri(), tokens, needed) {
+        let (headers, uri) = (request.headers(), request.uri());
+        let writes = !is_reading(request.method());
+        match site.rules.admit(&Asked { headers, uri, writes, needed }, tokens) {
             Ok(role) => {
                 if let Some(activity) = request.extensions().get::<Arc<Activity>>()
                     && role > Role::Probe

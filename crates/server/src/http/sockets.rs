@@ -13,6 +13,7 @@ use rustix::process::umask;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Type};
 
 use crate::failure::{EXIT_OS, Failure};
+use crate::leftovers::Leftovers;
 use crate::net::inbox::Transport;
 use crate::net::sockets::{self, Address, Socket};
 
@@ -28,44 +29,57 @@ pub(crate) struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// True if all who can connect may do everything on the wire anyway, or are admitted by the
-    /// permissions of a path: their requests need no token.
-    pub(crate) fn is_trusted(&self, wire_is_open: bool) -> bool {
+    /// Returns what requests may do without a token: what all who can connect may do on the wire
+    /// anyway, and everything for those whom the permissions of a path admit.
+    pub(crate) fn role_without_token(&self, on_wire: Role) -> Role {
         match &self.address {
-            Address::Unix(_) => true,
-            Address::Tcp(address) => wire_is_open && address.ip().to_canonical().is_loopback(),
+            Address::Unix(_) => self.role,
+            Address::Tcp(address) if address.ip().to_canonical().is_loopback() => {
+                self.role.min(on_wire)
+            }
+            Address::Tcp(_) => Role::Probe,
         }
     }
 
     /// Returns what requests may do here: those without a token, and those with one where a token
     /// gives more.
-    pub(crate) fn access(&self, wire_is_open: bool, has_tokens: bool) -> String {
-        let most = self.role.name();
-        let untrusted = Role::Probe.name();
-        match (self.is_trusted(wire_is_open) || self.role == Role::Probe, has_tokens) {
-            (true, _) => most.to_owned(),
-            (false, true) => format!("{untrusted} without a token, up to {most} with one"),
-            (false, false) => untrusted.to_owned(),
+    pub(crate) fn access(&self, on_wire: Role, has_tokens: bool) -> String {
+        let (most, without) = (self.role, self.role_without_token(on_wire));
+        match without < most && has_tokens {
+            true => format!("{} without a token, up to {} with one", without.name(), most.name()),
+            false => without.name().to_owned(),
         }
     }
 }
 
-/// True if every program of this machine can use the cache by TCP: without a password and without a
-/// client certificate.
-pub(crate) fn wire_is_open(options: &Options, sockets: &[Socket]) -> bool {
+/// Returns the role of what every program of this machine can do with the cache by TCP, without a
+/// password and without a client certificate. Where the options forbid to clear and to dump it, no
+/// program can end its use by others either.
+pub(crate) fn role_on_wire(options: &Options, sockets: &[Socket]) -> Role {
     let asks_nothing = |socket: &Socket| {
         socket.transport == Transport::Tcp
             && socket.client_certificates != Some(ClientCertificates::Required)
     };
-    !options.sasl && options.auth_file.is_none() && sockets.iter().any(asks_nothing)
+    if options.sasl || options.auth_file.is_some() || !sockets.iter().any(asks_nothing) {
+        Role::Probe
+    } else if !options.flush_all && !options.dump {
+        Role::Read
+    } else {
+        Role::Full
+    }
 }
 
 /// Opens the admin sockets that the options name. A socket that the predecessor hands over is used
-/// again where its address is named; the others are closed.
+/// again where its address is named; the others are closed. Notes the files of unix sockets that
+/// it makes among the `leftovers`.
 ///
 /// # Errors
 /// An address is in use, or cannot be listened on for another reason.
-pub(crate) fn open(options: &Options, handed: Vec<OwnedFd>) -> Result<Vec<AdminSocket>, Failure> {
+pub(crate) fn open(
+    options: &Options,
+    handed: Vec<OwnedFd>,
+    leftovers: &Leftovers,
+) -> Result<Vec<AdminSocket>, Failure> {
     let mut handed: Vec<_> = handed.into_iter().filter_map(usable).collect();
     let mut opened = Vec::new();
     for AdminListen { address, role, tls } in &options.admin_listen {
@@ -77,7 +91,11 @@ pub(crate) fn open(options: &Options, handed: Vec<OwnedFd>) -> Result<Vec<AdminS
                 let address = Address::Unix(path.clone());
                 let descriptor = match take(&mut handed, &address) {
                     Some((descriptor, _)) => descriptor,
-                    None => open_unix(&path, *mode).map_err(failure)?,
+                    None => {
+                        let opened = open_unix(&path, *mode).map_err(failure)?;
+                        leftovers.note(&path);
+                        opened
+                    }
                 };
                 opened.push(AdminSocket { descriptor, address, role: *role, tls: *tls });
             }
@@ -206,20 +224,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("admin.sock");
         let list = format!("127.0.0.1:0,role=probe;{},mode=620", path.display());
-        let first = open(&options(&list, &[]), Vec::new()).unwrap();
+        let leftovers = Leftovers::default();
+        let open = |list: &str, handed| open(&options(list, &[]), handed, &leftovers);
+        let first = open(&list, Vec::new()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o620);
         let addresses = |of: &[AdminSocket]| -> Vec<_> {
             of.iter().map(|socket| socket.address.to_string()).collect()
         };
-        let refused = open(&options(&list, &[]), Vec::new()).unwrap_err().to_string();
+        let refused = open(&list, Vec::new()).unwrap_err().to_string();
         assert!(refused.contains("admin.sock: address in use"), "{refused}");
         let handed = first.iter().map(|of| of.descriptor.try_clone().unwrap()).collect();
-        let again = open(&options(&format!("{list};127.0.0.1:0"), &[]), handed).unwrap();
+        let again = open(&format!("{list};127.0.0.1:0"), handed).unwrap();
         assert_eq!(addresses(&first), addresses(&again[..2]));
         assert_ne!(again[0].address.to_string(), again[2].address.to_string());
         assert_eq!((again[0].role, again[2].role), (Role::Probe, Role::Full));
         drop((first, again));
-        open(&options(&list, &[]), Vec::new()).expect("a stale socket is removed");
+        open(&list, Vec::new()).expect("a stale socket is removed");
+        leftovers.remove();
+        assert!(!path.exists(), "a start that fails leaves no socket behind");
     }
 
     fn socket(address: &str) -> AdminSocket {
@@ -235,33 +257,37 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_beside_an_open_wire_and_paths_are_trusted() {
-        for (address, beside_open, beside_closed) in [
-            ("127.0.0.1:1", true, false),
-            ("127.9.9.9:1", true, false),
-            ("[::1]:1", true, false),
-            ("0.0.0.0:1", false, false),
-            ("[::]:1", false, false),
-            ("10.0.0.1:1", false, false),
-            ("/run/s", true, true),
+    fn without_a_token_a_request_may_do_what_its_sender_may_do_on_the_wire() {
+        use Role::{Full, Probe, Read};
+        for (address, expected) in [
+            ("127.0.0.1:1", [Full, Read, Probe]),
+            ("127.9.9.9:1", [Full, Read, Probe]),
+            ("[::1]:1", [Full, Read, Probe]),
+            ("0.0.0.0:1", [Probe, Probe, Probe]),
+            ("[::]:1", [Probe, Probe, Probe]),
+            ("10.0.0.1:1", [Probe, Probe, Probe]),
+            ("/run/s", [Full, Full, Full]),
         ] {
-            assert_eq!(socket(address).is_trusted(true), beside_open, "{address}");
-            assert_eq!(socket(address).is_trusted(false), beside_closed, "{address}");
+            let given = [Full, Read, Probe].map(|role| socket(address).role_without_token(role));
+            assert_eq!(given, expected, "{address}");
         }
     }
 
     #[test]
     fn the_start_names_the_role_without_a_token_and_with_one() {
+        use Role::{Full, Probe, Read};
         let mut guarded = socket("127.0.0.1:1");
-        assert_eq!(guarded.access(true, true), "full");
-        assert_eq!(guarded.access(true, false), "full");
-        assert_eq!(guarded.access(false, true), "probe without a token, up to full with one");
-        assert_eq!(guarded.access(false, false), "probe");
-        assert_eq!(socket("/run/s").access(false, true), "full");
-        guarded.role = Role::Read;
-        assert_eq!(guarded.access(false, true), "probe without a token, up to read with one");
-        guarded.role = Role::Probe;
-        assert_eq!(guarded.access(false, true), "probe");
+        assert_eq!(guarded.access(Full, true), "full");
+        assert_eq!(guarded.access(Full, false), "full");
+        assert_eq!(guarded.access(Read, true), "read without a token, up to full with one");
+        assert_eq!(guarded.access(Read, false), "read");
+        assert_eq!(guarded.access(Probe, true), "probe without a token, up to full with one");
+        assert_eq!(guarded.access(Probe, false), "probe");
+        assert_eq!(socket("/run/s").access(Probe, true), "full");
+        guarded.role = Read;
+        assert_eq!(guarded.access(Probe, true), "probe without a token, up to read with one");
+        guarded.role = Probe;
+        assert_eq!(guarded.access(Probe, true), "probe");
     }
 
     #[test]
@@ -275,12 +301,23 @@ mod tests {
         };
         let tcp = |certificates| vec![of(Transport::Tcp, certificates)];
         let plain = options("/s", &[]);
-        assert!(wire_is_open(&plain, &tcp(None)));
-        assert!(wire_is_open(&plain, &tcp(Some(ClientCertificates::Requested))));
-        assert!(!wire_is_open(&plain, &tcp(Some(ClientCertificates::Required))));
-        assert!(!wire_is_open(&plain, &[]), "no wire at all");
-        assert!(!wire_is_open(&plain, &[of(Transport::Unix, None)]), "a path has permissions");
-        assert!(!wire_is_open(&options("/s", &[("enable_sasl", "yes")]), &tcp(None)));
-        assert!(!wire_is_open(&options("/s", &[("auth_file", "/users")]), &tcp(None)));
+        let role = role_on_wire;
+        assert_eq!(role(&plain, &tcp(None)), Role::Full);
+        assert_eq!(role(&plain, &tcp(Some(ClientCertificates::Requested))), Role::Full);
+        assert_eq!(role(&plain, &tcp(Some(ClientCertificates::Required))), Role::Probe);
+        assert_eq!(role(&plain, &[]), Role::Probe, "no wire at all");
+        let path = [of(Transport::Unix, None)];
+        assert_eq!(role(&plain, &path), Role::Probe, "a path has permissions");
+        for (name, value, expected) in [
+            ("enable_sasl", "yes", Role::Probe),
+            ("auth_file", "/users", Role::Probe),
+            ("disable_flush_all", "yes", Role::Full),
+            ("disable_dumping", "yes", Role::Full),
+        ] {
+            let options = options("/s", &[(name, value)]);
+            assert_eq!(role(&options, &tcp(None)), expected, "{name}");
+        }
+        let both = options("/s", &[("disable_flush_all", "yes"), ("disable_dumping", "yes")]);
+        assert_eq!(role(&both, &tcp(None)), Role::Read, "all that ends the use by others");
     }
 }

@@ -74,13 +74,14 @@ fn is_of_key(method: &Method, path: &str) -> bool {
     is_item || key.is_some_and(|key| *method != Method::DELETE || key != "clear")
 }
 
-/// The path of a URI holds no control characters, but may be long.
+/// A path may be long, and hold characters that a terminal obeys or does not show in their order.
 fn line(write: &Write<'_>, suppressed: u64) -> String {
     let Write { role, peer, method, path, status } = write;
-    let (shown, more) = match path.split_at_checked(PATH_BYTES_MAX) {
+    let (shown, more) = match path.as_bytes().split_at_checked(PATH_BYTES_MAX) {
         Some((shown, rest)) if !rest.is_empty() => (shown, "..."),
-        _ => (*path, ""),
+        _ => (path.as_bytes(), ""),
     };
+    let shown = shown.escape_ascii();
     let (role, peer, status) = (role.name(), &peer.0, status.as_u16());
     let unshown = match suppressed {
         0 => String::new(),
@@ -139,6 +140,16 @@ mod tests {
         let end = "kkk... by 127.0.0.1:9 as full: 201; 7 writes before it are not shown";
         assert!(line.ends_with(end), "{line}");
         assert!(line.len() < 450, "{line}");
+    }
+
+    #[test]
+    fn a_line_holds_nothing_that_a_terminal_obeys() {
+        let peer = Peer("127.0.0.1:9".to_owned());
+        let path = "/api/v1/cache/\u{9b}31m\u{202e}gnp.\u{85}\x7f";
+        let (method, status) = (&Method::PUT, StatusCode::CREATED);
+        let line = line(&Write { role: Role::Full, peer: &peer, method, path, status }, 0);
+        assert!(line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{line}");
+        assert!(line.contains(r"\xc2\x9b31m\xe2\x80\xaegnp."), "{line}");
     }
 
     #[test]

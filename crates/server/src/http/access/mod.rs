@@ -3,7 +3,7 @@
 pub(super) mod journal;
 pub(crate) mod tokens;
 
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use larder_options::Role;
 
@@ -15,8 +15,8 @@ use tokens::Tokens;
 pub(crate) struct Rules {
     /// The most that any request may do.
     pub(crate) role: Role,
-    /// True if requests without a token may do that too.
-    pub(crate) is_trusted: bool,
+    /// The most that a request without a token may do.
+    pub(crate) without_token: Role,
     /// The host names of the listener, in lower case, without a port.
     pub(crate) hosts: Vec<String>,
 }
@@ -34,11 +34,29 @@ pub(crate) enum Refused {
     ForeignHost,
     /// A page of another site sends it.
     ForeignOrigin,
+    /// A page sends a change that is not marked as JSON, as a form may be.
+    NotJson,
+}
+
+/// A request, as the rules judge it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) uri: &'a Uri,
+    /// False if it only reads.
+    pub(crate) writes: bool,
+    /// The role that it needs.
+    pub(crate) needed: Role,
 }
 
 impl Rules {
     /// Creates the rules of a listener with this address.
-    pub(crate) fn new(role: Role, is_trusted: bool, address: &Address, names: &[String]) -> Self {
+    pub(crate) fn new(
+        role: Role,
+        without_token: Role,
+        address: &Address,
+        names: &[String],
+    ) -> Self {
         let mut hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
         match address {
             Address::Tcp(address) if address.is_ipv6() => hosts.push(format!("[{}]", address.ip())),
@@ -46,7 +64,7 @@ impl Rules {
             Address::Unix(_) => {}
         }
         hosts.extend(names.iter().map(|name| name.to_ascii_lowercase()));
-        Self { role, is_trusted, hosts }
+        Self { role, without_token: without_token.min(role), hosts }
     }
 
     /// Returns the role of a request that may do what `needed` may.
@@ -56,20 +74,22 @@ impl Rules {
     /// have caused.
     pub(crate) fn admit(
         &self,
-        headers: &HeaderMap,
-        uri: &Uri,
+        asked: &Asked<'_>,
         tokens: Option<&Tokens>,
-        needed: Role,
     ) -> Result<Role, Refused> {
-        if !self.origin_is_own(headers) {
+        let &Asked { headers, uri, writes, needed } = asked;
+        if !self.origin_is_own(headers) || writes && !site_is_own(headers) {
             return Err(Refused::ForeignOrigin);
+        }
+        if writes && is_of_page(headers) && !is_json(headers) {
+            return Err(Refused::NotJson);
         }
         if let Some(token) = token(headers) {
             let role = token.ok().and_then(|token| tokens?.role_of(token));
             let role = role.ok_or(Refused::BadToken)?.min(self.role);
             return if role >= needed { Ok(role) } else { Err(Refused::LowRole) };
         }
-        let role = if self.is_trusted { self.role } else { Role::Probe };
+        let role = self.without_token;
         if role < needed {
             let refused = if self.role < needed { Refused::LowRole } else { Refused::NoToken };
             return Err(refused);
@@ -80,12 +100,19 @@ impl Rules {
     }
 
     /// A request without this header comes from no page, or from one that the browser takes for our
-    /// own and that only reads.
+    /// own and that only reads. An origin is scheme, host and port (RFC 6454, section 4): a page of
+    /// another port of this machine is foreign.
     fn origin_is_own(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         headers.get_all(ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
-            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            host.is_some_and(|host| self.names(host))
+            let schemes = [("http://", "80"), ("https://", "443")];
+            schemes.into_iter().any(|(scheme, port)| {
+                let authority = origin.strip_prefix(scheme);
+                authority.is_some_and(|authority| {
+                    self.names(authority) && is_same(authority, host, port)
+                })
+            })
         })
     }
 
@@ -98,12 +125,44 @@ impl Rules {
 
     /// True if `host`, with or without a port, is one of the listener's.
     fn names(&self, host: &str) -> bool {
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
-            _ => host,
-        };
+        let (name, _) = parts(host);
         self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
+}
+
+/// Returns the name of an authority, and its port if it has one.
+fn parts(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => {
+            (name, Some(port).filter(|port| !port.is_empty()))
+        }
+        _ => (authority, None),
+    }
+}
+
+/// True if two authorities are the same where a missing port is `default`.
+fn is_same(one: &str, other: &str, default: &str) -> bool {
+    let ((one, one_port), (other, other_port)) = (parts(one), parts(other));
+    one.eq_ignore_ascii_case(other) && one_port.unwrap_or(default) == other_port.unwrap_or(default)
+}
+
+/// Browsers say with each request whose page sends it (Fetch Metadata, section 2.2).
+const SITE: &str = "sec-fetch-site";
+
+/// True if a browser sends the request.
+fn is_of_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN) || headers.contains_key(SITE)
+}
+
+fn site_is_own(headers: &HeaderMap) -> bool {
+    headers.get_all(SITE).iter().all(|site| site == "same-origin")
+}
+
+/// True if the body is marked as JSON, which a form of a foreign page cannot be.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let (kind, _) = kind.split_once(';').unwrap_or((kind, ""));
+    kind.trim().eq_ignore_ascii_case("application/json")
 }
 
 /// Returns the token of a request: `None` without one, `Err` if there are several or it is
@@ -122,7 +181,9 @@ impl Refused {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::NoToken | Self::BadToken => StatusCode::UNAUTHORIZED,
-            Self::LowRole | Self::ForeignHost | Self::ForeignOrigin => StatusCode::FORBIDDEN,
+            Self::LowRole | Self::ForeignHost | Self::ForeignOrigin | Self::NotJson => {
+                StatusCode::FORBIDDEN
+            }
         }
     }
 
@@ -132,7 +193,11 @@ impl Refused {
             Self::BadToken => "no such token",
             Self::LowRole => "the role of this request is too low here",
             Self::ForeignHost => "the Host header names another server; see --admin-host",
-            Self::ForeignOrigin => "the Origin header names another site; see --admin-host",
+            Self::ForeignOrigin => {
+                "a page of another site sends this: Origin is not the host and port of this \
+                 listener; see --admin-host"
+            }
+            Self::NotJson => "a page that changes something sends Content-Type: application/json",
         }
     }
 }
@@ -155,7 +220,21 @@ mod tests {
 
     fn rules(role: Role, is_trusted: bool) -> Rules {
         let address = Address::Tcp("10.0.0.7:9150".parse().unwrap());
-        Rules::new(role, is_trusted, &address, &["Cache.example".to_owned()])
+        let without_token = if is_trusted { role } else { Role::Probe };
+        Rules::new(role, without_token, &address, &["Cache.example".to_owned()])
+    }
+
+    impl Rules {
+        /// As [`Rules::admit`], for a request that only reads.
+        fn admit_reader(
+            &self,
+            headers: &HeaderMap,
+            uri: &Uri,
+            tokens: Option<&Tokens>,
+            needed: Role,
+        ) -> Result<Role, Refused> {
+            self.admit(&Asked { headers, uri, writes: false, needed }, tokens)
+        }
     }
 
     fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
@@ -181,14 +260,15 @@ mod tests {
             (Role::Full, true, &SECRET.to_owned(), Err(Refused::BadToken)),
         ] {
             let uri = Uri::from_static("/");
-            let given = rules(role, trusted).admit(&with(token), &uri, Some(&tokens), Role::Probe);
+            let given =
+                rules(role, trusted).admit_reader(&with(token), &uri, Some(&tokens), Role::Probe);
             assert_eq!(given, expected, "{role:?} {trusted} {token}");
         }
         let twice = headers(&[("authorization", &read), ("authorization", &read)]);
         let uri = Uri::from_static("/");
-        let given = rules(Role::Full, true).admit(&twice, &uri, Some(&tokens), Role::Probe);
+        let given = rules(Role::Full, true).admit_reader(&twice, &uri, Some(&tokens), Role::Probe);
         assert_eq!(given, Err(Refused::BadToken));
-        let given = rules(Role::Full, true).admit(&with(&read), &uri, None, Role::Probe);
+        let given = rules(Role::Full, true).admit_reader(&with(&read), &uri, None, Role::Probe);
         assert_eq!(given, Err(Refused::BadToken), "without a file there are no tokens");
     }
 
@@ -204,7 +284,7 @@ mod tests {
             (Role::Full, false, Role::Probe, Ok(Role::Probe)),
             (Role::Probe, false, Role::Read, Err(Refused::LowRole)),
         ] {
-            let admitted = rules(role, trusted).admit(&given, &uri, None, needed);
+            let admitted = rules(role, trusted).admit_reader(&given, &uri, None, needed);
             assert_eq!(admitted, expected, "{role:?} {trusted} {needed:?}");
         }
     }
@@ -223,29 +303,81 @@ mod tests {
             "cache.EXAMPLE:80",
         ] {
             assert!(
-                rules.admit(&headers(&[("host", host)]), &uri, None, Role::Probe).is_ok(),
+                rules.admit_reader(&headers(&[("host", host)]), &uri, None, Role::Probe).is_ok(),
                 "{host}"
             );
             for scheme in ["http", "https"] {
                 let origin = format!("{scheme}://{host}");
                 let given = headers(&[("host", host), ("origin", &origin)]);
-                assert!(rules.admit(&given, &uri, None, Role::Probe).is_ok(), "{origin}");
+                assert!(rules.admit_reader(&given, &uri, None, Role::Probe).is_ok(), "{origin}");
             }
         }
         for host in ["", "evil.example", "localhost.evil.example", "10.0.0.8", "[::2]", "::1"] {
-            let given = rules.admit(&headers(&[("host", host)]), &uri, None, Role::Probe);
+            let given = rules.admit_reader(&headers(&[("host", host)]), &uri, None, Role::Probe);
             assert_eq!(given, Err(Refused::ForeignHost), "{host}");
         }
         for origin in ["null", "", "http://evil.example", "file://localhost", "localhost"] {
             let given = headers(&[("host", "localhost"), ("origin", origin)]);
-            let given = rules.admit(&given, &uri, None, Role::Probe);
+            let given = rules.admit_reader(&given, &uri, None, Role::Probe);
             assert_eq!(given, Err(Refused::ForeignOrigin), "{origin}");
         }
-        let none = rules.admit(&headers(&[]), &uri, None, Role::Probe);
+        let none = rules.admit_reader(&headers(&[]), &uri, None, Role::Probe);
         assert_eq!(none, Err(Refused::ForeignHost), "HTTP/1.0 without a host");
         let uri = Uri::from_static("http://evil.example/");
-        let absolute = rules.admit(&headers(&[("host", "localhost")]), &uri, None, Role::Probe);
+        let absolute =
+            rules.admit_reader(&headers(&[("host", "localhost")]), &uri, None, Role::Probe);
         assert_eq!(absolute, Err(Refused::ForeignHost), "the absolute form of a request");
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let (uri, rules) = (Uri::from_static("/"), rules(Role::Full, true));
+        let admitted = |host: &str, origin: &str| {
+            let given = headers(&[("host", host), ("origin", origin)]);
+            rules.admit_reader(&given, &uri, None, Role::Probe).is_ok()
+        };
+        for (host, origin) in [
+            ("localhost:9150", "http://localhost:9150"),
+            ("localhost", "http://localhost"),
+            ("localhost:80", "http://localhost"),
+            ("cache.example", "https://cache.example:443"),
+            ("[::1]:9150", "http://[::1]:9150"),
+        ] {
+            assert!(admitted(host, origin), "{host} {origin}");
+        }
+        for (host, origin) in [
+            ("localhost:9150", "http://localhost:3000"),
+            ("localhost:9150", "http://localhost"),
+            ("localhost:9150", "http://127.0.0.1:9150"),
+            ("localhost:443", "http://localhost"),
+            ("localhost:80", "https://localhost"),
+            ("localhost:9150", "null"),
+        ] {
+            assert!(!admitted(host, origin), "{host} {origin}");
+        }
+    }
+
+    #[test]
+    fn a_page_changes_something_by_json_of_its_own_origin_and_a_tool_by_anything() {
+        let (uri, rules) = (Uri::from_static("/"), rules(Role::Full, true));
+        let write = |more: &[(&'static str, &str)]| {
+            let headers = headers(&[&[("host", "localhost:1")], more].concat());
+            let asked = Asked { headers: &headers, uri: &uri, writes: true, needed: Role::Full };
+            rules.admit(&asked, None)
+        };
+        let (origin, site) = (("origin", "http://localhost:1"), ("sec-fetch-site", "same-origin"));
+        let json = ("content-type", "Application/JSON; charset=utf-8");
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        assert_eq!(write(&[]), Ok(Role::Full), "a tool");
+        assert_eq!(write(&[form]), Ok(Role::Full), "curl -d");
+        assert_eq!(write(&[origin, site, json]), Ok(Role::Full), "our page");
+        assert_eq!(write(&[site, json]), Ok(Role::Full));
+        assert_eq!(write(&[origin, site]), Err(Refused::NotJson));
+        assert_eq!(write(&[site, form]), Err(Refused::NotJson));
+        for foreign in ["cross-site", "same-site", "none", ""] {
+            let given = write(&[("sec-fetch-site", foreign), json]);
+            assert_eq!(given, Err(Refused::ForeignOrigin), "{foreign}");
+        }
     }
 
     #[test]
@@ -255,9 +387,12 @@ mod tests {
         let uri = Uri::from_static("/");
         let rules = rules(Role::Full, true);
         let given = [("authorization", token.as_str()), ("host", "evil.example")];
-        assert_eq!(rules.admit(&headers(&given), &uri, Some(&tokens), Role::Probe), Ok(Role::Read));
+        assert_eq!(
+            rules.admit_reader(&headers(&given), &uri, Some(&tokens), Role::Probe),
+            Ok(Role::Read)
+        );
         let given = [given[0], ("host", "localhost"), ("origin", "http://evil.example")];
-        let refused = rules.admit(&headers(&given), &uri, Some(&tokens), Role::Probe);
+        let refused = rules.admit_reader(&headers(&given), &uri, Some(&tokens), Role::Probe);
         assert_eq!(refused, Err(Refused::ForeignOrigin));
     }
 }

@@ -15,7 +15,9 @@ function make(name, words, kind) {
 
 // Sends a request, and throws an error with the status if the answer is one.
 async function send(path, options = {}) {
-  const headers = token ? { Authorization: "Bearer " + token } : {};
+  // A form of a foreign page cannot say this.
+  const headers = { "Content-Type": "application/json" };
+  if (token) headers.Authorization = "Bearer " + token;
   const signals = [AbortSignal.timeout(10000), options.signal].filter(Boolean);
   const response = await fetch(path,
     { ...options, headers, cache: "no-store", signal: AbortSignal.any(signals) });
