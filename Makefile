@@ -152,6 +152,7 @@ tier: build ## Runs the disk tier on simulated disks (SEEDS), on real faults, an
 	set -e; for mode in store cache; do \
 	  LARDER_TIER=$$mode cargo test --release -p larder-server --locked $(WIRE_TESTS:%=--test %); \
 	done
+	LARDER_MOMENTS=1 cargo test -p larder-server --test moments --locked
 	cargo test --release -p larder-server --test disk_faults --locked -- --ignored --test-threads 1
 	set -e; for mode in store cache; do LARDERD=$(LARDERD) LARDER=$(LARDER) \
 	  conformance/tier.sh $$mode $(SUITES); done

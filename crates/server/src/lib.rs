@@ -43,7 +43,7 @@
 //! | `admin` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
-//! | `clock`, `log`, `stop`, `waker`, `failure` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start |
+//! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, and its files |
 #![deny(unsafe_code)]
 // These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]
@@ -53,6 +53,7 @@ mod buffers;
 mod clock;
 mod failure;
 mod http;
+mod leftovers;
 mod log;
 mod net;
 mod process;
@@ -67,6 +68,7 @@ pub use buffers::output::Output;
 pub use failure::Failure;
 pub use net::datagrams::reply;
 pub use process::start::run;
+pub use process::steps::Step;
 pub use server::Server;
 pub use session::execute::Executor;
 pub use session::{Allowance, Next, Progress, Session};

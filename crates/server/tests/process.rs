@@ -140,6 +140,10 @@ fn it_survives_the_reader_of_its_standard_error() {
     let mut process = Killed(larderd.spawn().unwrap());
     drop(process.0.stderr.take());
     wait_until("it listens", || UnixStream::connect(&socket).is_ok()).unwrap();
+    // It listens before it reads the users, and answers after that.
+    let mut client = UnixStream::connect(&socket).unwrap();
+    client.write_all(b"set login 0 0 13\r\nuser password\r\n").unwrap();
+    client.read_exact(&mut [0]).unwrap();
     fs::write(&users, "no users\n").unwrap();
     let pid = Pid::from_raw(i32::try_from(process.0.id()).unwrap()).unwrap();
     kill_process(pid, Signal::HUP).unwrap();

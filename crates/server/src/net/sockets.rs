@@ -1,5 +1,6 @@
 //! Opens the listening sockets.
 
+use std::collections::HashSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -17,6 +18,7 @@ use rustix::process::umask;
 use socket2::{Domain, SockAddr, SockRef, Type};
 
 use crate::failure::{EXIT_OS, Failure};
+use crate::leftovers::Leftovers;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Transport;
 
@@ -48,18 +50,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// Opens every listening socket that the options name.
-pub(crate) fn open(options: &Options) -> Result<Vec<Socket>, Failure> {
+/// Opens every listening socket that the options name. Notes the file of a unix socket among the
+/// `leftovers`.
+pub(crate) fn open(options: &Options, leftovers: &Leftovers) -> Result<Vec<Socket>, Failure> {
     if let Some(path) = &options.unix_socket {
         let opened = open_unix(path, options);
-        return match opened {
-            Ok(socket) => Ok(vec![socket]),
-            Err(error) => Err(cannot_listen(&path.display(), &error)),
-        };
+        let socket = opened.map_err(|error| cannot_listen(&path.display(), &error))?;
+        leftovers.note(path);
+        return Ok(vec![socket]);
     }
-    let mut sockets = Vec::new();
+    let (mut sockets, mut bound) = (Vec::new(), Bound::default());
     for at in options.tcp_addresses() {
-        bind_each(&at, |address| {
+        bind_each(&at, &mut bound, |address| {
             sockets.push(open_tcp(address, &at, options)?);
             Ok(())
         })?;
@@ -69,9 +71,9 @@ pub(crate) fn open(options: &Options) -> Result<Vec<Socket>, Failure> {
 
 /// Opens every UDP socket that the options name.
 pub(crate) fn open_udp(options: &Options) -> Result<Vec<Datagrams>, Failure> {
-    let mut sockets = Vec::new();
+    let (mut sockets, mut bound) = (Vec::new(), Bound::default());
     for at in options.udp_addresses() {
-        bind_each(&at, |address| {
+        bind_each(&at, &mut bound, |address| {
             sockets.push(open_datagrams(address)?);
             Ok(())
         })?;
@@ -102,12 +104,21 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Binds all addresses that an option's address stands for. A machine without IPv6 is fine.
+/// Addresses that are bound. One that an option names twice, or by two names, is bound once.
+type Bound = HashSet<SocketAddr>;
+
+/// Binds all addresses that an option's address stands for, and that are not bound yet. A machine
+/// without IPv6 is fine.
 fn bind_each(
     at: &ListenAt,
+    bound: &mut Bound,
     mut bind: impl FnMut(SocketAddr) -> io::Result<()>,
 ) -> Result<(), Failure> {
     for address in addresses(at)? {
+        // The port 0 is another one each time.
+        if address.port() != 0 && !bound.insert(address) {
+            continue;
+        }
         let is_optional = at.host.is_none() && address.is_ipv6();
         match bind(address) {
             Ok(()) => {}

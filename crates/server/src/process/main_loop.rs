@@ -10,8 +10,9 @@ use crate::http::Http;
 use crate::log;
 use crate::net::listener::Listener;
 use crate::process::signals::{Asked, Signals};
+use crate::process::steps::{Step, reach};
 use crate::process::supervisor::Supervisor;
-use crate::process::upgrade::{Step, Upgrade};
+use crate::process::upgrade::{Turn, Upgrade};
 use crate::server::{Server, disk_tier};
 use crate::stop::Manner;
 
@@ -20,15 +21,37 @@ use crate::stop::Manner;
 pub(crate) struct MainLoop<'a> {
     pub(crate) server: &'a Arc<Server>,
     pub(crate) supervisor: &'a Supervisor,
-    pub(crate) listener: Listener,
+    listener: Listener,
     pub(crate) http: Http,
-    pub(crate) signals: Signals,
+    signals: Signals,
     pub(crate) upgrade: Upgrade,
     /// True if the failure of the disk tier is logged.
-    pub(crate) has_reported: bool,
+    has_reported: bool,
+    /// True if a signal has asked the process to stop.
+    was_told_to_stop: bool,
 }
 
-impl MainLoop<'_> {
+impl<'a> MainLoop<'a> {
+    pub(crate) fn new(
+        server: &'a Arc<Server>,
+        supervisor: &'a Supervisor,
+        (listener, http): (Listener, Http),
+        signals: Signals,
+        upgrade: Upgrade,
+    ) -> Self {
+        let (has_reported, was_told_to_stop) = (false, false);
+        Self {
+            server,
+            supervisor,
+            listener,
+            http,
+            signals,
+            upgrade,
+            has_reported,
+            was_told_to_stop,
+        }
+    }
+
     /// Runs until the server stops.
     pub(crate) fn run(&mut self) {
         while self.server.stop.requested().is_none() {
@@ -37,10 +60,18 @@ impl MainLoop<'_> {
             self.obey(asked);
             disk_tier::report_failure(&self.server.cache, &mut self.has_reported);
             self.listener.accept_from(readable);
-            if self.upgrade.turn(self.server, self.supervisor) == Step::Retire {
-                // First: it would report that this server is retired, while the successor is ready.
-                self.http.stop();
-                self.listener.retire();
+            match self.upgrade.turn(self.server, self.supervisor) {
+                Turn::None => {}
+                Turn::Retire => {
+                    // First: it would report that this server is retired, while the successor is
+                    // ready.
+                    self.http.stop();
+                    self.listener.retire();
+                }
+                Turn::LeaveDirectory => {
+                    self.listener.retire();
+                    reach(Step::Retired);
+                }
             }
             if self.upgrade.closes_connections(self.server)
                 && self.server.drain.begin(monotonic_us())
@@ -51,6 +82,11 @@ impl MainLoop<'_> {
                 self.server.stop.request(Manner::Graceful);
             }
         }
+    }
+
+    /// True if a signal asks the process to stop, whose loop has ended for another reason.
+    pub(crate) fn is_to_stop(&mut self) -> bool {
+        self.was_told_to_stop || self.signals.take().stop.is_some()
     }
 
     /// True if a successor process serves, or is about to.
@@ -86,8 +122,10 @@ impl MainLoop<'_> {
         }
     }
 
-    fn obey(&mut self, asked: Asked) {
+    /// Does what signals ask for.
+    pub(crate) fn obey(&mut self, asked: Asked) {
         if let Some(manner) = asked.stop {
+            self.was_told_to_stop = true;
             self.server.stop.request(manner);
         }
         if asked.reload {

@@ -1,6 +1,7 @@
 //! The process: start and stop, privileges, limits, signals, the service manager and the upgrade.
 
 pub(crate) mod daemon;
+pub(crate) mod early_stop;
 pub(crate) mod limits;
 pub(crate) mod main_loop;
 pub(crate) mod opening;
@@ -8,6 +9,7 @@ pub(crate) mod pidfile;
 pub(crate) mod privileges;
 pub(crate) mod signals;
 pub(crate) mod start;
+pub(crate) mod steps;
 pub(crate) mod supervisor;
 pub(crate) mod syscalls;
 pub(crate) mod upgrade;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::failure::{EXIT_OS, Failure};
+use crate::leftovers::Leftovers;
 use crate::log;
 
 /// A pid file with the id of this process, under a temporary name. Removed unless it is published.
@@ -27,13 +28,14 @@ impl Prepared {
     ///
     /// # Errors
     /// The file cannot be written, or a directory has its name.
-    pub(crate) fn write(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn write(path: &Path, leftovers: &Leftovers) -> Result<Self, Failure> {
         let unfinished = unfinished(path);
         if path.is_dir() {
             return Err(cannot_write(path, &io::ErrorKind::IsADirectory.into()));
         }
         let written = fs::write(&unfinished, format!("{}\n", process::id()));
         written.map_err(|error| cannot_write(path, &error))?;
+        leftovers.note(&unfinished);
         Ok(Self { path: path.to_owned(), unfinished })
     }
 
@@ -83,7 +85,8 @@ pub(crate) fn take_back(path: &Path, pid: u32) {
     if named(path).and_then(|pid| u32::try_from(pid).ok()) != Some(pid) {
         return;
     }
-    let written = Prepared::write(path).and_then(|prepared| prepared.publish(None));
+    let written =
+        Prepared::write(path, &Leftovers::default()).and_then(|prepared| prepared.publish(None));
     if let Err(failure) = written {
         log::say(format_args!("larderd: {failure}"));
     }

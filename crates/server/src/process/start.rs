@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path;
+use std::path::{self, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use larder::Cache;
 use larder_options::Options;
 use larder_stats::Counter;
 
@@ -16,6 +17,7 @@ use crate::admin::conn_table::Ends;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::http::access::tokens::Tokens;
 use crate::http::{self, Http};
+use crate::leftovers::Leftovers;
 use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Inbox;
@@ -23,9 +25,12 @@ use crate::net::listener::Listener;
 use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
 use crate::net::worker::Worker;
+use crate::process::daemon::Detached;
+use crate::process::early_stop::EarlyStop;
 use crate::process::main_loop::MainLoop;
 use crate::process::opening::Opening;
 use crate::process::signals::Signals;
+use crate::process::steps::{Step, reach};
 use crate::process::supervisor::Supervisor;
 use crate::process::syscalls::Needs;
 use crate::process::upgrade::Upgrade;
@@ -35,8 +40,8 @@ use crate::process::upgrade::program::Program;
 use crate::process::upgrade::{activation, inherited};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::credentials::Credentials;
-use crate::server::error::UsersError;
-use crate::server::open::{self, InheritedMemory};
+use crate::server::error::{ServerError, UsersError};
+use crate::server::open::{self, InheritedMemory, Takeover, Unopened};
 use crate::server::progress::Progress;
 use crate::server::{Server, disk_tier};
 use crate::stop::Manner;
@@ -46,61 +51,55 @@ use crate::tls::certificates::Certificates;
 /// the background instead, which logs them.
 ///
 /// # Errors
-/// The server could not start: the reason, and the exit status for it.
-pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
+/// The server could not start, or its stop left something undone: the reason, and the exit status
+/// for it.
+pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let program = Program::remember();
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
     }
-    let Inherited { predecessor, sockets, memory, admin } = inherit()?;
-    let supervisor = &Supervisor::find();
-    for warning in warnings {
-        log::say(format_args!("larderd: {warning}"));
-    }
-    // Before -d changes the directory, to which relative paths refer.
-    make_absolute(&mut options)?;
-    let ports_file = sockets::ports_file();
-    // Before root is dropped, since other users may not read the key.
-    let certificates = options.tls.as_ref().map(Certificates::load).transpose();
-    let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
-    let tokens = admin_tokens(&options)?;
-    let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
-    let connection_count_max = limits::raise(&options)?;
-    privileges::drop_root(&options)?;
-    limits::lock_memory(&options);
-    // Before the sockets listen: a client that is connected takes the process for started, and a
-    // signal's default action would end it.
-    let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
-    let (sockets, datagrams) = match sockets {
-        Some(sockets) => inherited::listen_on(sockets, &options)?,
-        None => (sockets::open(&options)?, sockets::open_udp(&options)?),
-    };
-    let datagrams: Arc<[Datagrams]> = datagrams.into();
-    let mut http = open_http(&options, admin, (tokens, certificates.clone()), &sockets)?;
-    if let Err(failure) = sockets::write_ports(ports_file, &sockets, &datagrams) {
-        // Used by tests only; the server can continue without it.
-        log::say(format_args!("larderd: {failure}"));
-    }
-    let pidfile = options.pidfile.as_deref().map(pidfile::Prepared::write).transpose()?;
+    let leftovers = Leftovers::default();
+    let served = start(options, warnings, program, &leftovers);
+    // A server that has served keeps them.
+    leftovers.remove();
+    served
+}
+
+/// Starts a server and runs it.
+fn start(
+    mut options: Options,
+    warnings: &[String],
+    program: Program,
+    leftovers: &Leftovers,
+) -> Result<(), Failure> {
+    let (mut ground, inherited) = prepare(&mut options, warnings)?;
+    let Inherited { predecessor, sockets, memory, admin } = inherited;
+    let entrance = Entrance::open(&options, &mut ground, (sockets, admin), leftovers)?;
+    let Entrance { sockets, datagrams, mut http, pidfile } = entrance;
     if options.drop_privileges {
         // Before the threads start, which inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
     }
-    let progress = Progress::default();
-    if predecessor.is_none() {
-        // Before the cache is opened, which may take long. A predecessor answers meanwhile.
-        start_http(&mut http, &options, &progress)?;
-    }
-    let opening = begin_opening(&options, &sockets, &progress, supervisor)?;
-    let mut server = open_server(options, (predecessor.as_ref(), memory), &progress)?;
-    server.certificates = certificates;
-    server.connection_count_max = connection_count_max;
+    let early_stop = EarlyStop::watch(ground.early_signals, leftovers.clone());
+    let early_stop = early_stop.map_err(|error| os_failure("start a thread", &error))?;
+    reach(Step::StopWatched);
+    let (progress, supervisor) = (Progress::default(), &ground.supervisor);
+    let opens = Opens { options: &options, sockets: &sockets, progress: &progress, supervisor };
+    let handed_over = predecessor.as_ref().map(|predecessor| (predecessor, memory));
+    let (cache, opening) = opens.open(handed_over, &early_stop, &mut http)?;
+    let mut server = with_cache(options, cache)?;
+    server.certificates = ground.certificates;
+    server.connection_count_max = ground.connection_count_max;
     let server = Arc::new(server);
     let options = &server.options;
     show_classes(&server);
     enroll(&server, &sockets, &datagrams);
+    reach(Step::CacheOpen);
+    early_stop.pass();
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
+    reach(Step::WorkersRun);
     end_opening(opening, &server, &inboxes);
+    reach(Step::OpeningEnded);
     http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
     start_http(&mut http, options, &progress)?;
     if let Some(pidfile) = pidfile
@@ -109,8 +108,15 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         end(&server, &inboxes, workers);
         return Err(failure);
     }
+    reach(Step::PidfileWritten);
+    let asked = ground.signals.take();
+    if predecessor.is_some() && asked.stop.is_some() {
+        // A predecessor that hears nothing continues, unless it has left its directory.
+        log::say(format_args!("larderd: stopped before it took over"));
+        return check_left(end(&server, &inboxes, workers));
+    }
     restrict(options)?;
-    match detached {
+    match ground.detached {
         Some(detached) => detached.notify_ready(options)?,
         None => announce(options, &sockets, &datagrams, &http),
     }
@@ -119,14 +125,114 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         Some(predecessor) => predecessor.notify_ready(),
         None => supervisor.notify_ready(),
     }
+    leftovers.keep();
+    reach(Step::Announced);
     // Only now: until this process serves, the cache belongs to the predecessor, which may have to
     // continue.
     server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
-    let (server, has_reported) = (&server, false);
-    let main_loop = MainLoop { server, supervisor, listener, http, signals, upgrade, has_reported };
+    let mut main_loop =
+        MainLoop::new(&server, supervisor, (listener, http), ground.signals, upgrade);
+    main_loop.obey(asked);
     serve(main_loop, workers, &inboxes)
+}
+
+/// What a process has before it listens.
+struct Ground {
+    supervisor: Supervisor,
+    certificates: Option<Arc<Certificates>>,
+    /// Taken by the admin listener.
+    tokens: Option<Tokens>,
+    ports_file: Option<PathBuf>,
+    detached: Option<Detached>,
+    connection_count_max: usize,
+    signals: Signals,
+    /// The signals that come while the server starts, once more.
+    early_signals: Signals,
+}
+
+/// Logs the warnings, and does what has to come before the sockets: files that only root may read,
+/// the background, limits, the user, signals.
+fn prepare(options: &mut Options, warnings: &[String]) -> Result<(Ground, Inherited), Failure> {
+    let inherited = inherit()?;
+    let supervisor = Supervisor::find();
+    for warning in warnings {
+        log::say(format_args!("larderd: {warning}"));
+    }
+    // Before -d changes the directory, to which relative paths refer.
+    make_absolute(options)?;
+    let ports_file = sockets::ports_file();
+    // Before root is dropped, since other users may not read the key.
+    let certificates = options.tls.as_ref().map(Certificates::load).transpose();
+    let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
+    let tokens = admin_tokens(options)?;
+    let detached = if options.daemon { Some(daemon::leave_session(options)?) } else { None };
+    let connection_count_max = limits::raise(options)?;
+    privileges::drop_root(options)?;
+    limits::lock_memory(options);
+    // Before the sockets listen: a client that is connected takes the process for started, and a
+    // signal's default action would end it.
+    let catch = || Signals::catch().map_err(|error| os_failure("catch signals", &error));
+    let (signals, early_signals) = (catch()?, catch()?);
+    reach(Step::SignalsCaught);
+    let ground = Ground {
+        supervisor,
+        certificates,
+        tokens,
+        ports_file,
+        detached,
+        connection_count_max,
+        signals,
+        early_signals,
+    };
+    Ok((ground, inherited))
+}
+
+/// Where clients come in: the sockets, and the files that name them and the process.
+struct Entrance {
+    sockets: Vec<Socket>,
+    datagrams: Arc<[Datagrams]>,
+    http: Http,
+    pidfile: Option<pidfile::Prepared>,
+}
+
+impl Entrance {
+    /// Opens the sockets, or takes those that are handed over.
+    fn open(
+        options: &Options,
+        ground: &mut Ground,
+        (handed, admin): (Option<Vec<InheritedSocket>>, Vec<OwnedFd>),
+        leftovers: &Leftovers,
+    ) -> Result<Self, Failure> {
+        let (sockets, datagrams) = match handed {
+            Some(handed) => inherited::listen_on(handed, options)?,
+            None => (sockets::open(options, leftovers)?, sockets::open_udp(options)?),
+        };
+        let datagrams: Arc<[Datagrams]> = datagrams.into();
+        let access = (ground.tokens.take(), ground.certificates.clone());
+        let http = open_http(options, (admin, leftovers), access, &sockets)?;
+        if let Err(failure) = sockets::write_ports(ground.ports_file.take(), &sockets, &datagrams) {
+            // Used by tests only; the server can continue without it.
+            log::say(format_args!("larderd: {failure}"));
+        }
+        let pidfile = options.pidfile.as_deref();
+        let pidfile = pidfile.map(|path| pidfile::Prepared::write(path, leftovers)).transpose()?;
+        reach(Step::SocketsListen);
+        Ok(Self { sockets, datagrams, http, pidfile })
+    }
+}
+
+/// The server of an open cache.
+fn with_cache(options: Options, cache: Cache) -> Result<Server, Failure> {
+    let credentials = credentials(&options)?;
+    let server = Server::with(options, credentials, cache);
+    server.map_err(|error| Failure::new(error.exit_code(), error))
+}
+
+fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {
+    Credentials::load(options)
+        .map_err(|error| Failure::new(EXIT_USAGE, UsersError::new(options, error)))
 }
 
 fn make_absolute(options: &mut Options) -> Result<(), Failure> {
@@ -152,23 +258,49 @@ fn serve(
     inboxes: &[Arc<Inbox>],
 ) -> Result<(), Failure> {
     main_loop.run();
+    reach(Step::StopAsked);
     let server = main_loop.server;
     if main_loop.has_successor() {
-        stop(server, inboxes, workers);
-        let left = match server.options.disk_tier {
-            Some(_) => disk_tier::hand_over(&server.cache),
-            None => 0,
-        };
-        main_loop.upgrade.release(main_loop.supervisor);
-        return check_left(left);
+        return leave(main_loop, workers, inboxes);
     }
     main_loop.supervisor.notify_stopping();
     let left = end(server, inboxes, workers);
     // Last: until then it reports that the server stops.
     main_loop.http.stop();
-    if let (Some(path), true) = (&server.options.pidfile, server.options.daemon) {
+    reach(Step::HttpEnded);
+    remove_pidfile(&server.options);
+    check_left(left)
+}
+
+/// Removes the pid file, as memcached does with `-d`.
+fn remove_pidfile(options: &Options) {
+    if let (Some(path), true) = (&options.pidfile, options.daemon) {
         pidfile::remove(path);
     }
+}
+
+/// Ends this process, which has a successor. One that waits for the directory gets it, unless a
+/// stop was asked for meanwhile: the service ends with this process then.
+fn leave(
+    mut main_loop: MainLoop<'_>,
+    workers: Workers,
+    inboxes: &[Arc<Inbox>],
+) -> Result<(), Failure> {
+    let server = main_loop.server;
+    stop(server, inboxes, workers);
+    reach(Step::WorkersEnded);
+    let left = match server.options.disk_tier {
+        Some(_) => disk_tier::hand_over(&server.cache),
+        None => 0,
+    };
+    reach(Step::DirectoryLeft);
+    if main_loop.is_to_stop() && main_loop.upgrade.give_up() {
+        main_loop.supervisor.notify_stopping();
+        remove_pidfile(&server.options);
+    }
+    // Until here it answers for both: the successor answers once it has the directory.
+    main_loop.http.stop();
+    main_loop.upgrade.release(main_loop.supervisor);
     check_left(left)
 }
 
@@ -176,7 +308,10 @@ fn serve(
 fn end(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) -> u64 {
     server.stop.request(Manner::Now);
     stop(server, inboxes, workers);
-    disk_tier::stop(&server.cache)
+    reach(Step::WorkersEnded);
+    let left = disk_tier::stop(&server.cache);
+    reach(Step::DiskEnded);
+    left
 }
 
 /// Fails if the disk lacks bytes of changes.
@@ -229,13 +364,13 @@ fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
 
 fn open_http(
     options: &Options,
-    handed: Vec<OwnedFd>,
+    (handed, leftovers): (Vec<OwnedFd>, &Leftovers),
     (tokens, certificates): (Option<Tokens>, Option<Arc<Certificates>>),
     wire: &[Socket],
 ) -> Result<Http, Failure> {
-    let wire_is_open = http::sockets::wire_is_open(options, wire);
-    let sockets = http::sockets::open(options, handed)?;
-    Ok(Http::new(sockets, tokens, wire_is_open, certificates))
+    let on_wire = http::sockets::role_on_wire(options, wire);
+    let sockets = http::sockets::open(options, handed, leftovers)?;
+    Ok(Http::new(sockets, tokens, on_wire, certificates))
 }
 
 fn start_http(http: &mut Http, options: &Options, progress: &Progress) -> Result<(), Failure> {
@@ -243,39 +378,75 @@ fn start_http(http: &mut Http, options: &Options, progress: &Progress) -> Result
     started.map_err(|error| os_failure("start the admin listener", &error))
 }
 
-/// Lets clients be answered while the cache of a directory opens, which may take long.
-fn begin_opening(
-    options: &Options,
-    sockets: &[Socket],
-    progress: &Progress,
-    supervisor: &Supervisor,
-) -> Result<Option<Opening>, Failure> {
-    let begin = || Opening::begin(options, sockets, progress, supervisor);
-    let begun = options.disk_tier.as_ref().map(|_| begin()).transpose();
-    begun.map_err(|error| os_failure("start a thread", &error))
+/// The opening of the cache, and what answers meanwhile.
+struct Opens<'a> {
+    options: &'a Options,
+    sockets: &'a [Socket],
+    progress: &'a Progress,
+    supervisor: &'a Supervisor,
 }
 
-/// Opens the cache, and with it the server.
-fn open_server(
-    options: Options,
-    (predecessor, memory): (Option<&Predecessor>, Option<InheritedMemory>),
-    progress: &Progress,
-) -> Result<Server, Failure> {
-    if let (Some(predecessor), Some(_)) = (predecessor, &options.disk_tier) {
-        take_directory(predecessor, &options)?;
+impl Opens<'_> {
+    /// Opens the cache. Returns it with what serves clients meanwhile, if it has a directory.
+    ///
+    /// A predecessor answers until it has left the directory. It is asked to when nothing but the
+    /// directory is left to open, and that it can be opened was checked as far as possible:
+    /// afterwards no other process serves.
+    fn open(
+        &self,
+        handed_over: Option<(&Predecessor, Option<InheritedMemory>)>,
+        early_stop: &EarlyStop,
+        http: &mut Http,
+    ) -> Result<(Cache, Option<Opening>), Failure> {
+        let (predecessor, takeover) = match handed_over {
+            Some((predecessor, memory)) => (Some(predecessor), Some(Takeover { memory })),
+            None => (None, None),
+        };
+        let mut opening = None;
+        if predecessor.is_none() {
+            start_http(http, self.options, self.progress)?;
+            opening = self.begin()?;
+        }
+        let failure = |error: ServerError| Failure::new(error.exit_code(), error);
+        let observer = self.observer(early_stop);
+        let cache = open::prepare(self.options, takeover, observer).map_err(failure)?;
+        reach(Step::MemoryMapped);
+        if let (Some(predecessor), Some(_)) = (predecessor, &self.options.disk_tier) {
+            self.rehearse(&cache)?;
+            reach(Step::Rehearsed);
+            opening = self.begin()?;
+            let released = predecessor.ask_release();
+            released
+                .map_err(|error| os_failure("take the directory of --tier-path over", &error))?;
+            reach(Step::DirectoryTaken);
+            start_http(http, self.options, self.progress)?;
+        }
+        Ok((cache.open().map_err(failure)?, opening))
     }
-    let takeover = predecessor.is_some().then_some(open::Takeover { memory });
-    let opened = Server::replacing(options, takeover, progress);
-    opened.map_err(|error| Failure::new(error.exit_code(), error))
-}
 
-/// Has the predecessor release the directory of `--tier-path`. What else could keep this process
-/// from serving is checked first: afterwards no other process serves.
-fn take_directory(predecessor: &Predecessor, options: &Options) -> Result<(), Failure> {
-    Credentials::load(options)
-        .map_err(|error| Failure::new(EXIT_USAGE, UsersError::new(options, error)))?;
-    let released = predecessor.ask_release();
-    released.map_err(|error| os_failure("take the directory of --tier-path over", &error))
+    fn observer(&self, early_stop: &EarlyStop) -> disk_tier::Observer {
+        let early_stop = early_stop.clone();
+        let before_change = move || {
+            reach(Step::DirectoryRead);
+            early_stop.pass();
+        };
+        let progress = self.progress.clone();
+        disk_tier::Observer { progress, before_change: Arc::new(before_change) }
+    }
+
+    /// Checks what could keep this process from serving once the predecessor has let go.
+    fn rehearse(&self, cache: &Unopened) -> Result<(), Failure> {
+        credentials(self.options)?;
+        cache.rehearse().map_err(|error| Failure::new(error.exit_code(), error))
+    }
+
+    /// Lets clients be answered while the cache of a directory opens, which may take long.
+    fn begin(&self) -> Result<Option<Opening>, Failure> {
+        let Self { options, sockets, progress, supervisor } = self;
+        let begin = || Opening::begin(options, sockets, progress, supervisor);
+        let begun = options.disk_tier.as_ref().map(|_| begin()).transpose();
+        begun.map_err(|error| os_failure("start a thread", &error))
+    }
 }
 
 /// Gives the connections that came while the cache opened to the workers in turn.

@@ -1,10 +1,11 @@
 //! The directory of `--tier-path`, which keeps items on disk.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use larder::{Builder, Cache, OpenError, TierMode};
+use larder::{Builder, Cache, OpenError, TierMode, TierStatistics as Statistics};
 use larder_options::{self as options, Options};
 
 use crate::clock::Stopwatch;
@@ -16,18 +17,113 @@ use crate::server::progress::Progress;
 #[error("option --tier-path: {0}")]
 pub struct DiskTierError(OpenError);
 
-/// Opens the cache with the items of the directory, and logs how many there are.
-///
-/// # Errors
-/// [`DiskTierError`]: the directory or its log cannot be used.
-pub(crate) fn open(
-    builder: Builder,
-    tier: &options::DiskTier,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Cache, DiskTierError> {
-    let stopwatch = Stopwatch::start();
-    let disk = larder::DiskTier::new(&tier.path, tier.bytes)
+/// Follows the opening of a directory.
+#[derive(Clone)]
+pub(crate) struct Observer {
+    /// Notes how much is read.
+    pub(crate) progress: Progress,
+    /// Called before the directory changes so that a kill would lose what a stop keeps.
+    pub(crate) before_change: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("progress", &self.progress).finish_non_exhaustive()
+    }
+}
+
+impl Default for Observer {
+    /// An observer that does nothing.
+    fn default() -> Self {
+        Self { progress: Progress::default(), before_change: Arc::new(|| ()) }
+    }
+}
+
+/// A directory that is not open yet, and the memory of its cache.
+#[derive(Debug)]
+pub(crate) struct UnopenedDirectory {
+    cache: larder::Prepared,
+    path: PathBuf,
+}
+
+impl UnopenedDirectory {
+    /// Maps the memory.
+    ///
+    /// # Errors
+    /// [`DiskTierError`]: it cannot be allocated, or the options do not fit each other.
+    pub(super) fn prepare(
+        builder: Builder,
+        tier: &options::DiskTier,
+        options: &Options,
+        observer: Observer,
+    ) -> Result<Self, DiskTierError> {
+        let builder = builder.tier(settings(tier, observer));
+        // Room to grow costs only address space, but locked memory does not allow it.
+        let builder = match options.lock_memory {
+            true => builder,
+            false => builder.memory_bytes_max(options.memory_bytes * super::open::GROWTH_MAX),
+        };
+        let cache = builder.prepare().map_err(DiskTierError)?;
+        Ok(Self { cache, path: tier.path.clone() })
+    }
+
+    /// Checks whether the directory, which the predecessor still uses, could be opened.
+    ///
+    /// # Errors
+    /// [`DiskTierError`]: why not.
+    pub(super) fn rehearse(&self) -> Result<(), DiskTierError> {
+        self.cache.rehearse().map_err(DiskTierError)
+    }
+
+    /// Opens the cache with the items of the directory, and logs how many there are.
+    ///
+    /// # Errors
+    /// [`DiskTierError`]: the directory or its log cannot be used.
+    pub(super) fn open(self) -> Result<Cache, DiskTierError> {
+        let stopwatch = Stopwatch::start();
+        let path = self.path.display();
+        let cache = self.cache.open().map_err(DiskTierError)?;
+        let ms = stopwatch.elapsed_us() as f64 / 1000.0;
+        let Some(status) = cache.tier() else { return Ok(cache) };
+        let items = status.started.items;
+        let source = if status.started.is_from_index { ", from its index" } else { "" };
+        log::say(format_args!(
+            "larderd: directory {path}: opened in {ms:.1} ms, with {items} {}{source}",
+            if items == 1 { "item" } else { "items" },
+        ));
+        if let Some(caution) = status.caution {
+            log::say(format_args!("larderd: directory {path}: {caution}"));
+        }
+        if let Some(cut) = status.started.cut {
+            log::say(format_args!("larderd: the last stop was not clean; the log ends at {cut}",));
+        }
+        let Statistics { catalog_bytes, catalog_bytes_max, .. } = status.statistics;
+        if catalog_bytes > catalog_bytes_max {
+            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            log::say(format_args!(
+                "larderd: directory {path}: its index takes {} MiB of memory, more than the {} MiB \
+                 that -m leaves for it: larderd uses more memory than -m, and takes no new keys; \
+                 raise -m",
+                mib(catalog_bytes),
+                mib(catalog_bytes_max),
+            ));
+        }
+        let skew_secs = status.started.time.skew_secs;
+        if skew_secs >= SKEW_SECS_MIN {
+            log::say(format_args!(
+                "larderd: directory {path}: the system's clock is {skew_secs} s behind where it \
+                 was when the directory was last written; items keep the time to live that they \
+                 had then. If the clock is wrong now, set it and start the server again"
+            ));
+        }
+        Ok(cache)
+    }
+}
+
+/// The directory as the options describe it.
+fn settings(tier: &options::DiskTier, observer: Observer) -> larder::DiskTier {
+    let Observer { progress, before_change } = observer;
+    larder::DiskTier::new(&tier.path, tier.bytes)
         .mode(match tier.mode {
             options::TierMode::Store => TierMode::Store,
             options::TierMode::Cache => TierMode::Cache,
@@ -45,31 +141,8 @@ pub(crate) fn open(
         .wait(tier.wait)
         .stop(tier.stop)
         .dirty_bytes(tier.dirty_bytes)
-        .progress(report(progress.clone()));
-    let open = |builder: Builder| builder.tier(disk).open();
-    // Room to grow costs only address space, but locked memory does not allow it.
-    let cache = match options.lock_memory {
-        true => open(builder),
-        false => open(builder.memory_bytes_max(options.memory_bytes * super::open::GROWTH_MAX)),
-    };
-    let cache = cache.map_err(DiskTierError)?;
-    let ms = stopwatch.elapsed_us() as f64 / 1000.0;
-    if let Some(status) = cache.tier() {
-        let items = status.started.items;
-        let source = if status.started.is_from_index { ", from its index" } else { "" };
-        log::say(format_args!(
-            "larderd: directory {}: opened in {ms:.1} ms, with {items} items{source}",
-            tier.path.display(),
-        ));
-        if let Some(caution) = status.caution {
-            let path = tier.path.display();
-            log::say(format_args!("larderd: directory {path}: {caution}"));
-        }
-        if let Some(cut) = status.started.cut {
-            log::say(format_args!("larderd: the last stop was not clean; the log ends at {cut}",));
-        }
-    }
-    Ok(cache)
+        .progress(report(progress))
+        .before_change(move || before_change())
 }
 
 /// Notes how much of the log or the index is read, and logs it every few seconds.
@@ -131,5 +204,8 @@ fn report_left(cache: &Cache, left: u64) -> u64 {
 fn is_cache(cache: &Cache) -> bool {
     cache.tier().is_some_and(|status| status.mode == TierMode::Cache)
 }
+
+/// A clock that is less behind is worth no words.
+const SKEW_SECS_MIN: u64 = 60;
 
 const PROGRESS_PERIOD: Duration = Duration::from_secs(2);

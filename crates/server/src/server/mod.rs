@@ -37,8 +37,6 @@ use crate::server::credentials::Credentials;
 use crate::server::drain::Drain;
 use crate::server::heartbeats::Heartbeats;
 use crate::server::leases::Leases;
-use crate::server::open::Takeover;
-use crate::server::progress::Progress;
 use crate::stop::Stop;
 use crate::tls::certificates::{Certificates, Refreshed};
 use error::{ServerError, UsersError};
@@ -115,19 +113,18 @@ impl Server {
     /// # Errors
     /// The cache could not be opened, the users could not be read, or no file descriptors are left.
     pub fn new(options: Options) -> Result<Self, ServerError> {
-        Self::replacing(options, None, &Progress::default())
-    }
-
-    /// As [`Server::new`], for a process that replaces a server: uses that server's cache if it
-    /// matches the options. Notes in `progress` how much of the cache is open.
-    pub(crate) fn replacing(
-        options: Options,
-        takeover: Option<Takeover>,
-        progress: &Progress,
-    ) -> Result<Self, ServerError> {
         let credentials =
             Credentials::load(&options).map_err(|error| UsersError::new(&options, error))?;
-        let cache = open::cache(&options, takeover, progress)?;
+        let cache = open::prepare(&options, None, disk_tier::Observer::default())?.open()?;
+        Self::with(options, credentials, cache)
+    }
+
+    /// As [`Server::new`], with an open cache.
+    pub(crate) fn with(
+        options: Options,
+        credentials: Option<Credentials>,
+        cache: Cache,
+    ) -> Result<Self, ServerError> {
         cache.tick(cache.system_second());
         let readers = Readers::new(&options, &cache)?;
         let counters: Vec<Arc<Counters>> =

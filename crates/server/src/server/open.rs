@@ -1,13 +1,13 @@
 //! Opening the cache: the one of the server that this process replaces, the one in the memory file,
-//! or an empty one.
+//! that of a directory, or an empty one.
 
 use larder::{Builder, Cache, Clock, Inheritance, OpenError};
 use larder_options::Options;
 
 use crate::log;
+use crate::server::disk_tier::{self, UnopenedDirectory};
 use crate::server::error::ServerError;
-use crate::server::progress::Progress;
-use crate::server::{disk_tier, memory_file};
+use crate::server::memory_file;
 
 /// What a server takes over from the one that it replaces.
 #[derive(Debug)]
@@ -24,16 +24,49 @@ pub(crate) struct InheritedMemory {
     pub(crate) readers: String,
 }
 
-/// Opens the cache of a server with these options. Notes in `progress` how much of a directory is
-/// read.
+/// A cache whose memory is mapped.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// It has no directory.
+    Whole(Cache),
+    /// The directory of `--tier-path` is to be opened.
+    Directory(Box<UnopenedDirectory>),
+}
+
+impl Unopened {
+    /// Checks whether the directory, which the predecessor still uses, could be opened.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn rehearse(&self) -> Result<(), ServerError> {
+        match self {
+            Self::Whole(_) => Ok(()),
+            Self::Directory(directory) => Ok(directory.rehearse()?),
+        }
+    }
+
+    /// Opens the directory, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub(crate) fn open(self) -> Result<Cache, ServerError> {
+        match self {
+            Self::Whole(cache) => Ok(cache),
+            Self::Directory(directory) => Ok(directory.open()?),
+        }
+    }
+}
+
+/// Maps the memory of a server with these options, with the cache in it if there is one. `observer`
+/// follows the opening of a directory.
 ///
 /// # Errors
 /// The memory cannot be allocated, or the memory file cannot be used.
-pub(crate) fn cache(
+pub(crate) fn prepare(
     options: &Options,
     takeover: Option<Takeover>,
-    progress: &Progress,
-) -> Result<Cache, ServerError> {
+    observer: disk_tier::Observer,
+) -> Result<Unopened, ServerError> {
     let builder = Cache::builder()
         .memory_bytes(options.memory_bytes)
         .item_bytes_max(options.item_bytes_max)
@@ -43,18 +76,19 @@ pub(crate) fn cache(
         .maintainer(true)
         .inheritable(options.has_readers());
     if let Some(tier) = &options.disk_tier {
-        return Ok(disk_tier::open(builder, tier, options, progress)?);
+        let directory = UnopenedDirectory::prepare(builder, tier, options, observer)?;
+        return Ok(Unopened::Directory(Box::new(directory)));
     }
     if let Some(path) = &options.memory_file {
         // The server that is replaced still has the file open.
         let is_alone = takeover.is_none();
-        return Ok(memory_file::open(builder, path, options, is_alone)?);
+        return Ok(Unopened::Whole(memory_file::open(builder, path, options, is_alone)?));
     }
     let memory = takeover.and_then(|takeover| takeover.memory);
-    match memory.and_then(|memory| inherit(&builder, options, memory)) {
-        Some(cache) => Ok(cache),
-        None => Ok(open(builder, options)?),
-    }
+    Ok(Unopened::Whole(match memory.and_then(|memory| inherit(&builder, options, memory)) {
+        Some(cache) => cache,
+        None => open(builder, options)?,
+    }))
 }
 
 /// Opens the cache of the predecessor. Returns `None`, and logs the reason, if the cache does not

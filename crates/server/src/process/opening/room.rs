@@ -3,7 +3,6 @@
 use std::fmt;
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,10 +15,8 @@ use rustix::net::{SocketFlags, accept_with};
 use super::exchange::Status;
 use super::guest::{Awaits, Guest};
 use crate::clock::unix_secs;
-use crate::log;
 use crate::net::inbox::{Accepted, Transport};
 use crate::net::sockets::Socket;
-use crate::process::signals::Signals;
 use crate::process::supervisor::Supervisor;
 use crate::server::progress::Progress;
 use crate::waker::Waker;
@@ -72,7 +69,6 @@ impl Opening {
             patience: options.disk_tier.as_ref().map(|tier| tier.wait).unwrap_or_default(),
             progress: progress.clone(),
             supervisor: supervisor.try_clone()?,
-            signals: Signals::catch()?,
             begun: Instant::now(),
         };
         thread::Builder::new().name("opening".to_owned()).spawn(move || room.run())?;
@@ -116,8 +112,6 @@ struct Room {
     patience: Duration,
     progress: Progress,
     supervisor: Supervisor,
-    /// A stop that is asked for before the main thread looks for one.
-    signals: Signals,
     begun: Instant,
 }
 
@@ -137,11 +131,6 @@ impl Room {
                 self.supervisor.notify_recovering(percent);
             }
             self.turn(true);
-            if self.signals.take().stop.is_some() {
-                log::say(format_args!("larderd: stopped while the directory was read"));
-                // As after a kill: the directory is whole at any moment.
-                process::exit(0);
-            }
         };
         if notified.is_some() {
             self.supervisor.notify_serving();
@@ -187,10 +176,7 @@ impl Room {
     fn wait(&self, accepts: bool) -> (Vec<usize>, Vec<usize>) {
         let doors = if accepts { &self.doors[..] } else { &[] };
         let (now, mut timeout) = (Instant::now(), TURN_MAX);
-        let mut waited = vec![
-            PollFd::new(&self.shared.waker, PollFlags::IN),
-            PollFd::new(&self.signals, PollFlags::IN),
-        ];
+        let mut waited = vec![PollFd::new(&self.shared.waker, PollFlags::IN)];
         let others = waited.len();
         waited.extend(doors.iter().map(|door| PollFd::new(&door.descriptor, PollFlags::IN)));
         let (mut of, mut ready) = (Vec::new(), Vec::new());

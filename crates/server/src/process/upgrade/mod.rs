@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use larder::SharedError;
+use larder::{SharedError, TierMode, TierStatus};
 
 use crate::clock::Stopwatch;
 use crate::log;
@@ -57,11 +57,13 @@ enum Stage {
 
 /// What an upgrade asks of the main thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Turn {
     /// Nothing.
     None,
-    /// To accept no more connections.
+    /// To accept and answer nothing more: the successor serves.
     Retire,
+    /// To accept no more connections of the cache: the successor waits for its directory.
+    LeaveDirectory,
 }
 
 /// The new process; killed if this is dropped before it serves.
@@ -145,10 +147,21 @@ impl Upgrade {
     /// Gives the directory to the new process, once this one uses it no longer. The service manager
     /// has a new main process then.
     pub(crate) fn release(&mut self, supervisor: &Supervisor) {
-        if let Stage::Releasing(successor, _) = &self.stage {
+        if let Stage::Releasing(successor, _) = &mut self.stage {
+            // From here on its failure is not this process's to mend.
+            successor.serves = true;
             supervisor.notify_successor(successor.process.id());
             successor.channel.notify_released();
         }
+    }
+
+    /// Ends a new process that waits for the directory: the service is to end. False if none waits.
+    pub(crate) fn give_up(&mut self) -> bool {
+        let waits = matches!(self.stage, Stage::Releasing(..));
+        if waits {
+            self.stage = Stage::None;
+        }
+        waits
     }
 
     /// Readable when the new process has answered; `None` if no answer is expected.
@@ -160,9 +173,9 @@ impl Upgrade {
     }
 
     /// Checks the new process. If it fails, logs the reason.
-    pub(crate) fn turn(&mut self, server: &Server, supervisor: &Supervisor) -> Step {
+    pub(crate) fn turn(&mut self, server: &Server, supervisor: &Supervisor) -> Turn {
         let Stage::Starting(successor) = &mut self.stage else {
-            return Step::None;
+            return Turn::None;
         };
         let pid = successor.process.id();
         let memory_bytes = server.options.memory_bytes;
@@ -172,20 +185,18 @@ impl Upgrade {
                 self.stage = Stage::Done(Stopwatch::start());
                 log::say(format_args!("larderd: process {pid} has taken over"));
                 supervisor.notify_successor(pid);
-                return Step::Retire;
+                return Turn::Retire;
             }
             Answer::AsksRelease => {
-                // From here on its failure is not this process's to mend.
-                successor.serves = true;
                 log::say(format_args!("larderd: process {pid} takes the directory over"));
                 if let Stage::Starting(successor) = mem::replace(&mut self.stage, Stage::None) {
                     self.stage = Stage::Releasing(successor, Stopwatch::start());
                 }
-                return Step::Retire;
+                return Turn::LeaveDirectory;
             }
             Answer::Gone => successor.end(),
             Answer::None if successor.since.elapsed_us() < start_us_max(memory_bytes) => {
-                return Step::None;
+                return Turn::None;
             }
             Answer::None => {
                 format!("it did not serve within {} s", start_us_max(memory_bytes) / 1_000_000)
@@ -199,7 +210,7 @@ impl Upgrade {
             pidfile::take_back(path, pid);
         }
         supervisor.notify_ready();
-        Step::None
+        Turn::None
     }
 
     /// True if the successor serves, or is about to.
@@ -263,6 +274,10 @@ fn drain_us(server: &Server) -> u64 {
 
 /// Returns why an upgrade is impossible; `None` if it is possible.
 fn obstacle(server: &Server) -> Option<&'static str> {
+    let is_store = |tier: TierStatus| tier.mode == TierMode::Store;
+    if server.cache.has_tier_failed() && server.cache.tier().is_some_and(is_store) {
+        return Some("the disk has failed, and only this process has what the disk lacks");
+    }
     if server.options.drop_privileges {
         return Some("with -o drop_privileges the process cannot start a program");
     }

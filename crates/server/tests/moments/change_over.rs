@@ -1,0 +1,155 @@
+//! Two processes: a successor starts, one of both is held at a step, and one of both gets signals.
+
+use anyhow::{Result, ensure};
+use larder_server::Step::{self, *};
+use larder_testkit::server::Signal;
+use rustix::process::{Pid, kill_process};
+
+use crate::scene::{KINDS, Kind, Scene, has_ended};
+use crate::start_and_stop::{PROMPT, START};
+use crate::{run_all, wants_all};
+
+/// The steps that a change-over has and a start has not.
+pub(crate) const STEPS: &[Step] = &[Rehearsed, DirectoryTaken, Retired, DirectoryLeft];
+
+/// Who gets the signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    Old,
+    New,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    kind: Kind,
+    step: Step,
+    to: To,
+    told: Signal,
+}
+
+/// True if the process that is held at the step is the old one.
+fn is_old(step: Step) -> bool {
+    matches!(step, Retired | DirectoryLeft)
+}
+
+/// True if the old process does not serve any more: it has left the directory, or is about to.
+fn has_left(case: Case) -> bool {
+    let before = [SignalsCaught, SocketsListen, StopWatched, MemoryMapped, Rehearsed];
+    case.kind.has_directory() && !before.contains(&case.step)
+}
+
+fn cases() -> Vec<Case> {
+    let told = [Signal::TERM, Signal::KILL, Signal::USR2, Signal::HUP];
+    let told = if wants_all() { &told[..] } else { &told[..2] };
+    let mut cases = Vec::new();
+    for kind in KINDS {
+        for &step in START.iter().chain(STEPS) {
+            let is_of_directory = step == DirectoryRead || STEPS.contains(&step);
+            // At the last one the change-over has ended.
+            if is_of_directory && !kind.has_directory() || step == Announced {
+                continue;
+            }
+            for to in [To::Old, To::New] {
+                cases.extend(told.iter().map(|&told| Case { kind, step, to, told }));
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn a_signal_at_any_step_of_a_change_over_loses_nothing() {
+    run_all(cases(), |case| {
+        let mut scene = Scene::new(case.kind)?;
+        let mut old = scene.serve()?;
+        scene.set("acknowledged")?;
+        scene.hold(case.step)?;
+        old.signal(Signal::USR2)?;
+        let new = match is_old(case.step) {
+            false => scene.wait_for_new(case.step)?,
+            true => {
+                scene.wait_for(old.pid, case.step)?;
+                scene.wait_for_new(Rehearsed)?
+            }
+        };
+        kill_process(if case.to == To::Old { old.pid } else { new }, case.told)?;
+        if (case.to, case.told) == (To::New, Signal::TERM) && PROMPT.contains(&case.step) {
+            scene.wait_until("it ends while it is held", || Ok(has_ended(new)))?;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        scene.let_go(case.step)?;
+        let serves = judge(*case, &mut scene, &mut old, new)?;
+        if let Some(pid) = serves {
+            // Memory that no reader shares is not handed over, and a cache's disk forgets at a
+            // kill.
+            let may_be_empty = match case.kind {
+                Kind::Memory => pid != old.pid,
+                Kind::Cache => case.told == Signal::KILL,
+                Kind::File | Kind::Store => false,
+            };
+            let has_it = may_be_empty || scene.has("acknowledged")?;
+            ensure!(has_it, "the one that serves has lost it: {}", scene.log());
+            kill_process(pid, Signal::TERM)?;
+            scene.wait_until("it ends", || Ok(has_ended(pid) || old.has_ended()?))?;
+        }
+        scene.wait_until("both have ended", || Ok(old.has_ended()? && has_ended(new)))?;
+        let is_left = match case.kind {
+            Kind::Memory => false,
+            Kind::File | Kind::Store => true,
+            Kind::Cache => case.told != Signal::KILL || serves == Some(old.pid),
+        };
+        scene.check_items(if is_left { &["acknowledged"] } else { &[] })
+    });
+}
+
+/// Waits for the end of the change-over. Returns the process that serves; `None` if the service has
+/// ended.
+fn judge(
+    case: Case,
+    scene: &mut Scene,
+    old: &mut crate::scene::Server,
+    new: Pid,
+) -> Result<Option<Pid>> {
+    let (ends, is_killed) = (case.told == Signal::TERM, case.told == Signal::KILL);
+    match case.to {
+        // Other signals do not disturb it.
+        _ if !ends && !is_killed => {
+            scene.wait_until("the successor serves", || Ok(serves(scene, new)))?;
+            Ok(Some(new))
+        }
+        // The service ends. A successor that serves already is another service.
+        To::Old if ends => {
+            scene.wait_until("the old process ends", || old.has_ended())?;
+            let goes_on = [OpeningEnded, PidfileWritten].contains(&case.step);
+            scene.wait_until("the successor serves or ends", || {
+                Ok(has_ended(new) || serves(scene, new))
+            })?;
+            ensure!(
+                has_ended(new) || goes_on || has_left(case),
+                "the successor serves although the service was told to end: {}",
+                scene.log()
+            );
+            Ok((!has_ended(new)).then_some(new))
+        }
+        // It can serve alone.
+        To::Old => {
+            scene
+                .wait_until("the successor serves", || Ok(has_ended(new) || serves(scene, new)))?;
+            Ok((!has_ended(new)).then_some(new))
+        }
+        To::New => {
+            scene.wait_until("the successor ends", || Ok(has_ended(new)))?;
+            if has_left(case) {
+                scene.wait_until("the old process ends", || old.has_ended())?;
+                return Ok(None);
+            }
+            // The old process goes on.
+            ensure!(!old.has_ended()?, "nobody serves: {}", scene.log());
+            Ok(Some(old.pid))
+        }
+    }
+}
+
+fn serves(scene: &Scene, pid: Pid) -> bool {
+    scene.is_past(pid, Announced)
+}
