@@ -330,9 +330,9 @@ fn the_time_of_the_last_use_is_accurate_to_a_minute() {
         cache.set(&new, "v", None).unwrap();
         assert_eq!(seen(&new), second);
         cache.get("hot").unwrap();
-        assert!(second - seen("hot") <= 58, "{} in {second}", seen("hot"));
+        assert!(second - seen("hot") <= 59, "{} in {second}", seen("hot"));
         // A peek does not count as a use.
-        assert!((start..start + 2).contains(&seen("looked at")), "{}", seen("looked at"));
+        assert_eq!(seen("looked at"), start);
     }
     assert!(cache.touch("looked at", None).unwrap());
     assert_eq!(seen("looked at"), cache.now());
