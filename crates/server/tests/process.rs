@@ -2,7 +2,7 @@
 
 mod killed;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use killed::Killed;
-use larder_testkit::server::{Signal, command, is_root, larderd, memcached, run_to_end};
+use larder_testkit::server::{
+    Signal, command, free_address, is_root, larderd, memcached, run_to_end,
+};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
@@ -341,7 +343,7 @@ fn descriptors_for_as_many_connections_as_c_says_are_enough_for_a_start() {
 /// Creates a directory with full access for all users.
 fn for_everybody() -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777))?;
     Ok(folder)
 }
 
@@ -419,3 +421,30 @@ fn a_daemon_that_drops_privileges_still_removes_its_pid_file() {
 }
 
 const NO_CAPABILITY: &str = "0000000000000000";
+
+#[test]
+fn a_start_that_fails_leaves_no_socket_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // Others may read it, so the directory is refused, after the sockets are open.
+    fs::create_dir(path("tier")).unwrap();
+    fs::set_permissions(path("tier"), Permissions::from_mode(0o755)).unwrap();
+    let mut larderd = command(&binary());
+    larderd.arg("-s").arg(path("socket")).arg("--admin-listen").arg(path("admin"));
+    larderd.arg("--tier-path").arg(path("tier")).args(["--tier-size", "32m"]);
+    larderd.args(["--tier-mode", "store"]).arg("-P").arg(path("pid"));
+    let output = run_to_end(&mut larderd).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|of| of.unwrap().path()).collect();
+    assert_eq!(left, [path("tier")]);
+}
+
+#[test]
+fn an_address_that_is_named_twice_is_bound_once() {
+    let address = free_address().unwrap();
+    let twice = format!("{address},{address}");
+    let server =
+        ServerUnderTest::start_at(&binary(), Address::Tcp(address), &["-l", &twice]).unwrap();
+    let answer = server.connect().unwrap().ask(b"mn\r\n", b"\r\n").unwrap();
+    assert_eq!(answer, b"MN\r\n");
+}
