@@ -103,6 +103,15 @@ impl Walk {
         }
     }
 
+    /// Takes the keys, with the walk's prefix, of items that are damaged on the disk, as far as the
+    /// keys can be read.
+    pub(crate) fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
+        let Over::Tier(walk) = &mut self.over else { return Vec::new() };
+        let mut keys = walk.take_unreadable_keys();
+        keys.retain(|key| key.starts_with(&self.prefix));
+        keys
+    }
+
     /// Returns how much of the disk's index the walk has passed, 0 to 1.
     pub(crate) fn progress(&self) -> f64 {
         match &self.over {

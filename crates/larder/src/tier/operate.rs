@@ -1,13 +1,21 @@
 //! Operations on a cache with a disk tier: what they do when memory lacks the item.
 
+use std::cell::RefCell;
 use std::time::Instant;
 
-use larder_engine::{Engine, Refusal, Stale, StoreError, StoreRequest, Stored, ThreadSlot};
+use larder_engine::{
+    Deletion, Engine, Refusal, Stale, StoreError, StoreRequest, Stored, ThreadSlot,
+};
 use larder_item::{Meta, Second, StoreMode};
 use larder_tier::format::{Address, Item};
 use larder_tier::store::{FindError, Known, StoredItem};
 
 use super::{KNOWN, Tier, demoter, recorder};
+
+thread_local! {
+    /// What is known of the key whose item this thread could not read last.
+    static UNREAD: RefCell<Known> = RefCell::new(Known::default());
+}
 
 /// How often an item is brought back that eviction takes away again.
 const RETURNS_MAX: u32 = 16;
@@ -88,8 +96,14 @@ impl Tier {
         loop {
             match change() {
                 Err(StoreError::Journal(Refusal::AskDisk)) if uses == Use::Replaces => {
-                    let found = self.find(key).map_err(|error| self.failed(&error))?;
-                    KNOWN.set(found.0);
+                    KNOWN.set(match self.find(key) {
+                        Ok((known, _)) => known,
+                        // What cannot be read can be replaced, and is whole again then.
+                        Err(error) => {
+                            self.note_unreadable(&error);
+                            error.known
+                        }
+                    });
                 }
                 Err(StoreError::Journal(Refusal::AskDisk)) => {
                     self.learn(engine, thread, key, now)?;
@@ -155,7 +169,7 @@ impl Tier {
                     self.store.give_up(key);
                     return Ok(Brought::Nothing(Known::default()));
                 }
-                Err(error) => return Err(self.failed(&error)),
+                Err(error) => return Err(self.failed(error)),
             };
             let (known, Some(item)) = found else { return Ok(Brought::Nothing(found.0)) };
             let Some(at) = known.own else { return Ok(Brought::Nothing(known)) };
@@ -256,8 +270,29 @@ impl Tier {
         }
     }
 
-    fn failed(&self, error: &FindError) -> StoreError {
-        self.note_unreadable(error);
+    /// Removes the item of a key. One that cannot be read is removed unread, unless it is to have a
+    /// cas token.
+    pub(crate) fn remove(
+        &self,
+        engine: &Engine,
+        thread: &ThreadSlot,
+        (key, cas, now): (&[u8], Option<u64>, Second),
+    ) -> Result<Deletion, StoreError> {
+        let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
+        let delete = || engine.delete(thread, key, cas, now);
+        let removed = self.change(engine, thread, (key, Use::Needs, now), delete, is_absent);
+        let known = UNREAD.take();
+        if removed != Err(StoreError::Journal(Refusal::Unreadable)) || cas.is_some() {
+            return removed;
+        }
+        let change = recorder::unconditional(self.unix_of(now));
+        recorder::remove(&self.store, key, &change, &known).map_err(recorder::refusal)?;
+        Ok(Deletion::Deleted(Meta { seen: now, ..Meta::default() }))
+    }
+
+    fn failed(&self, error: FindError) -> StoreError {
+        self.note_unreadable(&error);
+        UNREAD.set(error.known);
         StoreError::Journal(Refusal::Unreadable)
     }
 }

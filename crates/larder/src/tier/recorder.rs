@@ -43,6 +43,24 @@ pub(super) fn change_of<'a>(change: &Change<'a>, epoch: Epoch) -> store::Change<
     }
 }
 
+/// A change of an item that memory does not have, and that no flush has hidden.
+pub(super) fn unconditional(now_unix_secs: u64) -> store::Change<'static> {
+    store::Change { now_unix_secs, is_resident: false, is_gone: &|| false }
+}
+
+/// Records that a key has no item, on behalf of the removal of this thread if there is one.
+pub(super) fn remove(
+    store: &Store<RealDirectory>,
+    key: &[u8],
+    change: &store::Change<'_>,
+    known: &store::Known,
+) -> Result<(), store::Refusal> {
+    REMOVAL.with_borrow(|removal| match removal {
+        Some(removal) => store.remove_covered(key, change, known, removal),
+        None => store.remove(key, change, known),
+    })
+}
+
 /// An item, as the store has it.
 pub(super) fn item_of<'a>(entry: &Entry<'a>, epoch: Epoch) -> Item<'a> {
     let deadline_unix_secs = match entry.deadline {
@@ -71,13 +89,7 @@ impl Journal for Recorder {
 
     fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
         let change = change_of(change, self.epoch);
-        let removed = REMOVAL.with_borrow(|removal| {
-            KNOWN.with_borrow(|known| match removal {
-                Some(removal) => self.store.remove_covered(key, &change, known, removal),
-                None => self.store.remove(key, &change, known),
-            })
-        });
-        removed.map_err(refusal)
+        KNOWN.with_borrow(|known| remove(&self.store, key, &change, known)).map_err(refusal)
     }
 
     fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {

@@ -15,9 +15,9 @@ use std::mem;
 use std::sync::Arc;
 
 use larder_engine::{Deletion, Dumped, PrefixRemoval, Refusal, StoreError};
+use larder_item::Meta;
 use larder_tier::store::{self, PLACES, Removal, WalkStep};
 
-use super::operate::Use;
 use super::recorder::refusal;
 use crate::cache::Cache;
 use crate::walk::Walk;
@@ -122,6 +122,8 @@ impl CacheRemoval {
                     found.push(item.key.into());
                 }
             });
+            let damaged = walk.take_unreadable_keys();
+            found.extend(damaged.into_iter().filter(|key| key.starts_with(prefix)));
             match step {
                 WalkStep::Reads(reads) => {
                     read = reads.into_iter().map(|wanted| tier.store().read(wanted)).collect();
@@ -149,7 +151,12 @@ impl StoreRemoval {
     pub(crate) fn step(&mut self, cache: &Cache, items_max: usize) -> Result<bool, StoreError> {
         for _ in 0..items_max {
             while self.found.is_empty() {
-                if !self.walk.advance(&mut self.found) {
+                let goes_on = self.walk.advance(&mut self.found);
+                // Of damaged items the keys alone are known.
+                let meta = Meta::default();
+                let damaged = self.walk.take_unreadable_keys().into_iter();
+                self.found.extend(damaged.map(|key| Dumped { key: key.into(), meta }));
+                if !goes_on && self.found.is_empty() {
                     return cache.sync().map(|()| false);
                 }
             }
@@ -173,12 +180,9 @@ impl StoreRemoval {
     fn remove(&self, cache: &Cache, key: &[u8]) -> Result<Deletion, StoreError> {
         let (shared, now) = (cache.shared(), cache.now());
         let Some(tier) = shared.tier.own() else { return Ok(Deletion::NotFound) };
-        let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
         REMOVAL.set(Some(Arc::clone(&self.removal)));
-        let outcome = cache.with_thread_slot(|engine, thread| {
-            let delete = || engine.delete(thread, key, None, now);
-            tier.change(engine, thread, (key, Use::Needs, now), delete, is_absent)
-        });
+        let outcome =
+            cache.with_thread_slot(|engine, thread| tier.remove(engine, thread, (key, None, now)));
         REMOVAL.set(None);
         outcome
     }

@@ -135,6 +135,14 @@ impl TierWalk {
         self.unreadable
     }
 
+    /// Takes the keys of damaged records, as far as they can be read.
+    pub(crate) fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
+        match &mut self.stage {
+            Stage::Begin | Stage::Memory(..) => Vec::new(),
+            Stage::Disk(walk) => walk.take_unreadable_keys(),
+        }
+    }
+
     /// How much of the keys it has passed, 0 to 1.
     pub(crate) fn progress(&self) -> f64 {
         match &self.stage {

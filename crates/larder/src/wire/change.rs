@@ -27,10 +27,13 @@ impl Cache {
     pub fn delete_if(&self, key: &[u8], cas: Option<u64>) -> Result<Deletion, StoreError> {
         let now = self.now();
         self.shared().flights.detach(key);
-        let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
-        self.change(key, Use::Needs, is_absent, |engine, thread| {
-            engine.delete(thread, key, cas, now)
-        })
+        let Some(tier) = self.shared().tier.usable()? else {
+            return self.with_thread_slot(|engine, thread| engine.delete(thread, key, cas, now));
+        };
+        let deleted =
+            self.with_thread_slot(|engine, thread| tier.remove(engine, thread, (key, cas, now)));
+        self.note_awaited(key)?;
+        deleted
     }
 
     /// Marks an item's value as stale. The item stays, with a new cas token or with `version`, and

@@ -239,6 +239,13 @@ impl<'a> Record<'a> {
         Head::read(bytes).ok().map(|head| head.content_bytes().next_multiple_of(8))
     }
 
+    /// The key that the record at the start of `bytes` claims to have; `None` if it claims none.
+    /// Its bytes are not checked.
+    pub(crate) fn claimed_key(bytes: &[u8]) -> Option<&[u8]> {
+        let head = Head::read(bytes).ok()?;
+        bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + head.key_bytes)
+    }
+
     /// Reads a record whose bytes another checksum covers.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, Damaged> {
         let head = Head::read(bytes)?;

@@ -4,7 +4,10 @@ use std::io;
 
 use thiserror::Error;
 
+use super::lookup::Known;
 use crate::OpenError;
+use crate::disk::DiskError;
+use crate::format::{Address, Damaged};
 use crate::recovery::RecoveryError;
 
 /// Why a change is refused. Nothing was changed.
@@ -66,18 +69,29 @@ fn remedy(error: &RecoveryError) -> &'static str {
     }
 }
 
-/// Why a key is not found out about.
+/// A record that may be the key's cannot be read.
 #[derive(Debug, Error)]
-pub enum FindError {
+#[error("{cause}")]
+pub struct FindError {
+    /// Why.
+    pub cause: Unreadable,
+    /// What is known of the key, if the record that cannot be read is taken for its own: a change
+    /// that replaces or removes the item does not need to read it.
+    pub known: Known,
+}
+
+/// Why a record is not read.
+#[derive(Debug, Error)]
+pub enum Unreadable {
     /// The disk failed.
     #[error(transparent)]
-    Disk(#[from] crate::disk::DiskError),
+    Disk(#[from] DiskError),
     /// A record of the log is damaged.
     #[error("the record at {at} of the log is damaged: {damage}")]
     Damaged {
         /// Its address.
-        at: crate::format::Address,
+        at: Address,
         /// What is wrong.
-        damage: crate::format::Damaged,
+        damage: Damaged,
     },
 }

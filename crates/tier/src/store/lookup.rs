@@ -6,8 +6,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
+use zerocopy::IntoBytes;
+
 use super::catalog::{Filed, Location};
-use super::error::FindError;
+use super::error::{FindError, Unreadable};
 use super::shared::Shared;
 use crate::disk::{DiskError, File, PAGE_BYTES, Page};
 use crate::format::{Address, Item, RECORD_HEADER_BYTES, Record};
@@ -68,6 +70,8 @@ pub struct Wanted {
 enum Seen {
     Own(StoredItem),
     Other,
+    /// The record may be the key's, and cannot be read.
+    Unreadable(Unreadable),
     /// The record was moved meanwhile.
     Moved,
     /// It is on the disk.
@@ -96,6 +100,9 @@ pub struct Lookup {
     fetch: Option<Fetch>,
     known: Known,
     item: Option<StoredItem>,
+    /// Records that may be the key's and cannot be read, and why the first one cannot.
+    unreadable: Vec<Address>,
+    why: Option<Unreadable>,
 }
 
 impl Lookup {
@@ -103,7 +110,9 @@ impl Lookup {
         let (key, filed) = (key.into(), shared.filed(key));
         let (mut candidates, known) = (Vec::new(), Known::default());
         shared.catalog.candidates(filed, &mut candidates);
-        Self { key, filed, candidates, next: 0, fetch: None, known, item: None }
+        let unreadable = Vec::new();
+        let (next, fetch, item, why) = (0, None, None, None);
+        Self { key, filed, candidates, next, fetch, known, item, unreadable, why }
     }
 
     /// The key.
@@ -119,7 +128,7 @@ impl Lookup {
         read: Option<Result<Vec<Page>, DiskError>>,
     ) -> Result<Option<Wanted>, FindError> {
         let mut seen = match (read, self.fetch.take()) {
-            (Some(read), Some(fetch)) => Some(self.take(shared, fetch, read)?),
+            (Some(read), Some(fetch)) => Some(self.take(shared, fetch, read)),
             _ => None,
         };
         loop {
@@ -127,7 +136,7 @@ impl Lookup {
                 Some(seen) => seen,
                 None => match self.candidates.get(self.next) {
                     Some(location) => self.look(shared, *location),
-                    None if self.is_settled(shared) => return Ok(None),
+                    None if self.is_settled(shared) => return self.end(),
                     None => Seen::Moved,
                 },
             };
@@ -140,6 +149,20 @@ impl Lookup {
                 settled => self.note(shared, settled),
             }
         }
+    }
+
+    /// Ends. If the item was not found, one of the records that cannot be read is taken for its
+    /// own.
+    fn end(&mut self) -> Result<Option<Wanted>, FindError> {
+        if let Some(cause) = self.why.take().filter(|_| self.item.is_none()) {
+            let mut known = std::mem::take(&mut self.known);
+            let mut unreadable = self.unreadable.drain(..);
+            known.own = unreadable.next();
+            known.others.extend(unreadable);
+            return Err(FindError { cause, known });
+        }
+        self.known.others.append(&mut self.unreadable);
+        Ok(None)
     }
 
     /// What it has found, at its end.
@@ -162,6 +185,10 @@ impl Lookup {
         self.next += 1;
         match (seen, at) {
             (Seen::Own(item), _) => (self.known.own, self.item) = (at, Some(item)),
+            (Seen::Unreadable(why), Some(at)) => {
+                self.unreadable.push(at);
+                self.why.get_or_insert(why);
+            }
             (_, at) => self.known.others.extend(at),
         }
     }
@@ -194,19 +221,36 @@ impl Lookup {
         shared: &Shared<F>,
         fetch: Fetch,
         read: Result<Vec<Page>, DiskError>,
-    ) -> Result<Seen, FindError> {
+    ) -> Seen {
         if !shared.extents.holds(fetch.extent(), fetch.at().number()) {
-            return Ok(Seen::Moved);
+            return Seen::Moved;
         }
-        let pages = read?;
+        let pages = match read {
+            Ok(pages) => pages,
+            Err(error) => return Seen::Unreadable(error.into()),
+        };
         if let Some(longer) = fetch.longer(&pages) {
-            return Ok(self.want(shared, longer));
+            return self.want(shared, longer);
         }
         match shared.log.record(&fetch, &pages) {
-            Ok(record) => Ok(Seen::of(&record, &self.key)),
-            Err(ReadError::Disk(error)) => Err(error.into()),
-            Err(ReadError::Damaged { at, damage }) => Err(FindError::Damaged { at, damage }),
+            Ok(record) => Seen::of(&record, &self.key),
+            Err(ReadError::Disk(error)) => Seen::Unreadable(error.into()),
+            Err(ReadError::Damaged { at, damage }) => match shared.key_of_damaged(&fetch, &pages) {
+                Some(key) if *key != *self.key => Seen::Other,
+                _ => Seen::Unreadable(Unreadable::Damaged { at, damage }),
+            },
         }
+    }
+}
+
+impl<F: File> Shared<F> {
+    /// The key of a record that is damaged; `None` if the key is damaged, too. The catalog knows
+    /// 33 bits of its hash.
+    pub(super) fn key_of_damaged<'p>(&self, fetch: &Fetch, pages: &'p [Page]) -> Option<&'p [u8]> {
+        let at = fetch.at();
+        let key = Record::claimed_key(&pages.as_bytes()[at.offset() % PAGE_BYTES..])?;
+        let location = Location::new(fetch.extent(), at.offset());
+        self.catalog.has(self.filed(key), location).then_some(key)
     }
 }
 

@@ -44,7 +44,7 @@ use crate::{LogTime, OpenError};
 pub use cache::Kept;
 pub use catalog::PLACES;
 use catalog::{EXTENTS_MAX, Filed, Location};
-pub use error::{FindError, Refusal, StartError};
+pub use error::{FindError, Refusal, StartError, Unreadable};
 use head::{Head, Share};
 pub use inspect::salvage::{Damage, Salvaged, Trust, Wrong, salvage};
 pub use inspect::{Findings, inspect, newest_stamp};

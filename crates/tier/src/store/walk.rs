@@ -28,6 +28,8 @@ pub struct Walk {
     slice: Slice,
     under_way: Vec<Run>,
     unreadable: u64,
+    /// The keys of those whose keys can be read, since they were last taken.
+    unreadable_keys: Vec<Box<[u8]>>,
 }
 
 /// What a walk does next.
@@ -122,7 +124,8 @@ impl Copied {
 impl Walk {
     pub(super) fn over(places: Range<u64>) -> Self {
         let places = places.start..places.end.min(PLACES.end);
-        Self { places, slice: Slice::default(), under_way: Vec::new(), unreadable: 0 }
+        let (slice, under_way, unreadable_keys) = (Slice::default(), Vec::new(), Vec::new());
+        Self { places, slice, under_way, unreadable: 0, unreadable_keys }
     }
 
     /// The place behind those of the walk.
@@ -133,6 +136,11 @@ impl Walk {
     /// Records that the disk did not return, or that were damaged.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
+    }
+
+    /// Takes the keys of damaged records, as far as they can be read.
+    pub fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
+        std::mem::take(&mut self.unreadable_keys)
     }
 
     /// The places that the present slice has, or the last one if that is done.
@@ -164,6 +172,7 @@ impl Walk {
             + runs.capacity() * size_of::<Run>()
             + listed.capacity() * (size_of::<Address>() + 1)
             + shown.capacity() * (size_of::<u128>() + 1)
+            + self.unreadable_keys.len() * (size_of::<Box<[u8]>>() + KEY_BYTES_MAX)
     }
 
     pub(super) fn step<F: File>(
@@ -191,6 +200,8 @@ impl Walk {
         let places = shared.catalog.next_places(self.places.start, SLICE_ENTRIES);
         let places = places.start..places.end.min(self.places.end);
         self.places.start = places.end;
+        // Of the slice before, they were taken or are not wanted.
+        self.unreadable_keys.clear();
         self.slice = Slice { places, is_open: true, is_unlisted: true, ..Slice::default() };
         WalkStep::GoesOn
     }
@@ -270,7 +281,12 @@ impl Walk {
             match shared.log.record(&fetch, pages) {
                 Ok(Record::Item(item)) => self.show(shared, &item, show),
                 // The catalog names items only.
-                Ok(_) | Err(_) => self.unreadable += 1,
+                Ok(_) => self.unreadable += 1,
+                Err(_) => {
+                    self.unreadable += 1;
+                    let key = shared.key_of_damaged(&fetch, pages);
+                    self.unreadable_keys.extend(key.map(Box::from));
+                }
             }
         }
     }
@@ -328,6 +344,9 @@ impl<D: Directory + 'static> Store<D> {
 pub fn place_of(identity: u128) -> u64 {
     Filed::of(identity).place()
 }
+
+/// The longest key.
+const KEY_BYTES_MAX: usize = 250;
 
 /// Entries of a slice, about: they take half a MiB.
 const SLICE_ENTRIES: usize = 8192;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use larder_tier::format::Item;
-use larder_tier::store::{Change, Durable, FindError, Known, Refusal};
+use larder_tier::store::{Change, Durable, FindError, Known, Refusal, Unreadable};
 
 use crate::keys::pairs;
 use crate::{NOW, TestStore};
@@ -36,7 +36,7 @@ fn value_of(write: u32) -> Vec<u8> {
 }
 
 fn only_disk(error: &FindError) {
-    assert!(matches!(error, FindError::Disk(_)), "a read meets no damage: {error}");
+    assert!(matches!(error.cause, Unreadable::Disk(_)), "a read meets no damage: {error}");
 }
 
 fn far() -> Instant {

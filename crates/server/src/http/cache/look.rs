@@ -11,7 +11,7 @@ use larder_item::{KEY_BYTES_MAX, check_key};
 use larder_protocol as protocol;
 use serde_json::{Map, Value};
 
-use super::{Refusal, stuck, terms};
+use super::{Refusal, failed, terms};
 use crate::clock::Clock;
 use crate::http::Serving;
 use crate::http::json::{decoded_for_url, insert_bytes, refusal};
@@ -65,8 +65,8 @@ pub(in crate::http) async fn remove(
     match Direct::new(server).delete(&key) {
         protocol::Response::Deleted => StatusCode::OK.into_response(),
         protocol::Response::NotFound => refusal(StatusCode::NOT_FOUND, "there is no such item"),
-        _ => {
-            let (status, words) = stuck();
+        response => {
+            let (status, words) = failed(&response);
             refusal(status, words)
         }
     }

@@ -64,7 +64,8 @@ fn read(server: &Arc<Server>, memory: &Memory, request: &Request) -> Result<Resp
     terms::without_query(request.uri())?;
     let key = key::of_path(request.uri().path())?;
     let with_value = *request.method() == Method::GET;
-    let Some(Found { meta, ttl_secs, value }) = Direct::new(server).get(&key, with_value) else {
+    let found = Direct::new(server).get(&key, with_value).map_err(|response| failed(&response))?;
+    let Some(Found { meta, ttl_secs, value }) = found else {
         return Ok(StatusCode::NOT_FOUND.into_response());
     };
     let body = match value {
@@ -90,7 +91,7 @@ fn delete(server: &Arc<Server>, request: &Request) -> Result<Response, Refusal> 
     match Direct::new(server).delete(&key) {
         protocol::Response::Deleted => Ok(StatusCode::OK.into_response()),
         protocol::Response::NotFound => Ok(StatusCode::NOT_FOUND.into_response()),
-        _ => Err(stuck()),
+        response => Err(failed(&response)),
     }
 }
 
@@ -106,10 +107,40 @@ fn clear(server: &Arc<Server>) -> Result<Response, Refusal> {
     }
 }
 
-fn stuck() -> Refusal {
-    let words = "a stopped process that shares the cache holds the item; try again later";
-    (StatusCode::SERVICE_UNAVAILABLE, words.to_owned())
+/// The answer for what the wire answers with an error of the server.
+fn failed(response: &protocol::Response) -> Refusal {
+    use protocol::{Response, ServerError};
+    let (status, words) = match response {
+        Response::ServerError(ServerError::OutOfMemoryStoring) => {
+            (StatusCode::INSUFFICIENT_STORAGE, OUT_OF_MEMORY.to_owned())
+        }
+        Response::ServerError(ServerError::OutOfDiskStoring) => {
+            (StatusCode::INSUFFICIENT_STORAGE, OUT_OF_DISK.to_owned())
+        }
+        Response::ServerError(ServerError::OutOfDiskIndex) => {
+            (StatusCode::INSUFFICIENT_STORAGE, OUT_OF_INDEX.to_owned())
+        }
+        Response::ServerError(ServerError::Stuck) => {
+            (StatusCode::SERVICE_UNAVAILABLE, STUCK.to_owned())
+        }
+        response => (StatusCode::SERVICE_UNAVAILABLE, words(response)),
+    };
+    (status, words)
 }
+
+/// The words of an error on the wire, without the mark of one.
+fn words(response: &protocol::Response) -> String {
+    let mut line = Vec::new();
+    protocol::text::render::response(&mut line, response);
+    let line = String::from_utf8_lossy(&line);
+    line.trim_end().trim_start_matches("SERVER_ERROR ").to_owned()
+}
+
+const OUT_OF_MEMORY: &str = "no memory for the value: it is larger than what can be evicted";
+const OUT_OF_DISK: &str =
+    "no room for the value on the disk: the old one stays; delete items or raise --tier-size";
+const OUT_OF_INDEX: &str = "no memory for another key on the disk: delete items or raise -m";
+const STUCK: &str = "a stopped process that shares the cache holds the item; try again later";
 
 /// The path whose removal removes every item.
 const CLEAR: &str = "/api/v1/cache/clear";

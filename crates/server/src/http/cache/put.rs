@@ -18,7 +18,7 @@ use super::get::SLICE_BYTES;
 use super::memory::{Lease, Memory};
 use super::pace::Pace;
 use super::terms::Terms;
-use super::{Refusal, key, stuck};
+use super::{Refusal, failed, key};
 use crate::server::Server;
 use crate::session::execute::direct::Direct;
 
@@ -170,11 +170,7 @@ impl Put<'_> {
                 let words = format!("an item has at most {bytes_max} bytes (-I), the key included");
                 (StatusCode::PAYLOAD_TOO_LARGE, words)
             }
-            protocol::Response::ServerError(ServerError::OutOfMemoryStoring) => {
-                let words = "no memory for the value: it is larger than what can be evicted";
-                (StatusCode::INSUFFICIENT_STORAGE, words.to_owned())
-            }
-            _ => stuck(),
+            response => failed(&response),
         }
     }
 }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use larder::{Evicted, LargeValue, Piece, Read, ReadOptions, Upload};
+use larder::{Evicted, LargeValue, Piece, Read, ReadOptions, StoreError, Upload};
 use larder_item::{Epoch, Meta, Second};
-use larder_protocol::{Command, Delete, Frame, Remains, Response, Store};
+use larder_protocol::{Command, Delete, Frame, Remains, Response, ServerError, Store};
 use larder_stats::{ClassCounter, Counter};
 
 use super::fetch::ttl_secs;
+use super::store::change_error;
 use super::{Executor, READ_ATTEMPTS_MAX};
 use crate::admin::classes::ItemSize;
 use crate::server::Server;
@@ -64,15 +65,24 @@ impl Direct {
     }
 
     /// Reads an item, with its value or without. Either is a get.
-    pub(crate) fn get(&self, key: &[u8], with_value: bool) -> Option<Found> {
+    ///
+    /// # Errors
+    /// The response of a get that fails: the disk did not return the item.
+    pub(crate) fn get(&self, key: &[u8], with_value: bool) -> Result<Option<Found>, Response> {
         let command = Command::Get { key, with_cas: false, exptime: None };
         self.observed(&command, || {
             let Executor { counters, .. } = &self.executor;
             counters.bump(Counter::CmdGet);
-            let found = self.executor.find(key, with_value);
+            let found = match self.executor.find(key, with_value) {
+                Ok(found) => found,
+                Err(error) => {
+                    let response = change_error(error, ServerError::DiskUnreadable);
+                    return (Err(response), response);
+                }
+            };
             let is_hit = found.is_some();
             counters.bump(if is_hit { Counter::GetHits } else { Counter::GetMisses });
-            (found, if is_hit { Response::Hit } else { Response::Miss })
+            (Ok(found), if is_hit { Response::Hit } else { Response::Miss })
         })
     }
 
@@ -190,7 +200,7 @@ impl Direct {
 
 impl Executor {
     /// Reads an item and counts a hit for its class.
-    fn find(&self, key: &[u8], with_value: bool) -> Option<Found> {
+    fn find(&self, key: &[u8], with_value: bool) -> Result<Option<Found>, StoreError> {
         let reading = ReadOptions { noted: true, value: with_value };
         for _ in 0..READ_ATTEMPTS_MAX {
             let mut whole = Vec::new();
@@ -203,18 +213,17 @@ impl Executor {
                     // The item may be looked up again, since nothing of it has been sent.
                     Err(_) => continue,
                 },
-                // The API knows found and not found; the log says that the disk failed.
-                Read::Failed(_) => return None,
+                Read::Failed(error) => return Err(error),
                 Read::Miss(miss) => {
                     self.count_miss(miss);
-                    return None;
+                    return Ok(None);
                 }
             };
             self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::GetHits);
             let ttl_secs = ttl_secs(meta.deadline, self.cache.now());
-            return Some(Found { meta, ttl_secs, value });
+            return Ok(Some(Found { meta, ttl_secs, value }));
         }
-        None
+        Ok(None)
     }
 }
 
