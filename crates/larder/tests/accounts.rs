@@ -41,6 +41,7 @@ const OF_SERVER: &[&str] = &[
     "tier_segments_reclaimed",
     "tier_items_copied",
     "tier_segments_damaged",
+    "tier_reads_retried",
     "tier_items_unreadable",
     "tier_items_evicted",
     "tier_items_dropped",

@@ -29,6 +29,7 @@ impl TierStatus {
             TierGauge::SegmentsReclaimed => tier.statistics.reclaimed_segments,
             TierGauge::ItemsCopied => tier.statistics.copied_items,
             TierGauge::SegmentsDamaged => tier.statistics.damaged_segments,
+            TierGauge::ReadsRetried => tier.statistics.retried_reads,
             TierGauge::ItemsUnreadable => tier.unreadable,
             TierGauge::ItemsEvicted => tier.statistics.kept_items,
             TierGauge::ItemsDropped => tier.statistics.dropped_items,

@@ -67,10 +67,6 @@ fn write_snapshot<D: Directory>(
     shared: &Shared<D::File>,
     tier: &Tier<D>,
 ) -> Result<(), FlushError> {
-    if shared.head().has_left() {
-        // The next start reads the log, and reports the damage.
-        return Ok(());
-    }
     match snapshot::write(shared, tier) {
         Err(error) if shared.is_cache => Err(error.into()),
         // The next start of a store reads the log instead.

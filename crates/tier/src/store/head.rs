@@ -100,8 +100,8 @@ pub(super) struct Head {
     cycle: Cycle,
     /// Segments that are given up, and whose extents are not free yet.
     given_up: usize,
-    /// A damaged segment stays although it is not reclaimed.
-    has_left: bool,
+    /// Damaged segments that stay, and are not reclaimed, in the order of their numbers.
+    left: Vec<(Extent, SegmentNumber)>,
     failure: Option<Arc<str>>,
 }
 
@@ -131,7 +131,7 @@ impl Head {
             begun_by_copies: 0,
             cycle: Cycle::default(),
             given_up: 0,
-            has_left: false,
+            left: Vec::new(),
             failure: None,
         }
     }
@@ -264,12 +264,24 @@ impl Head {
     /// Takes a segment that stays as it is out of what is reclaimed.
     pub(super) fn leave(&mut self, extent: Extent, number: SegmentNumber) {
         self.segments.retain(|segment| *segment != (extent, number));
-        self.has_left = true;
+        // Reclaim goes from the oldest segment on.
+        self.left.push((extent, number));
     }
 
-    /// True if a segment stays that [`Self::segments`] does not have.
-    pub(super) fn has_left(&self) -> bool {
-        self.has_left
+    /// Takes a damaged segment whose damaged items have all been replaced or removed.
+    pub(super) fn take_left(
+        &mut self,
+        is_dead: impl Fn(Extent) -> bool,
+    ) -> Option<(Extent, SegmentNumber)> {
+        let at = self.left.iter().position(|(extent, _)| is_dead(*extent))?;
+        Some(self.left.remove(at))
+    }
+
+    /// All segments that hold something, damaged ones too, the oldest first.
+    pub(super) fn all_segments(&self) -> VecDeque<(Extent, SegmentNumber)> {
+        let mut all: Vec<_> = self.left.iter().chain(&self.segments).copied().collect();
+        all.sort_unstable_by_key(|(_, number)| *number);
+        all.into()
     }
 
     /// The oldest segment, and where the next one begins; `None` if only the open one is left.

@@ -87,6 +87,7 @@ pub(super) struct Counts {
     pub(super) evicted_bytes: AtomicU64,
     pub(super) copied_items: AtomicU64,
     pub(super) damaged_segments: AtomicU64,
+    pub(super) retried_reads: AtomicU64,
     pub(super) kept_items: AtomicU64,
     pub(super) dropped_items: AtomicU64,
 }

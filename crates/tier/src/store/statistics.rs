@@ -50,6 +50,8 @@ pub struct Statistics {
     pub copied_items: u64,
     /// Segments that reclaim has found damaged, and left.
     pub damaged_segments: u64,
+    /// Reads of reclaim that failed, and that it has tried again.
+    pub retried_reads: u64,
     /// Items of a cache that memory evicted and the log took.
     pub kept_items: u64,
     /// Items of a cache that memory evicted and the log had no room for.
@@ -86,6 +88,7 @@ pub(super) fn of<F>(shared: &Shared<F>) -> Statistics {
         evicted_bytes: counts.evicted_bytes.load(Relaxed),
         copied_items: counts.copied_items.load(Relaxed),
         damaged_segments: counts.damaged_segments.load(Relaxed),
+        retried_reads: counts.retried_reads.load(Relaxed),
         kept_items: counts.kept_items.load(Relaxed),
         dropped_items: counts.dropped_items.load(Relaxed),
         has_failed: shared.has_failed.load(Relaxed),

@@ -7,6 +7,7 @@
 
 mod bits;
 mod clock;
+mod damage;
 mod expiry;
 mod faults;
 mod keys;

@@ -239,6 +239,19 @@ impl Catalog {
         }
     }
 
+    /// The records that the entries name in an extent.
+    ///
+    /// Cost: a look at every entry.
+    pub(super) fn of_extent(&self, extent: Extent) -> Vec<Location> {
+        let mut all = Vec::new();
+        for partition in 0..self.partitions.len() {
+            let table = self.table(partition);
+            let locations = table.iter().map(|place: Place| place.location());
+            all.extend(locations.filter(|location| location.extent() == extent));
+        }
+        all
+    }
+
     /// Removes the entries that name an extent. Returns their number.
     ///
     /// Cost: a look at every entry.

@@ -54,7 +54,7 @@ fn write_to<D: Directory>(
     // not closed.
     let (segments, delay) = {
         let head = shared.head();
-        (head.segments().clone(), head.delay())
+        (head.all_segments(), head.delay())
     };
     let mut writer =
         Writer { file, pages: zeroed_pages(PAGES), at: 0, first: 1, body: Body::new() };

@@ -4,7 +4,7 @@ pub(super) mod cycle;
 mod look;
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zerocopy::IntoBytes;
 
@@ -80,27 +80,30 @@ pub(super) fn prepare<F: File>(shared: &Shared<F>) -> bool {
 fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let (extent, number) = {
         let mut head = shared.head();
-        let Some((extent, number, next)) = head.oldest() else { return false };
-        // Only what is durable is given up.
-        let is_synced = shared.is_synced(Address::new(next, 0));
-        let is_wanted = head.free_soon() <= wanted(shared) || shared.is_catalog_full.load(Relaxed);
-        if !is_wanted || !is_synced || head.is_reclaim_vain(shared.live_bytes()) {
-            return false;
+        match head.take_left(|extent| !shared.extents.is_live(extent)) {
+            Some(left) => left,
+            None => {
+                let Some((extent, number, next)) = head.oldest() else { return false };
+                // Only what is durable is given up.
+                let is_synced = shared.is_synced(Address::new(next, 0));
+                let is_wanted =
+                    head.free_soon() <= wanted(shared) || shared.is_catalog_full.load(Relaxed);
+                if !is_wanted || !is_synced || head.is_reclaim_vain(shared.live_bytes()) {
+                    return false;
+                }
+                head.note_reclaim(shared.live_bytes());
+                (extent, number)
+            }
         }
-        head.note_reclaim(shared.live_bytes());
-        (extent, number)
     };
     if shared.is_cache {
         if !drop_all(shared, extent, number, segment) {
             return true;
         }
     } else if shared.extents.is_live(extent) {
-        match shared.log.segment(extent, segment) {
-            Ok(()) => {}
-            Err(error) => {
-                shared.fail(&error);
-                return true;
-            }
+        if !read(shared, extent, segment) {
+            leave(shared, extent, number);
+            return true;
         }
         if !copy_live(shared, extent, number, segment) {
             return true;
@@ -122,6 +125,32 @@ fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     shared.work.notify_one();
     true
 }
+
+/// Reads a segment. The disk may fail once and not again, so a read that fails is tried again.
+/// False if it fails each time, or the store ends meanwhile.
+fn read<F: File>(shared: &Shared<F>, extent: Extent, segment: &mut [Page]) -> bool {
+    for pause in RETRIES {
+        if shared.log.segment(extent, segment).is_ok() {
+            return true;
+        }
+        shared.counts.retried_reads.fetch_add(1, Relaxed);
+        let until = Instant::now() + pause;
+        while !shared.is_over() && Instant::now() < until {
+            let head = shared.head();
+            let left = until.saturating_duration_since(Instant::now());
+            drop(shared.wait(&shared.space, head, left));
+        }
+    }
+    !shared.is_over() && shared.log.segment(extent, segment).is_ok()
+}
+
+/// The pauses before a read of reclaim is tried again.
+const RETRIES: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+];
 
 /// Drops the items of a cache's segment from the catalog. False if the store ends meanwhile.
 fn drop_all<F: File>(
@@ -209,11 +238,32 @@ fn copy_live<F: File>(
     match records(shared, number, segment, |at, item| copy(shared, extent, at, item)) {
         Walk::Done => true,
         Walk::Ended => false,
-        Walk::Damaged => leave(shared, extent, number),
+        Walk::Damaged => copy_readable(shared, extent, number, segment),
     }
 }
 
-/// A segment that is damaged stays where it is, with the items that are good.
+/// Copies what is good of a damaged segment: each record has a checksum of its own. False if the
+/// segment must stay, because items of it are damaged that no change has replaced yet.
+fn copy_readable<F: File>(
+    shared: &Shared<F>,
+    extent: Extent,
+    number: SegmentNumber,
+    segment: &[Page],
+) -> bool {
+    let bytes = segment.as_bytes();
+    for location in shared.catalog.of_extent(extent) {
+        let at = Address::new(number, location.offset());
+        let record = Record::read(shared.log.seal(), at, &bytes[location.offset()..]);
+        if let Ok(Record::Item(item)) = record
+            && !copy(shared, extent, at, &item)
+        {
+            return false;
+        }
+    }
+    !shared.extents.is_live(extent) || leave(shared, extent, number)
+}
+
+/// A segment stays where it is, with the items that are damaged.
 fn leave<F>(shared: &Shared<F>, extent: Extent, number: SegmentNumber) -> bool {
     shared.head().leave(extent, number);
     shared.counts.damaged_segments.fetch_add(1, Relaxed);
