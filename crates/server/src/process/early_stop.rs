@@ -87,7 +87,7 @@ impl Shared {
 }
 
 fn end(leftovers: &Leftovers) -> ! {
-    log::say(format_args!("larderd: stopped while it started; nothing was changed"));
+    log::say(format_args!("larderd: stopped while it started"));
     leftovers.remove();
     process::exit(0)
 }

@@ -102,7 +102,10 @@ fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
         }
     } else if shared.extents.is_live(extent) {
         if !read(shared, extent, segment) {
-            leave(shared, extent, number);
+            // A store that ends meanwhile has not learned that the segment cannot be read.
+            if !shared.is_over() {
+                leave(shared, extent, number);
+            }
             return true;
         }
         if !copy_live(shared, extent, number, segment) {
