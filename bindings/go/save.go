@@ -51,10 +51,15 @@ func (c *Cache) SaveFile(path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("larder: cannot save into %s: %w", path, err)
 	}
+	isSaved := false
+	// Also after a panic.
 	defer func() {
+		if isSaved {
+			return
+		}
+		_ = file.Close()
+		_ = os.Remove(file.Name())
 		if err != nil {
-			_ = file.Close()
-			_ = os.Remove(file.Name())
 			err = fmt.Errorf("larder: cannot save into %s: %w", path, err)
 		}
 	}()
@@ -70,6 +75,7 @@ func (c *Cache) SaveFile(path string) (err error) {
 	if err = os.Rename(file.Name(), path); err != nil {
 		return err
 	}
+	isSaved = true
 	syncFolder(filepath.Dir(path))
 	return nil
 }

@@ -154,8 +154,8 @@ func (c *conn) metaDumpLine(key string, item engine.Item) string {
 	line := []byte("key=" + encodeURI(key) + " exp=")
 	line = append(strconv.AppendInt(line, c.expiry(item), 10), " la="...)
 	access := int64(0)
-	if item.Access != 0 {
-		access = c.engine.Wall()/1000 - int64(c.sinceAccess(item))
+	if since, ok := c.engine.SinceAccess(item); ok {
+		access = c.engine.Wall()/1000 - since
 	}
 	line = append(strconv.AppendInt(line, access, 10), " cas="...)
 	line = append(strconv.AppendUint(line, item.Token, 10), " fetch="...)

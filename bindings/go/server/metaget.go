@@ -143,10 +143,8 @@ func (c *conn) seconds(deadline int64) int64 { return max(deadline-c.engine.Now(
 
 // sinceAccess returns the seconds since the last access, 0 if the cache does not record accesses.
 func (c *conn) sinceAccess(item engine.Item) uint64 {
-	if item.Access == 0 {
-		return 0
-	}
-	return uint64(max(c.engine.Now()/1000-item.Access, 0))
+	since, _ := c.engine.SinceAccess(item)
+	return uint64(since)
 }
 
 func (c *conn) metaDebug(m *metaLine) {

@@ -115,6 +115,7 @@ func play(t *testing.T, script, pieces string) {
 		random: rand.New(rand.NewSource(seed)),
 	}
 	c := withTokens()
+	c.engine.TrackAccess = true
 	lines := strings.Split(script, "\n")
 	for _, line := range lines {
 		switch {
@@ -248,7 +249,7 @@ func (p *player) flush() {
 	}
 }
 
-var special = regexp.MustCompile(`\\x[0-9a-fA-F]{2}|\\.|<"[^"]*"\*\d+>|<[\w+-]+>`)
+var special = regexp.MustCompile(`\\x[0-9a-fA-F]{2}|\\.|<"[^"]*"\*\d+>|<[\w+.-]+>`)
 
 // fill returns the bytes of a text. With a line end unless the text ends in a backslash.
 func (p *player) fill(text string, isLine bool) []byte {
@@ -355,6 +356,10 @@ func (p *player) matchName(in *bufio.Reader, name string, stop byte) (word strin
 		_, _ = in.Discard(1)
 	}
 	switch old := p.names[name]; {
+	case strings.Contains(name, ".."):
+		var from, to, number int
+		_, err := fmt.Sscanf(name+" "+word, "%d..%d %d", &from, &to, &number)
+		return word, err == nil && from <= number && number <= to
 	case name == "digits" || name == "version" || name == "text":
 		return word, word != ""
 	case old == "":

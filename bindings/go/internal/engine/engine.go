@@ -306,6 +306,15 @@ func (e *Engine) ItemMax() int { return e.config.ItemMax }
 // Now returns the millisecond that the deadlines of items are compared with.
 func (e *Engine) Now() int64 { return e.config.Now() }
 
+// SinceAccess returns the seconds since the last access of an item; false if the cache does not
+// record accesses.
+func (e *Engine) SinceAccess(item Item) (seconds int64, ok bool) {
+	if !e.config.TrackAccess {
+		return 0, false
+	}
+	return item.SinceAccess(e.config.Now()), true
+}
+
 // Wall returns the milliseconds since 1970.
 func (e *Engine) Wall() int64 { return e.config.Wall() }
 

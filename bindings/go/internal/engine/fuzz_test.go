@@ -34,8 +34,9 @@ func FuzzEngine(f *testing.F) {
 
 // FuzzLoad loads damaged data.
 func FuzzLoad(f *testing.F) {
-	f.Add([]byte(saveMagic))
-	f.Add([]byte(saveMagic + "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Add([]byte(saveMagicOld))
+	f.Add(saveHead(1))
+	f.Add([]byte(saveMagicOld + "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cache := openTest(t, Config{MemoryBytes: 1 << 20})
 		items, err := cache.Load(bytes.NewReader(data))

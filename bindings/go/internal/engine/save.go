@@ -10,7 +10,7 @@ import (
 
 // A saved cache:
 //
-//	magic 8
+//	magic 8 │ time 8 │ checksum of the time 4
 //	block ...      length 4 │ number 4 │ checksum 4 │ records
 //	last block     with a length of zero, and the number of items in place of records
 //
@@ -18,14 +18,16 @@ import (
 //
 //	key length 1 │ value length 4 │ flags 4 │ deadline 8 │ key │ value
 //
-// A deadline is milliseconds of the wall clock, or zero: the monotonic clock of another process has
-// another origin.
+// Time and deadlines are milliseconds of the wall clock when the cache was saved, since 1970; a
+// deadline of zero never passes. Load uses the difference of the two, because the clock may be
+// wrong at either time. A file that begins with LARDERG1 has no time.
 
 // ErrDamaged is the error of Load for data that Save did not write, or that has changed since.
 var ErrDamaged = errors.New("saved cache is damaged")
 
 const (
-	saveMagic       = "LARDERG1"
+	saveMagic       = "LARDERG2"
+	saveMagicOld    = "LARDERG1"
 	blockHeader     = 12
 	savedHeader     = 1 + 4 + 4 + 8
 	blockBytes      = 64 << 10
@@ -45,11 +47,12 @@ type saver struct {
 // Save writes all items. Others may use the cache meanwhile: of the items that they change, it
 // writes the state at some time during the call.
 func (e *Engine) Save(to io.Writer) error {
-	if _, err := io.WriteString(to, saveMagic); err != nil {
+	wall := e.config.Wall()
+	if _, err := to.Write(saveHead(wall)); err != nil {
 		return err
 	}
 	s := saver{to: to, block: make([]byte, blockHeader, blockBytes)}
-	offset := e.config.Wall() - e.config.Now()
+	offset := wall - e.config.Now()
 	var value []byte
 	for key := range e.Keys("") {
 		var item Item
@@ -72,6 +75,34 @@ func (e *Engine) Save(to io.Writer) error {
 		return ErrClosed
 	}
 	return s.finish()
+}
+
+func saveHead(wall int64) []byte {
+	head := binary.LittleEndian.AppendUint64([]byte(saveMagic), uint64(wall))
+	return binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
+}
+
+// readHead returns the time of a saved cache, or the time now for a file without one.
+func (e *Engine) readHead(from io.Reader) (saved int64, err error) {
+	var head [len(saveMagic) + 12]byte
+	magic, rest := head[:len(saveMagic)], head[len(saveMagic):]
+	if _, err := io.ReadFull(from, magic); err != nil {
+		return 0, damage(err, "it does not begin as a saved cache does")
+	}
+	switch string(magic) {
+	case saveMagicOld:
+		return e.config.Wall(), nil
+	case saveMagic:
+	default:
+		return 0, damage(nil, "it does not begin as a saved cache does")
+	}
+	if _, err := io.ReadFull(from, rest); err != nil {
+		return 0, damage(err, "it ends too early")
+	}
+	if crc32.Checksum(head[:16], castagnoli) != binary.LittleEndian.Uint32(head[16:]) {
+		return 0, damage(nil, "its time has a wrong checksum")
+	}
+	return int64(binary.LittleEndian.Uint64(rest)), nil
 }
 
 func (s *saver) add(key string, value []byte, item Item) error {
@@ -118,9 +149,9 @@ func checksum(header, payload []byte) uint32 {
 // cache. If the data is damaged, it stores the items before the damage and returns ErrDamaged. It
 // reads not a byte past the end of the saved cache: a block and its header are one read each.
 func (e *Engine) Load(from io.Reader) (items int, err error) {
-	var magic [len(saveMagic)]byte
-	if _, err := io.ReadFull(from, magic[:]); err != nil || string(magic[:]) != saveMagic {
-		return 0, damage(err, "it does not begin as a saved cache does")
+	saved, err := e.readHead(from)
+	if err != nil {
+		return 0, err
 	}
 	var block []byte
 	seen := uint64(0)
@@ -135,7 +166,7 @@ func (e *Engine) Load(from io.Reader) (items int, err error) {
 			}
 			return items, nil
 		}
-		stored, found, err := e.loadBlock(block)
+		stored, found, err := e.loadBlock(block, saved)
 		items, seen = items+stored, seen+uint64(found)
 		if err != nil {
 			return items, err
@@ -180,7 +211,8 @@ func readBlock(from io.Reader, block []byte, number uint32) ([]byte, bool, error
 }
 
 // loadBlock stores the items of a block. It returns the numbers of the items stored and found.
-func (e *Engine) loadBlock(block []byte) (stored, found int, err error) {
+// saved is the time of the saved cache: if the clock shows less now, no time has passed.
+func (e *Engine) loadBlock(block []byte, saved int64) (stored, found int, err error) {
 	for len(block) > 0 {
 		if len(block) < savedHeader {
 			return stored, found, damage(nil, "a record is incomplete")
@@ -197,7 +229,7 @@ func (e *Engine) loadBlock(block []byte) (stored, found int, err error) {
 		found++
 		ttl := int64(0)
 		if deadline != 0 {
-			if ttl = deadline - e.config.Wall(); ttl <= 0 {
+			if ttl = deadline - max(saved, e.config.Wall()); ttl <= 0 {
 				continue
 			}
 		}

@@ -186,3 +186,39 @@ func TestIterationShowsEachKeyThatStaysOnce(t *testing.T) {
 		break
 	}
 }
+
+// A clock that was ahead at Save, or shows an earlier time at Load, takes nothing from the time
+// that an item has left, and adds nothing.
+func TestTheTimeThatItemsHaveLeftSurvivesAClockThatIsSet(t *testing.T) {
+	const year = 365 * 24 * 3_600_000
+	for _, step := range []int64{-year, -1, 0, 10_000, 59_000} {
+		clock := newClock()
+		cache := openTest(t, clock.config(Config{}))
+		if _, err := cache.Set("k", []byte("v"), 0, 60_000); err != nil {
+			t.Fatal(err)
+		}
+		var saved bytes.Buffer
+		if err := cache.Save(&saved); err != nil {
+			t.Fatal(err)
+		}
+		config := clock.config(Config{})
+		config.Wall = func() int64 { return clock.read() + 5_000_000 + step }
+		loaded := openTest(t, config)
+		if items, err := loaded.Load(&saved); items != 1 || err != nil {
+			t.Fatalf("step of %d ms: %d items, %v", step, items, err)
+		}
+		item, _ := loaded.Look("k")
+		if left, want := item.Deadline-clock.read(), 60_000-max(step, 0); left != want {
+			t.Errorf("the clock is set by %d ms: the item has %d ms left, want %d", step, left, want)
+		}
+	}
+}
+
+func TestACacheThatAnOlderReleaseSavedIsLoaded(t *testing.T) {
+	saved := saveSmall(t)
+	old := append([]byte(saveMagicOld), saved[len(saveHead(0)):]...)
+	loaded := openTest(t, Config{MemoryBytes: 1 << 20})
+	if items, err := loaded.Load(bytes.NewReader(old)); items != 23 || err != nil {
+		t.Errorf("%d items, %v", items, err)
+	}
+}

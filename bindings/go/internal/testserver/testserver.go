@@ -83,18 +83,18 @@ func Kill(server *exec.Cmd) {
 	_ = server.Wait()
 }
 
-// Await waits until a server accepts connections. It fails the test after ten seconds: a loaded
-// machine may take seconds to start a process.
+// Await waits until a server accepts connections. It fails the test after a minute: a loaded
+// machine may take many seconds to start a process.
 func Await(t testing.TB, network, address string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if conn, err := net.Dial(network, address); err == nil {
 			_ = conn.Close()
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("no server at %s after 10 s", address)
+	t.Fatalf("no server at %s after a minute", address)
 }
 
 // Socket returns a path for a socket. Paths below t.TempDir may exceed the system's limit.

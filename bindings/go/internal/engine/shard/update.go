@@ -15,8 +15,8 @@ type Item struct {
 	// Deadline is the millisecond at which the item expires, or zero.
 	Deadline int64
 	header   record.Header
-	// Access is the second of the last access, if the cache records accesses.
-	Access int64
+	// access is the second of the last access, if the cache records accesses.
+	access int64
 	// Bytes is the length of the value.
 	Bytes int
 }
@@ -29,6 +29,23 @@ func ItemOf(r record.Record, h record.Header) Item {
 	}
 	return Item{r.Flags(h), r.Token(h), r.Deadline(h), h, h.Access(), bytes}
 }
+
+// SinceAccess returns the seconds since the last access, for a cache that records accesses. now is
+// the current millisecond.
+func (i Item) SinceAccess(now int64) int64 {
+	since := (now/1000 - i.access) % record.AccessSeconds
+	if since < 0 {
+		since += record.AccessSeconds
+	}
+	if since > record.AccessSeconds-accessAhead {
+		// Another goroutine has read the item since now.
+		return 0
+	}
+	return since
+}
+
+// accessAhead is by how many seconds an access may be later than the time it is compared with.
+const accessAhead = 60
 
 // IsFetched returns true if the item was read before.
 func (i Item) IsFetched() bool { return i.header.Has(record.Fetched) }
