@@ -46,6 +46,7 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/values/clear.c
       src/values/key.c
       src/values/lease.c
+      src/values/names.c
       src/values/native.c
       src/values/read.c
       src/values/serializer.c
@@ -91,6 +92,7 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/cache/shared/clear.c
       src/cache/shared/key.c
       src/cache/shared/lease.c
+      src/cache/shared/names.c
       src/cache/shared/native.c
       src/cache/shared/value.c
       src/cache/shared/walk.c

@@ -2,7 +2,8 @@
 
 #include "values/values.h"
 
-static const apcu_lease_times times = {.lease_ms = 30000, .wait_us = 2000000};
+#define LEASE_MS 30000
+#define WAIT_US 2000000
 
 void apcu_release_held(void)
 {
@@ -23,6 +24,10 @@ static void compute(zend_string *name, const apcu_key *key, zend_fcall_info *cal
 {
     apcu_held held = {.name = name, .key = key};
     bool is_nested = apcu_is_held_here(APCUG(held), &held);
+    apcu_lease_times times = {
+        .lease_ms = LEASE_MS,
+        .wait_us = APCUG(held) != NULL ? APCU_NESTED_WAIT_US : WAIT_US,
+    };
     apcu_held_begin(&APCUG(held), &held);
     zend_try {
         if (is_nested || !apcu_lease_wait(&held, apcu_cache, &times, read_held, value)) {

@@ -2,9 +2,6 @@
 
 #include "values/values.h"
 
-// Keys of an array whose memory the processor fetches ahead at a time.
-#define PREFETCHED 16
-
 #define EXPECTS_STRINGS "expects a string or array of strings."
 #define DELETE_EXPECTS \
     "apc_delete() expects a string, array of strings, or APCIterator instance"
@@ -65,11 +62,17 @@ static void store_array(HashTable *items, zend_long ttl, bool is_add, zval *fail
     ZVAL_LONG(&code, -1);
     array_init(failed);
     ZEND_HASH_FOREACH_KEY_VAL(items, index, name, value) {
+        // Code of users that runs in the call may change a value that is a reference.
+        zval held, array;
+        ZVAL_COPY(&held, value);
+        ZVAL_COPY_DEREF(&array, value);
         name = name != NULL ? zend_string_copy(name) : zend_long_to_str((zend_long)index);
-        if (!apcu_store_name(name, value, ttl, is_add)) {
+        if (!apcu_store_name(name, &held, ttl, is_add)) {
             zend_symtable_update(Z_ARRVAL_P(failed), name, &code);
         }
         zend_string_release(name);
+        zval_ptr_dtor(&array);
+        zval_ptr_dtor(&held);
     } ZEND_HASH_FOREACH_END();
 }
 
@@ -117,48 +120,28 @@ bool apcu_fetch_name(zend_string *name, zval *value)
     return apcu_read(&key, value);
 }
 
-// Brings the memory of the next keys near. Keys under their hash are rare and have to do without.
-static void prefetch(HashTable *names, uint32_t from)
+static void fetch_one(zval *name, HashTable *found)
 {
-    larder_slice slices[PREFETCHED];
-    size_t count = 0;
-    zval *name;
-    uint32_t at = 0;
-    ZEND_HASH_FOREACH_VAL(names, name) {
-        if (at++ < from) {
-            continue;
-        }
-        ZVAL_DEREF(name);
-        if (count == PREFETCHED) {
-            break;
-        }
-        if (Z_TYPE_P(name) == IS_STRING) {
-            slices[count++] = (larder_slice){Z_STRVAL_P(name), Z_STRLEN_P(name)};
-        }
-    } ZEND_HASH_FOREACH_END();
-    if (count > 1) {
-        larder_prefetch(apcu_cache, slices, count);
+    zval value;
+    ZVAL_UNDEF(&value);
+    if (Z_TYPE_P(name) != IS_STRING) {
+        php_error_docref(NULL, E_WARNING, "apc_fetch() " EXPECTS_STRINGS);
+    } else if (apcu_fetch_name(Z_STR_P(name), &value)) {
+        zend_hash_update(found, Z_STR_P(name), &value);
     }
 }
 
-static void fetch_array(HashTable *names, zval *found)
+static void fetch_array(HashTable *array, zval *found)
 {
-    zval *name;
-    uint32_t at = 0;
+    apcu_names names;
     array_init(found);
-    ZEND_HASH_FOREACH_VAL(names, name) {
-        if (at++ % PREFETCHED == 0 && apcu_cache != NULL) {
-            prefetch(names, at - 1);
+    apcu_names_begin(&names, array);
+    while (apcu_names_next(&names, apcu_cache) > 0) {
+        for (size_t at = 0; at < names.count; ++at) {
+            fetch_one(&names.group[at], Z_ARRVAL_P(found));
         }
-        ZVAL_DEREF(name);
-        zval value;
-        ZVAL_UNDEF(&value);
-        if (Z_TYPE_P(name) != IS_STRING) {
-            php_error_docref(NULL, E_WARNING, "apc_fetch() " EXPECTS_STRINGS);
-        } else if (apcu_fetch_name(Z_STR_P(name), &value)) {
-            zend_hash_update(Z_ARRVAL_P(found), Z_STR_P(name), &value);
-        }
-    } ZEND_HASH_FOREACH_END();
+    }
+    apcu_names_end(&names);
 }
 
 PHP_FUNCTION(apcu_fetch)
@@ -200,20 +183,24 @@ static bool exists(zend_string *name)
     return status == LARDER_OK;
 }
 
-static void exist_array(HashTable *names, zval *found)
+static void exist_array(HashTable *array, zval *found)
 {
-    zval *name;
+    apcu_names names;
     zval is_found;
     ZVAL_TRUE(&is_found);
     array_init(found);
-    ZEND_HASH_FOREACH_VAL(names, name) {
-        ZVAL_DEREF(name);
-        if (Z_TYPE_P(name) != IS_STRING) {
-            php_error_docref(NULL, E_WARNING, "apc_exists() " EXPECTS_STRINGS);
-        } else if (exists(Z_STR_P(name))) {
-            zend_hash_update(Z_ARRVAL_P(found), Z_STR_P(name), &is_found);
+    apcu_names_begin(&names, array);
+    while (apcu_names_next(&names, apcu_cache) > 0) {
+        for (size_t at = 0; at < names.count; ++at) {
+            zval *name = &names.group[at];
+            if (Z_TYPE_P(name) != IS_STRING) {
+                php_error_docref(NULL, E_WARNING, "apc_exists() " EXPECTS_STRINGS);
+            } else if (exists(Z_STR_P(name))) {
+                zend_hash_update(Z_ARRVAL_P(found), Z_STR_P(name), &is_found);
+            }
         }
-    } ZEND_HASH_FOREACH_END();
+    }
+    apcu_names_end(&names);
 }
 
 PHP_FUNCTION(apcu_exists)
@@ -244,20 +231,24 @@ bool apcu_delete_name(zend_string *name)
     return status == LARDER_OK;
 }
 
-static void delete_array(HashTable *names, zval *kept)
+static void delete_array(HashTable *array, zval *kept)
 {
-    zval *name;
+    apcu_names names;
     array_init(kept);
-    ZEND_HASH_FOREACH_VAL(names, name) {
-        ZVAL_DEREF(name);
-        if (Z_TYPE_P(name) != IS_STRING) {
-            php_error_docref(NULL, E_WARNING, DELETE_EXPECTS);
-        } else if (apcu_delete_name(Z_STR_P(name))) {
-            continue;
+    apcu_names_begin(&names, array);
+    while (apcu_names_next(&names, apcu_cache) > 0) {
+        for (size_t at = 0; at < names.count; ++at) {
+            zval *name = &names.group[at];
+            if (Z_TYPE_P(name) != IS_STRING) {
+                php_error_docref(NULL, E_WARNING, DELETE_EXPECTS);
+            } else if (apcu_delete_name(Z_STR_P(name))) {
+                continue;
+            }
+            Z_TRY_ADDREF_P(name);
+            add_next_index_zval(kept, name);
         }
-        Z_TRY_ADDREF_P(name);
-        add_next_index_zval(kept, name);
-    } ZEND_HASH_FOREACH_END();
+    }
+    apcu_names_end(&names);
 }
 
 PHP_FUNCTION(apcu_delete)

@@ -98,71 +98,127 @@ static void add_summary(zval *info)
     add_assoc_string(info, "memory_type", "mmap");
 }
 
-static void describe(zval *item, const larder_entry *entry, zend_string *name)
+// The fields of a listed item. Their names are strings that live as long as the process: a list
+// has them for each item.
+#define FIELDS(use) \
+    use(info) use(ttl) use(num_hits) use(mtime) use(creation_time) use(deletion_time) \
+    use(access_time) use(ref_count) use(mem_size)
+
+#define DECLARE(name) static zend_string *field_##name;
+FIELDS(DECLARE)
+
+#define INTERN(name) field_##name = zend_string_init_interned(#name, sizeof #name - 1, 1);
+
+void apcu_info_register(void)
 {
-    array_init(item);
-    add_assoc_str(item, "info", zend_string_copy(name));
-    add_assoc_long(item, "ttl", apcu_entry_ttl(entry));
-    add_assoc_double(item, "num_hits", apcu_entry_hits(entry));
-    add_assoc_long(item, "mtime", (zend_long)entry->stored_at);
-    add_assoc_long(item, "creation_time", (zend_long)entry->stored_at);
-    add_assoc_long(item, "deletion_time", 0);
-    add_assoc_long(item, "access_time", apcu_entry_used_at(entry));
-    add_assoc_long(item, "ref_count", 0);
-    add_assoc_long(item, "mem_size", (zend_long)entry->memory_bytes);
+    FIELDS(INTERN)
 }
 
-// Puts the items into `by_slot`, a list of items for each slot of APCu that has any.
-static void collect(HashTable *by_slot)
+#define FIELDS_COUNT 9
+
+static void add_number(HashTable *fields, zend_string *name, zend_long number)
+{
+    zval value;
+    ZVAL_LONG(&value, number);
+    zend_hash_add_new(fields, name, &value);
+}
+
+static void describe(zval *item, const larder_entry *entry, zend_string *name)
+{
+    HashTable *fields = zend_new_array(FIELDS_COUNT);
+    zval text, hits;
+    zend_hash_real_init_mixed(fields);
+    ZVAL_STR_COPY(&text, name);
+    ZVAL_DOUBLE(&hits, apcu_entry_hits(entry));
+    zend_hash_add_new(fields, field_info, &text);
+    add_number(fields, field_ttl, apcu_entry_ttl(entry));
+    zend_hash_add_new(fields, field_num_hits, &hits);
+    add_number(fields, field_mtime, (zend_long)entry->stored_at);
+    add_number(fields, field_creation_time, (zend_long)entry->stored_at);
+    add_number(fields, field_deletion_time, 0);
+    add_number(fields, field_access_time, apcu_entry_used_at(entry));
+    add_number(fields, field_ref_count, 0);
+    add_number(fields, field_mem_size, (zend_long)entry->memory_bytes);
+    ZVAL_ARR(item, fields);
+}
+
+// An item, and where APCu would have it.
+typedef struct placed {
+    zend_ulong slot;
+    // The place in the walk, which decides between equal slots.
+    size_t at;
+    zend_string *name;
+    larder_entry entry;
+} placed;
+
+typedef struct listing {
+    placed *items;
+    size_t count;
+    size_t capacity;
+} listing;
+
+static void collect(listing *list)
 {
     const larder_entry *entry;
     zend_string *name;
     apcu_walk walk;
     apcu_walk_begin(&walk, NULL);
     while (apcu_items_next(&walk, &entry, &name)) {
-        zend_ulong slot = apcu_slot_of(name);
-        zval *items = zend_hash_index_find(by_slot, slot);
-        if (items == NULL) {
-            zval empty;
-            array_init(&empty);
-            items = zend_hash_index_add_new(by_slot, slot, &empty);
+        if (list->count == list->capacity) {
+            list->capacity = list->capacity == 0 ? 64 : 2 * list->capacity;
+            list->items = safe_erealloc(list->items, list->capacity, sizeof *list->items, 0);
         }
-        zval item;
-        describe(&item, entry, name);
-        add_next_index_zval(items, &item);
-        zend_string_release(name);
+        list->items[list->count] = (placed){
+            .slot = apcu_slot_of(name),
+            .at = list->count,
+            .name = name,
+            .entry = *entry,
+        };
+        ++list->count;
     }
     apcu_walk_end(&walk);
 }
 
-static int compare_slots(Bucket *left, Bucket *right)
+static int compare_places(const placed *left, const placed *right)
 {
-    return left->h < right->h ? -1 : left->h > right->h;
+    if (left->slot != right->slot) {
+        return left->slot < right->slot ? -1 : 1;
+    }
+    return left->at < right->at ? -1 : left->at > right->at;
+}
+
+static void swap_places(placed *left, placed *right)
+{
+    placed kept = *left;
+    *left = *right;
+    *right = kept;
 }
 
 static void add_lists(zval *info)
 {
-    HashTable by_slot;
-    zval list;
-    zval deleted;
-    zval slots;
-    zval *items;
-    zval *item;
-    zend_ulong slot;
-    array_init(&list);
+    listing found = {0};
+    zval list, deleted, slots;
+    collect(&found);
+    zend_sort(found.items, found.count, sizeof *found.items, (compare_func_t)compare_places,
+              (swap_func_t)swap_places);
+    array_init_size(&list, (uint32_t)found.count);
     array_init(&deleted);
     array_init(&slots);
-    zend_hash_init(&by_slot, 0, NULL, ZVAL_PTR_DTOR, 0);
-    collect(&by_slot);
-    zend_hash_sort(&by_slot, compare_slots, 0);
-    ZEND_HASH_FOREACH_NUM_KEY_VAL(&by_slot, slot, items) {
-        add_index_long(&slots, slot, zend_hash_num_elements(Z_ARRVAL_P(items)));
-        ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(items), item) {
-            Z_ADDREF_P(item);
-            add_next_index_zval(&list, item);
-        } ZEND_HASH_FOREACH_END();
-    } ZEND_HASH_FOREACH_END();
-    zend_hash_destroy(&by_slot);
+    for (size_t at = 0, begin = 0; at < found.count; ++at) {
+        const placed *next = &found.items[at];
+        zval item;
+        // In the order of the list, so that the memory of the items is in that order.
+        describe(&item, &next->entry, next->name);
+        zend_string_release(next->name);
+        add_next_index_zval(&list, &item);
+        if (at + 1 == found.count || next[1].slot != next->slot) {
+            add_index_long(&slots, next->slot, (zend_long)(at + 1 - begin));
+            begin = at + 1;
+        }
+    }
+    if (found.items != NULL) {
+        efree(found.items);
+    }
     add_assoc_zval(info, "cache_list", &list);
     add_assoc_zval(info, "deleted_list", &deleted);
     add_assoc_zval(info, "slot_distribution", &slots);
@@ -216,8 +272,8 @@ PHP_FUNCTION(apcu_key_info)
     add_assoc_long(return_value, "refs", 0);
 }
 
-// The free memory as one block: Larder has no blocks of APCu's kind.
-static void add_block_lists(zval *info, const larder_memory *memory)
+// The memory that stores can get, as one block: Larder has no blocks of APCu's kind.
+static void add_block_lists(zval *info, uint64_t size, uint64_t offset)
 {
     zval segments;
     zval blocks;
@@ -225,8 +281,8 @@ static void add_block_lists(zval *info, const larder_memory *memory)
     array_init(&segments);
     array_init(&blocks);
     array_init(&block);
-    add_assoc_long(&block, "size", (zend_long)(memory->limit - memory->used));
-    add_assoc_long(&block, "offset", (zend_long)memory->used);
+    add_assoc_long(&block, "size", (zend_long)size);
+    add_assoc_long(&block, "offset", (zend_long)offset);
     add_next_index_zval(&blocks, &block);
     add_next_index_zval(&segments, &blocks);
     add_assoc_zval(info, "block_lists", &segments);
@@ -246,12 +302,13 @@ PHP_FUNCTION(apcu_sma_info)
     }
     larder_memory memory = {0};
     apcu_failed(larder_memory_of(apcu_cache, &memory));
-    memory.used = MIN(memory.used, memory.limit);
+    // Stores reclaim the memory of removed items, which counts as used until then.
+    uint64_t taken = MIN(memory.items + memory.index, memory.limit);
     array_init(return_value);
     add_assoc_long(return_value, "num_seg", 1);
     add_assoc_double(return_value, "seg_size", (double)memory.limit);
-    add_assoc_double(return_value, "avail_mem", (double)(memory.limit - memory.used));
+    add_assoc_double(return_value, "avail_mem", (double)(memory.limit - taken));
     if (!is_limited) {
-        add_block_lists(return_value, &memory);
+        add_block_lists(return_value, memory.limit - taken, taken);
     }
 }

@@ -100,6 +100,8 @@ void apcu_page_restart(void);
 zend_long apcu_started_at(void);
 zend_long apcu_now(void);
 void apcu_use_request_time(void);
+// Makes calls of this thread use the system's time again.
+void apcu_forget_time(void);
 bool apcu_is_slam(zend_string *name);
 
 // Makes calls of this thread use the time of the request, if apc.use_request_time is on.
@@ -111,6 +113,7 @@ static zend_always_inline void apcu_prepare_time(void)
 }
 
 // info.c
+void apcu_info_register(void);
 zend_long apcu_slots(void);
 
 // functions.c

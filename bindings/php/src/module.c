@@ -72,6 +72,7 @@ static PHP_MINIT_FUNCTION(larder_apcu)
         start(module_number);
     }
     apcu_iterator_register(module_number);
+    apcu_info_register();
     return SUCCESS;
 }
 
@@ -102,6 +103,9 @@ static PHP_RINIT_FUNCTION(larder_apcu)
 #endif
     APCUG(request_time) = 0;
     APCUG(held) = NULL;
+    // Code that ran after this module's end of the last request, such as a handler of sessions, or
+    // as the process started, may have set the time.
+    apcu_forget_time();
     if (apcu_cache == NULL) {
         return SUCCESS;
     }
@@ -116,10 +120,7 @@ static PHP_RINIT_FUNCTION(larder_apcu)
 static PHP_RSHUTDOWN_FUNCTION(larder_apcu)
 {
     apcu_release_held();
-    if (APCUG(is_time_set)) {
-        larder_set_now(0);
-        APCUG(is_time_set) = false;
-    }
+    apcu_forget_time();
     return SUCCESS;
 }
 

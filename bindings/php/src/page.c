@@ -69,6 +69,14 @@ void apcu_use_request_time(void)
     APCUG(is_time_set) = true;
 }
 
+void apcu_forget_time(void)
+{
+    if (APCUG(is_time_set)) {
+        larder_set_now(0);
+        APCUG(is_time_set) = false;
+    }
+}
+
 bool apcu_is_slam(zend_string *name)
 {
     zend_ulong hash = ZSTR_HASH(name);

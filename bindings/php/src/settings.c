@@ -41,10 +41,7 @@ static PHP_INI_MH(on_shm_size)
 static PHP_INI_MH(on_use_request_time)
 {
     int result = OnUpdateBool(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage);
-    if (APCUG(is_time_set)) {
-        larder_set_now(0);
-        APCUG(is_time_set) = false;
-    }
+    apcu_forget_time();
     return result;
 }
 

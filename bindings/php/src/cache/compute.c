@@ -35,11 +35,13 @@ static bool read_held(apcu_held *held, zval *value)
     return larder_read(((larder_held *)held)->object, held->key, value, NULL);
 }
 
-static apcu_lease_times times_of_settings(void)
+// The times of a call, whose key is the first of the list already.
+static apcu_lease_times times_of_settings(const larder_held *held)
 {
+    uint64_t wait_us = (uint64_t)LG(compute_wait) * 1000000;
     return (apcu_lease_times){
         .lease_ms = (uint32_t)MAX(LG(compute_lease), 1) * 1000,
-        .wait_us = (uint64_t)LG(compute_wait) * 1000000,
+        .wait_us = held->held.next != NULL ? MIN(wait_us, APCU_NESTED_WAIT_US) : wait_us,
     };
 }
 
@@ -47,7 +49,7 @@ static apcu_lease_times times_of_settings(void)
 static bool wait_for_value(larder_held *held, zval *value)
 {
     larder *cache = larder_cache_of(held->object->region);
-    apcu_lease_times times = times_of_settings();
+    apcu_lease_times times = times_of_settings(held);
     return cache != NULL && apcu_lease_wait(&held->held, cache, &times, read_held, value);
 }
 
@@ -55,7 +57,7 @@ static bool wait_for_value(larder_held *held, zval *value)
 static bool take_lease(larder_held *held)
 {
     larder *cache = larder_cache_of(held->object->region);
-    return cache == NULL || apcu_lease_take(&held->held, cache, times_of_settings().lease_ms);
+    return cache == NULL || apcu_lease_take(&held->held, cache, times_of_settings(held).lease_ms);
 }
 
 static void call_and_store(larder_held *held, zend_fcall_info *callback,

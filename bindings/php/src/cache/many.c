@@ -3,9 +3,6 @@
 #include "larder_php.h"
 #include "ext/spl/spl_iterators.h"
 
-// Keys whose memory the processor fetches ahead at a time.
-#define PREFETCHED 16
-
 typedef struct traversal {
     larder_object *object;
     larder_each each;
@@ -20,14 +17,16 @@ static int visit(zend_object_iterator *iterator, void *argument)
     if (EG(exception) != NULL || value == NULL) {
         return ZEND_HASH_APPLY_STOP;
     }
+    zval held;
+    ZVAL_COPY_DEREF(&held, value);
     ZVAL_NULL(&key);
     if (iterator->funcs->get_current_key != NULL) {
         iterator->funcs->get_current_key(iterator, &key);
     }
-    ZVAL_DEREF(value);
     bool goes_on = EG(exception) == NULL
-        && traversal->each(traversal->object, &key, value, traversal->context);
+        && traversal->each(traversal->object, &key, &held, traversal->context);
     zval_ptr_dtor(&key);
+    zval_ptr_dtor(&held);
     return goes_on && EG(exception) == NULL ? ZEND_HASH_APPLY_KEEP : ZEND_HASH_APPLY_STOP;
 }
 
@@ -44,8 +43,12 @@ static void traverse_array(larder_object *object, HashTable *items, larder_each 
         } else {
             ZVAL_LONG(&key, (zend_long)index);
         }
-        ZVAL_DEREF(value);
-        if (!each(object, &key, value, context)) {
+        // Code of users that runs in the call may change a value that is a reference.
+        zval held;
+        ZVAL_COPY_DEREF(&held, value);
+        bool goes_on = each(object, &key, &held, context);
+        zval_ptr_dtor(&held);
+        if (!goes_on) {
             return;
         }
     } ZEND_HASH_FOREACH_END();
@@ -89,46 +92,17 @@ static bool get_one(larder_object *object, zval *index, zval *name_value, void *
     return is_key && EG(exception) == NULL;
 }
 
-// Brings the memory of the next keys near. Keys under their hash are rare and have to do without.
-static void prefetch(larder *cache, HashTable *names, uint32_t from)
+static void get_array(larder_object *object, HashTable *array, HashTable *found)
 {
-    larder_slice slices[PREFETCHED];
-    size_t count = 0;
-    zval *name;
-    uint32_t at = 0;
-    ZEND_HASH_FOREACH_VAL(names, name) {
-        if (at++ < from) {
-            continue;
+    apcu_names names;
+    bool goes_on = true;
+    apcu_names_begin(&names, array);
+    while (goes_on && apcu_names_next(&names, larder_cache_of(object->region)) > 0) {
+        for (size_t at = 0; at < names.count && goes_on; ++at) {
+            goes_on = get_one(object, NULL, &names.group[at], found);
         }
-        ZVAL_DEREF(name);
-        if (at > from + PREFETCHED) {
-            break;
-        }
-        if (Z_TYPE_P(name) == IS_STRING) {
-            slices[count++] = (larder_slice){Z_STRVAL_P(name), Z_STRLEN_P(name)};
-        }
-    } ZEND_HASH_FOREACH_END();
-    if (count > 1) {
-        larder_prefetch(cache, slices, count);
     }
-}
-
-static void get_array(larder_object *object, HashTable *names, HashTable *found)
-{
-    zval *name;
-    uint32_t at = 0;
-    // Finding the place of a late key costs more than fetching ahead saves.
-    ZEND_HASH_FOREACH_VAL(names, name) {
-        if (at % PREFETCHED == 0 && at < PREFETCHED * 64) {
-            larder *cache = larder_cache_of(object->region);
-            cache != NULL ? prefetch(cache, names, at) : (void)0;
-        }
-        ++at;
-        ZVAL_DEREF(name);
-        if (!get_one(object, NULL, name, found)) {
-            return;
-        }
-    } ZEND_HASH_FOREACH_END();
+    apcu_names_end(&names);
 }
 
 PHP_METHOD(Larder_Cache, getMany)

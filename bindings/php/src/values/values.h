@@ -146,6 +146,24 @@ larder_status apcu_walk_next(apcu_walk *walk, const larder *cache, const larder_
                              zend_string **name);
 void apcu_walk_end(apcu_walk *walk);
 
+// names.c: the names in an array. A group has copies: code of users that runs in a call may change
+// the names that are references.
+#define APCU_NAMES_GROUP 16
+
+typedef struct apcu_names {
+    // Borrowed. Nothing changes it while the call's frame has it.
+    HashTable *array;
+    HashPosition position;
+    size_t count;
+    zval group[APCU_NAMES_GROUP];
+} apcu_names;
+
+void apcu_names_begin(apcu_names *names, HashTable *array);
+// Reads the next group, and brings the memory of its keys near if there is a cache. Returns the
+// number of its names, 0 at the end.
+size_t apcu_names_next(apcu_names *names, const larder *cache);
+void apcu_names_end(apcu_names *names);
+
 // lease.c: a key whose value this process computes, on the stack of the call.
 typedef struct apcu_held {
     struct apcu_held *next;
@@ -157,6 +175,10 @@ typedef struct apcu_held {
     bool has_lease;
     larder_lease_token lease;
 } apcu_held;
+
+// How long a process at most waits for a value that it needs for another one, which others may wait
+// for: the process whose value it needs may need that one.
+#define APCU_NESTED_WAIT_US 50000
 
 typedef struct apcu_lease_times {
     // A callback that does not end holds others up no longer than this.

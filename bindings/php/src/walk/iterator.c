@@ -33,19 +33,28 @@ typedef struct found {
     zend_ulong slot;
     // The place in the walk, which decides between equal slots.
     size_t at;
+    // A copy: the walk's own is gone when it reads the next group.
+    larder_entry entry;
     zval fields;
 } found;
 
+typedef struct chunk {
+    found *items;
+    size_t count;
+    size_t capacity;
+} chunk;
+
 typedef struct iterator {
     bool is_ready;
+    // True while the code of a value runs: the iterator does not change then.
+    bool is_busy;
     zend_long list;
     zend_long format;
     size_t chunk_items;
     apcu_search search;
     apcu_walk walk;
-    found *chunk;
-    size_t count;
-    size_t capacity;
+    chunk chunk;
+    // The item of the chunk that is current.
     size_t at;
     bool has_totals;
     zend_long hits;
@@ -72,13 +81,18 @@ static zend_object *create(zend_class_entry *class)
     return &self->object;
 }
 
+// The destructor of a value is code of users: the chunk is no longer the iterator's then.
 static void free_chunk(iterator *self)
 {
-    size_t count = self->count;
-    self->count = self->at = 0;
-    for (size_t at = 0; at < count; ++at) {
-        zend_string_release(self->chunk[at].name);
-        zval_ptr_dtor(&self->chunk[at].fields);
+    chunk old = self->chunk;
+    self->chunk = (chunk){0};
+    self->at = 0;
+    for (size_t at = 0; at < old.count; ++at) {
+        zend_string_release(old.items[at].name);
+        zval_ptr_dtor(&old.items[at].fields);
+    }
+    if (old.items != NULL) {
+        efree(old.items);
     }
 }
 
@@ -86,9 +100,6 @@ static void free_chunk(iterator *self)
 static void reset(iterator *self)
 {
     free_chunk(self);
-    if (self->chunk != NULL) {
-        efree(self->chunk);
-    }
     apcu_walk_end(&self->walk);
     apcu_search_end(&self->search);
     memset(self, 0, XtOffsetOf(iterator, object));
@@ -140,17 +151,16 @@ static bool fill(zval *fields, zend_long format, const larder_entry *entry, zend
     return true;
 }
 
-static void push(iterator *self, zend_string *name, zval *fields)
+static void push(chunk *chunk, zend_string *name, const larder_entry *entry)
 {
-    if (self->count == self->capacity) {
-        self->capacity = self->capacity == 0 ? 16 : 2 * self->capacity;
-        self->chunk = safe_erealloc(self->chunk, self->capacity, sizeof *self->chunk, 0);
+    if (chunk->count == chunk->capacity) {
+        chunk->capacity = chunk->capacity == 0 ? 16 : 2 * chunk->capacity;
+        chunk->items = safe_erealloc(chunk->items, chunk->capacity, sizeof *chunk->items, 0);
     }
-    found *item = &self->chunk[self->count];
-    item->name = name;
-    item->slot = apcu_slot_of(name);
-    item->at = self->count++;
-    ZVAL_COPY_VALUE(&item->fields, fields);
+    found *item = &chunk->items[chunk->count];
+    *item = (found){.name = name, .slot = apcu_slot_of(name), .at = chunk->count, .entry = *entry};
+    ZVAL_UNDEF(&item->fields);
+    ++chunk->count;
 }
 
 static int compare(const found *left, const found *right)
@@ -168,30 +178,59 @@ static void swap(found *left, found *right)
     *right = kept;
 }
 
-// Reads the next chunk of items with the fields of `format`, and returns their number.
-static size_t read_chunk(iterator *self, zend_long format)
+// Finds the next items that match.
+static void find_items(iterator *self, chunk *chunk)
 {
     const larder_entry *entry;
     zend_string *name;
-    free_chunk(self);
-    if (self->list == LIST_DELETED) {
-        return 0;
-    }
-    apcu_prepare_time();
-    while (self->count <= self->chunk_items && apcu_items_next(&self->walk, &entry, &name)) {
-        zval fields;
-        // The walk's memory holds the entry: the walk must not go on while PHP code runs.
-        if (apcu_search_matches(&self->search, name) && fill(&fields, format, entry, name)) {
-            push(self, name, &fields);
+    while (chunk->count <= self->chunk_items && apcu_items_next(&self->walk, &entry, &name)) {
+        if (apcu_search_matches(&self->search, name)) {
+            push(chunk, name, entry);
         } else {
             zend_string_release(name);
         }
     }
-    if (self->count > 1) {
-        zend_sort(self->chunk, self->count, sizeof *self->chunk, (compare_func_t)compare,
+}
+
+// Fills the fields of items, and drops those whose values have gone.
+static void fill_items(chunk *chunk, zend_long format)
+{
+    size_t kept = 0;
+    for (size_t at = 0; at < chunk->count; ++at) {
+        found *item = &chunk->items[at];
+        if (fill(&item->fields, format, &item->entry, item->name)) {
+            chunk->items[kept++] = *item;
+        } else {
+            zend_string_release(item->name);
+        }
+    }
+    chunk->count = kept;
+}
+
+// Reads the next chunk of items with the fields of `format`, and returns their number.
+static size_t read_chunk(iterator *self, zend_long format)
+{
+    chunk next = {0};
+    size_t found_items;
+    self->is_busy = true;
+    free_chunk(self);
+    if (self->list != LIST_DELETED) {
+        apcu_prepare_time();
+        do {
+            apcu_search_open(&self->search);
+            find_items(self, &next);
+            apcu_search_close(&self->search);
+            found_items = next.count;
+            fill_items(&next, format);
+        } while (next.count == 0 && found_items > 0 && EG(exception) == NULL);
+    }
+    if (next.count > 1) {
+        zend_sort(next.items, next.count, sizeof *next.items, (compare_func_t)compare,
                   (swap_func_t)swap);
     }
-    return self->count;
+    self->chunk = next;
+    self->is_busy = false;
+    return next.count;
 }
 
 static void read_totals(iterator *self)
@@ -200,6 +239,8 @@ static void read_totals(iterator *self)
     zend_string *name;
     apcu_prepare_time();
     apcu_walk walk;
+    self->is_busy = true;
+    apcu_search_open(&self->search);
     apcu_walk_begin(&walk, self->search.prefix);
     while (apcu_items_next(&walk, &entry, &name)) {
         if (apcu_search_matches(&self->search, name)) {
@@ -210,7 +251,23 @@ static void read_totals(iterator *self)
         zend_string_release(name);
     }
     apcu_walk_end(&walk);
+    apcu_search_close(&self->search);
+    self->is_busy = false;
     self->has_totals = true;
+}
+
+// True if an iterator can be used, else the function has thrown.
+static bool is_usable(const iterator *self)
+{
+    if (self->is_busy) {
+        zend_throw_error(NULL, "Cannot use an APCUIterator while it reads a value");
+        return false;
+    }
+    if (!self->is_ready) {
+        zend_throw_error(NULL, "Trying to use uninitialized APCUIterator");
+        return false;
+    }
+    return true;
 }
 
 bool apcu_iterator_delete(zval *object)
@@ -221,13 +278,12 @@ bool apcu_iterator_delete(zval *object)
         return false;
     }
     iterator *self = iterator_of(Z_OBJ_P(object));
-    if (!self->is_ready) {
-        zend_throw_error(NULL, "Trying to use uninitialized APCUIterator");
+    if (!is_usable(self)) {
         return false;
     }
     while (read_chunk(self, 0) > 0) {
-        for (; self->at < self->count; ++self->at) {
-            apcu_delete_name(self->chunk[self->at].name);
+        for (; self->at < self->chunk.count; ++self->at) {
+            apcu_delete_name(self->chunk.items[self->at].name);
         }
     }
     return true;
@@ -278,6 +334,10 @@ static PHP_METHOD(APCUIterator, __construct)
         return;
     }
     iterator *self = iterator_of(Z_OBJ_P(ZEND_THIS));
+    if (self->is_busy) {
+        is_usable(self);
+        RETURN_THROWS();
+    }
     reset(self);
     prepare(self, search, format, chunk, list);
 }
@@ -289,11 +349,7 @@ static iterator *ready_iterator(INTERNAL_FUNCTION_PARAMETERS)
         return NULL;
     }
     iterator *self = iterator_of(Z_OBJ_P(ZEND_THIS));
-    if (!self->is_ready) {
-        zend_throw_error(NULL, "Trying to use uninitialized APCUIterator");
-        return NULL;
-    }
-    return self;
+    return is_usable(self) ? self : NULL;
 }
 
 #define READY_ITERATOR() \
@@ -305,7 +361,7 @@ static iterator *ready_iterator(INTERNAL_FUNCTION_PARAMETERS)
 // True if the iterator is at an item, which it reads if it has to.
 static bool has_item(iterator *self)
 {
-    return self->at < self->count || read_chunk(self, self->format) > 0;
+    return self->at < self->chunk.count || read_chunk(self, self->format) > 0;
 }
 
 static PHP_METHOD(APCUIterator, rewind)
@@ -324,7 +380,7 @@ static PHP_METHOD(APCUIterator, valid)
 static PHP_METHOD(APCUIterator, next)
 {
     READY_ITERATOR();
-    if (self->at < self->count) {
+    if (self->at < self->chunk.count) {
         ++self->at;
     }
 }
@@ -336,7 +392,7 @@ static PHP_METHOD(APCUIterator, current)
         zend_throw_error(NULL, "Cannot call current() on invalid iterator");
         RETURN_THROWS();
     }
-    RETURN_COPY(&self->chunk[self->at].fields);
+    RETURN_COPY(&self->chunk.items[self->at].fields);
 }
 
 static PHP_METHOD(APCUIterator, key)
@@ -346,7 +402,7 @@ static PHP_METHOD(APCUIterator, key)
         zend_throw_error(NULL, "Cannot call key() on invalid iterator");
         RETURN_THROWS();
     }
-    RETURN_STR_COPY(self->chunk[self->at].name);
+    RETURN_STR_COPY(self->chunk.items[self->at].name);
 }
 
 static iterator *with_totals(INTERNAL_FUNCTION_PARAMETERS)

@@ -77,16 +77,33 @@ bool apcu_search_begin(apcu_search *search, zval *wanted)
     if (wanted == NULL || Z_TYPE_P(wanted) != IS_STRING || Z_STRLEN_P(wanted) == 0) {
         return true;
     }
-    search->compiled = pcre_get_compiled_regex_cache(Z_STR_P(wanted));
-    if (search->compiled == NULL) {
+    if (pcre_get_compiled_regex_cache(Z_STR_P(wanted)) == NULL) {
         return false;
     }
-    php_pcre_pce_incref(search->compiled);
     search->expression = zend_string_copy(Z_STR_P(wanted));
-    search->match = pcre2_match_data_create_from_pattern(php_pcre_pce_re(search->compiled),
-                                                         php_pcre_gctx());
     search->prefix = prefix_of(search->expression);
     return true;
+}
+
+void apcu_search_open(apcu_search *search)
+{
+    pcre_cache_entry *compiled = search->expression != NULL
+        ? pcre_get_compiled_regex_cache(search->expression) : NULL;
+    if (compiled != NULL) {
+        php_pcre_pce_incref(compiled);
+        search->match =
+            pcre2_match_data_create_from_pattern(php_pcre_pce_re(compiled), php_pcre_gctx());
+        search->compiled = compiled;
+    }
+}
+
+void apcu_search_close(apcu_search *search)
+{
+    if (search->compiled != NULL) {
+        pcre2_match_data_free(search->match);
+        php_pcre_pce_decref(search->compiled);
+        search->compiled = NULL;
+    }
 }
 
 bool apcu_search_matches(const apcu_search *search, zend_string *name)
@@ -94,16 +111,17 @@ bool apcu_search_matches(const apcu_search *search, zend_string *name)
     if (search->names != NULL) {
         return zend_hash_exists(search->names, name);
     }
-    return search->compiled == NULL
-        || pcre2_match(php_pcre_pce_re(search->compiled), (PCRE2_SPTR)ZSTR_VAL(name),
+    if (search->expression == NULL) {
+        return true;
+    }
+    return search->compiled != NULL
+        && pcre2_match(php_pcre_pce_re(search->compiled), (PCRE2_SPTR)ZSTR_VAL(name),
                        ZSTR_LEN(name), 0, 0, search->match, php_pcre_mctx()) >= 0;
 }
 
 void apcu_search_end(apcu_search *search)
 {
-    if (search->compiled != NULL) {
-        pcre2_match_data_free(search->match);
-        php_pcre_pce_decref(search->compiled);
+    if (search->expression != NULL) {
         zend_string_release(search->expression);
     }
     if (search->prefix != NULL) {

@@ -20,6 +20,7 @@ zend_long apcu_entry_used_at(const larder_entry *entry);
 // The keys that an iterator looks for: all, those that match an expression, or given ones.
 typedef struct apcu_search {
     zend_string *expression;
+    // Null unless it is open: PCRE ends a request before the last objects end.
     pcre_cache_entry *compiled;
     pcre2_match_data *match;
     HashTable *names;
@@ -29,6 +30,9 @@ typedef struct apcu_search {
 
 // False if the expression is wrong; the function has warned.
 bool apcu_search_begin(apcu_search *search, zval *wanted);
+// Compiles the expression, until the search is closed.
+void apcu_search_open(apcu_search *search);
+void apcu_search_close(apcu_search *search);
 bool apcu_search_matches(const apcu_search *search, zend_string *name);
 void apcu_search_end(apcu_search *search);
 

@@ -49,10 +49,18 @@ def call(site, function, *arguments, us=0):
 
 
 def by_all(site, count, function, *arguments, us=300_000):
-    """Calls a function in `count` workers at the same time. Returns the results by pid."""
-    with concurrent.futures.ThreadPoolExecutor(count) as pool:
-        calls = [pool.submit(call, site, function, *arguments, us=us) for _ in range(count)]
-        return dict(answer.result() for answer in calls)
+    """Calls a function in `count` workers at the same time. Returns the results by pid.
+
+    On a busy machine one worker may answer twice before another answers once, so the calls are
+    repeated, with twice the pause each time, until more than 80 % of the workers have answered."""
+    results = {}
+    for pause in (us, 2 * us, 4 * us, 8 * us):
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            calls = [pool.submit(call, site, function, *arguments, us=pause) for _ in range(count)]
+            results.update(answer.result() for answer in calls)
+        if len(results) > count * 0.8:
+            break
+    return results
 
 
 def all_share(site, workers):
@@ -171,6 +179,18 @@ def the_memory_limit_ends_one_page():
             reply = site.get("limit.php")
             check("Allowed memory size" in reply.text, f"no memory limit: {reply.text[:200]}")
         all_share(site, 2)
+
+
+@scenario
+def the_time_of_a_request_is_its_own():
+    with Site(MODULE, workers=1, ini={"apc.use_request_time": 1}) as site:
+        call(site, "apcu_store", "brief", 1, 1)
+        check(site.get("late.php").text == "ok", site.logs())
+        check(call(site, "apcu_exists", "late")[1], "the session was not written")
+        check(site.get("late.php").text == "ok", site.logs())
+        time.sleep(3)
+        _, is_there = call(site, "apcu_exists", "brief")
+        check(not is_there, "a request has the time of the one before: an expired item is there")
 
 
 @scenario

@@ -11,6 +11,8 @@ typedef struct larder_items {
     zend_string *name;
     zval value;
     bool has_begun;
+    // True while the code of a value runs: the iterator does not move then.
+    bool is_busy;
     zend_object std;
 } larder_items;
 
@@ -35,12 +37,15 @@ static zend_object *create(zend_class_entry *class)
 
 static void forget_item(larder_items *items)
 {
-    if (items->name != NULL) {
-        zend_string_release(items->name);
-        items->name = NULL;
-    }
-    zval_ptr_dtor(&items->value);
+    zend_string *name = items->name;
+    zval value;
+    items->name = NULL;
+    ZVAL_COPY_VALUE(&value, &items->value);
     ZVAL_UNDEF(&items->value);
+    if (name != NULL) {
+        zend_string_release(name);
+    }
+    zval_ptr_dtor(&value);
 }
 
 static void free_items(zend_object *object)
@@ -67,12 +72,11 @@ void larder_items_begin(zval *value, zend_object *cache, zend_string *prefix)
     larder_walk_begin(&items->walker, larder_object_of(cache), items->prefix);
 }
 
-// Goes on to the next item that still has a value.
-static void advance(larder_items *items)
+// Finds the next item that still has a value.
+static void find_next(larder_items *items)
 {
     larder_object *cache = items->walker.object;
     forget_item(items);
-    items->has_begun = true;
     while (EG(exception) == NULL && (items->name = larder_walk_next(&items->walker)) != NULL) {
         apcu_key key;
         apcu_key_of(&key, items->name);
@@ -83,10 +87,29 @@ static void advance(larder_items *items)
     }
 }
 
-static larder_items *this_items(zend_execute_data *execute_data)
+static void advance(larder_items *items)
+{
+    items->has_begun = true;
+    items->is_busy = true;
+    find_next(items);
+    items->is_busy = false;
+}
+
+// Returns the iterator of a method; null if it is in use, then the function has thrown.
+static larder_items *idle_items(zend_execute_data *execute_data)
 {
     larder_items *items = items_of(Z_OBJ_P(ZEND_THIS));
-    if (!items->has_begun && items->cache != NULL) {
+    if (items->is_busy) {
+        larder_misuse("Cannot use the iterator while it reads a value");
+        return NULL;
+    }
+    return items;
+}
+
+static larder_items *this_items(zend_execute_data *execute_data)
+{
+    larder_items *items = idle_items(execute_data);
+    if (items != NULL && !items->has_begun && items->cache != NULL) {
         advance(items);
     }
     return items;
@@ -101,7 +124,7 @@ PHP_METHOD(Larder_Items, current)
 {
     ZEND_PARSE_PARAMETERS_NONE();
     larder_items *items = this_items(execute_data);
-    if (items->name != NULL) {
+    if (items != NULL && items->name != NULL) {
         RETURN_COPY(&items->value);
     }
 }
@@ -110,7 +133,7 @@ PHP_METHOD(Larder_Items, key)
 {
     ZEND_PARSE_PARAMETERS_NONE();
     larder_items *items = this_items(execute_data);
-    if (items->name != NULL) {
+    if (items != NULL && items->name != NULL) {
         RETURN_STR_COPY(items->name);
     }
 }
@@ -119,7 +142,7 @@ PHP_METHOD(Larder_Items, next)
 {
     ZEND_PARSE_PARAMETERS_NONE();
     larder_items *items = this_items(execute_data);
-    if (items->name != NULL) {
+    if (items != NULL && items->name != NULL) {
         advance(items);
     }
 }
@@ -127,8 +150,8 @@ PHP_METHOD(Larder_Items, next)
 PHP_METHOD(Larder_Items, rewind)
 {
     ZEND_PARSE_PARAMETERS_NONE();
-    larder_items *items = items_of(Z_OBJ_P(ZEND_THIS));
-    if (items->cache != NULL) {
+    larder_items *items = idle_items(execute_data);
+    if (items != NULL && items->cache != NULL) {
         apcu_walk_restart(&items->walker.walk);
         advance(items);
     }
@@ -137,7 +160,8 @@ PHP_METHOD(Larder_Items, rewind)
 PHP_METHOD(Larder_Items, valid)
 {
     ZEND_PARSE_PARAMETERS_NONE();
-    RETURN_BOOL(this_items(execute_data)->name != NULL);
+    larder_items *items = this_items(execute_data);
+    RETURN_BOOL(items != NULL && items->name != NULL);
 }
 
 ZEND_BEGIN_ARG_INFO_EX(arginfo_construct, 0, 0, 0)

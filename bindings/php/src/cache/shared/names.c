@@ -1,0 +1,2 @@
+// The file of src/values, compiled for this module: phpize builds an object once for all modules.
+#include "../../values/names.c"
