@@ -14,6 +14,7 @@ cd "$(dirname "$0")/.."
 test_packages="
 cmake                           command -v cmake
 gdb                             command -v gdb
+groff-base                      command -v groff
 libio-socket-ssl-perl           perl -e 'use IO::Socket::SSL'
 libmemcached-dev                echo '#include <libmemcached/memcached.h>' | cc -fsyntax-only -x c -
 libmemcached-tools              command -v memccapable
@@ -31,6 +32,7 @@ pkg-config                      command -v pkg-config
 python3                         command -v python3
 python3-venv                    python3 -c 'import ensurepip, venv'
 strace                          command -v strace
+tmux                            command -v tmux
 "
 verify_packages="
 bison                           command -v bison
