@@ -49,8 +49,14 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
     ("engine", "the bytes of a pinned piece, read where they are", &["ops/large/pinned.rs"]),
     (
         "server",
-        "the io_uring, whose buffers the kernel works on",
-        &["net/ring/mod.rs", "net/ring/direct.rs", "net/ring/buffers.rs", "net/ring/sending.rs"],
+        "the io_uring, whose buffers the kernel works on, and the sockets that an overdue stop closes",
+        &[
+            "net/ring/mod.rs",
+            "net/ring/direct.rs",
+            "net/ring/buffers.rs",
+            "net/ring/sending.rs",
+            "process/overdue.rs",
+        ],
     ),
     (
         "capi",

@@ -93,6 +93,23 @@ fn prose(name: &str, text: &str) -> Vec<(usize, String)> {
 
 const PROSE: &[&str] = &["rs", "go", "c", "h", "md"];
 
+/// A page on the stack may break its function: see `larder_tier::disk::Page`.
+#[test]
+fn the_tier_keeps_its_pages_on_the_heap() {
+    let made = ["Page::new(", "[Page;", "Page::new_zeroed()", "Page::ZERO"];
+    let mut found = Vec::new();
+    for (name, text) in files(&["rs"]) {
+        let lines = text.lines().enumerate();
+        let is_code = |line: &str| !line.trim_start().starts_with("//");
+        let on_stack =
+            lines.filter(|(_, line)| is_code(line) && made.iter().any(|made| line.contains(made)));
+        if name.starts_with("crates/tier/src/") {
+            found.extend(on_stack.map(|(at, line)| format!("{name}:{}: {}", at + 1, line.trim())));
+        }
+    }
+    assert!(found.is_empty(), "use zeroed_page() here:\n{}", found.join("\n"));
+}
+
 #[test]
 fn prose_is_at_most_a_hundred_columns_wide() {
     let mut wide = Vec::new();

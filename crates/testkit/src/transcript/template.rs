@@ -19,6 +19,8 @@ enum Part {
     Now(i64),
     /// `<digits>`: any number.
     Digits,
+    /// `<1..3>`: a number from the first to the second.
+    Within(u64, u64),
     /// `<version>`: digits and dots.
     Version,
     /// `<text>`: any bytes up to the next part.
@@ -88,6 +90,7 @@ impl Template {
             "version" => Part::Version,
             "text" => Part::Text,
             _ if is_word && name != "now" => Part::Number(name.into()),
+            _ if name.contains("..") => range(name)?,
             _ => {
                 let offset_secs =
                     name.strip_prefix("now").and_then(|offset| offset.parse().ok()).with_context(
@@ -143,7 +146,9 @@ impl Template {
                     );
                 }
                 Part::Now(offset_secs) => bytes.extend_from_slice(&now_plus(*offset_secs)?),
-                Part::Digits | Part::Version | Part::Text => bail!("cannot send a pattern"),
+                Part::Digits | Part::Within(..) | Part::Version | Part::Text => {
+                    bail!("cannot send a pattern")
+                }
             }
         }
         Ok(bytes)
@@ -165,7 +170,9 @@ impl Template {
             let length = match part {
                 Part::Bytes(bytes) if rest.starts_with(bytes) => bytes.len(),
                 Part::Bytes(_) | Part::Now(_) => return false,
-                Part::Digits | Part::Number(_) => leading(rest, |byte| byte.is_ascii_digit()),
+                Part::Digits | Part::Within(..) | Part::Number(_) => {
+                    leading(rest, |byte| byte.is_ascii_digit())
+                }
                 Part::Version => leading(rest, |byte| byte.is_ascii_digit() || byte == b'.'),
                 Part::Text => match self.0.get(index + 1) {
                     Some(Part::Bytes(end)) => find(rest, end).unwrap_or(rest.len()),
@@ -174,6 +181,11 @@ impl Template {
             };
             let (found, behind) = rest.split_at(length);
             if found.is_empty() && !matches!(part, Part::Text) {
+                return false;
+            }
+            if let Part::Within(from, to) = part
+                && !is_within(found, *from, *to)
+            {
                 return false;
             }
             if let Part::Number(name) = part
@@ -199,6 +211,7 @@ impl fmt::Display for Template {
                 Part::Number(name) => write!(f, "<{name}>")?,
                 Part::Now(offset_secs) => write!(f, "<now{offset_secs:+}>")?,
                 Part::Digits => f.write_str("<digits>")?,
+                Part::Within(from, to) => write!(f, "<{from}..{to}>")?,
                 Part::Version => f.write_str("<version>")?,
                 Part::Text => f.write_str("<text>")?,
             }
@@ -241,6 +254,20 @@ fn unescape(escape: &str) -> Result<(u8, &str)> {
     })
 }
 
+/// Parses the `1..3` of `<1..3>`.
+fn range(name: &str) -> Result<Part> {
+    let numbers = name.split_once("..").map(|(from, to)| (from.parse(), to.parse()));
+    match numbers {
+        Some((Ok(from), Ok(to))) if from <= to => Ok(Part::Within(from, to)),
+        _ => bail!("`<{name}>` is not a range of numbers such as `<1..3>`"),
+    }
+}
+
+fn is_within(digits: &[u8], from: u64, to: u64) -> bool {
+    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+    number.is_some_and(|number| (from..=to).contains(&number))
+}
+
 fn now_plus(offset_secs: i64) -> Result<Vec<u8>> {
     let now_secs = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
     Ok((now_secs + offset_secs).to_string().into_bytes())
@@ -279,8 +306,13 @@ mod tests {
 
     #[test]
     fn an_error_names_the_invalid_part() {
-        for (text, part) in [("\\q", "\\q"), ("<Cas>", "<Cas>"), ("<\"a\"3>", "count"), ("<a", ">")]
-        {
+        for (text, part) in [
+            ("\\q", "\\q"),
+            ("<Cas>", "<Cas>"),
+            ("<\"a\"3>", "count"),
+            ("<a", ">"),
+            ("<3..1>", "3..1"),
+        ] {
             let error = format!("{:#}", Template::parse(text).unwrap_err());
             assert!(error.contains(part), "{text}: {error}");
         }
@@ -305,5 +337,14 @@ mod tests {
         assert!(template.matches(b"VERSION 1.6.45 is any 7\r\n", &mut numbers));
         assert!(!template.matches(b"VERSION x is any 7\r\n", &mut numbers));
         assert!(!template.matches(b"VERSION 1.6.45 is any x\r\n", &mut numbers));
+    }
+
+    #[test]
+    fn a_range_matches_the_numbers_in_it() {
+        let (template, mut numbers) = (Template::parse("l<1..3>").unwrap(), Numbers::default());
+        for (line, is_match) in [("l0", false), ("l1", true), ("l3", true), ("l4", false)] {
+            let line = format!("{line}\r\n");
+            assert_eq!(template.matches(line.as_bytes(), &mut numbers), is_match, "{line}");
+        }
     }
 }
