@@ -20,6 +20,7 @@
 //! and 0.7 · 10⁹ overflow groups, fewer than 2³⁰. With 26 bits, numbers ran out at 4 · 10⁹ items.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use larder_region::layout::{self, GROUP_BYTES, global};
 
@@ -383,6 +384,17 @@ impl Index {
                 }
             }
             op.wait(self.peers(), &mut wait)?;
+        }
+    }
+
+    /// Locks one group of a walk over all groups like [`Self::lock_group`], but does not wait after
+    /// [`Peers::has_failed_often`].
+    ///
+    /// [`Peers::has_failed_often`]: crate::process::Peers::has_failed_often
+    pub(crate) fn lock_walked_group(&self, op: &Op<'_>, group: u64) -> Result<Locked<'_>, Stuck> {
+        match self.peers().has_failed_often() {
+            true => self.lock_group(&op.with_patience(Duration::from_micros(1)), group),
+            false => self.lock_group(op, group),
         }
     }
 

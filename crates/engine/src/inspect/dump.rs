@@ -54,7 +54,8 @@ impl Engine {
     /// group; relocation changes what a slot names, not the slot. Items that are stored, removed or
     /// split off meanwhile may be shown, once or twice, or not.
     ///
-    /// The walk skips a group that a stopped process holds.
+    /// The walk skips a group that a stopped process holds, after a second. After three such
+    /// seconds it waits for none: another program has written over the region.
     ///
     /// Cost: holds the lock of the group while it copies the keys, as a store does; holds nothing
     /// between steps.
@@ -86,7 +87,7 @@ impl Engine {
         if group >= self.index().groups() {
             return false;
         }
-        let locked = self.index().lock_group(&self.op(thread, now), group);
+        let locked = self.index().lock_walked_group(&self.op(thread, now), group);
         let linked = self.index().linked(group).take_while(|_| locked.is_ok());
         linked.filter(|found| self.is_shown(found, filter, now)).for_each(|found| visit(&found));
         drop(locked);

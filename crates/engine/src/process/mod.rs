@@ -37,6 +37,10 @@ pub(crate) struct Peers {
     reap_due: AtomicU64,
     /// The number of waits that ended without success.
     stuck: AtomicU64,
+    /// When the last of them ended, in microseconds after `opened`, and how many came one after the
+    /// other.
+    stuck_at: AtomicU64,
+    stuck_run: AtomicU64,
 }
 
 impl Peers {
@@ -50,6 +54,8 @@ impl Peers {
             opened: Instant::now(),
             reap_due: AtomicU64::new(0),
             stuck: AtomicU64::new(0),
+            stuck_at: AtomicU64::new(0),
+            stuck_run: AtomicU64::new(0),
         }
     }
 

@@ -93,6 +93,9 @@ impl Peers {
     /// The time between two looks of waiting threads of this process for dead peers: each look
     /// costs a system call for each peer.
     const REAP_PERIOD: Duration = Duration::from_millis(3);
+    /// Waits that fail within this time of each other belong together.
+    const STUCK_RUN: Duration = Duration::from_secs(10);
+    const STUCK_RUN_MIN: u64 = 3;
 
     /// True if a wait takes so long that another process may be stopped.
     pub(crate) fn is_held_up(&self, wait: &Wait) -> bool {
@@ -115,15 +118,39 @@ impl Peers {
             return Ok(());
         }
         if wait.waited >= Wait::STUCK {
-            self.stuck.fetch_add(1, Relaxed);
+            self.note_stuck();
             return Err(Stuck);
         }
         Ok(())
     }
 
+    /// A wait has ended without success.
+    fn note_stuck(&self) {
+        self.stuck.fetch_add(1, Relaxed);
+        let now = self.micros();
+        let last = self.stuck_at.swap(now, Relaxed);
+        match now.saturating_sub(last) < Self::STUCK_RUN.as_micros() as u64 {
+            true => self.stuck_run.fetch_add(1, Relaxed),
+            false => self.stuck_run.swap(1, Relaxed),
+        };
+    }
+
+    /// True if several waits have just ended without success: a stopped process holds a few groups
+    /// at most, so another program has written over the region. A walk that waited for each group
+    /// would take hours.
+    pub(crate) fn has_failed_often(&self) -> bool {
+        let since = || self.micros().saturating_sub(self.stuck_at.load(Relaxed));
+        self.stuck_run.load(Relaxed) >= Self::STUCK_RUN_MIN
+            && since() < Self::STUCK_RUN.as_micros() as u64
+    }
+
+    fn micros(&self) -> u64 {
+        self.opened.elapsed().as_micros() as u64
+    }
+
     /// True for one waiting thread of this process in each period.
     fn is_reap_due(&self) -> bool {
-        let now = self.opened.elapsed().as_micros() as u64;
+        let now = self.micros();
         let due = self.reap_due.load(Relaxed);
         let next = now + Self::REAP_PERIOD.as_micros() as u64;
         now >= due && self.reap_due.compare_exchange(due, next, Relaxed, Relaxed).is_ok()

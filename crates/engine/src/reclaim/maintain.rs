@@ -99,7 +99,7 @@ impl Reclaimer {
             return false;
         }
         self.segments().flush_if_due(op.now);
-        let locked = self.index().lock_group(op, group);
+        let locked = self.index().lock_walked_group(op, group);
         for found in self.index().linked(group).take_while(|_| locked.is_ok()) {
             if let Some(death) = self.index().death(&found, op.now)
                 && wanted(

@@ -41,7 +41,7 @@ impl Reclaimer {
         if cursor.group >= self.index().groups() {
             return false;
         }
-        let Ok(_locked) = self.index().lock_group(op, cursor.group) else {
+        let Ok(_locked) = self.index().lock_walked_group(op, cursor.group) else {
             // A stopped process holds it.
             cursor.group += 1;
             return true;
