@@ -95,11 +95,11 @@ impl<D: Directory> Flusher<D> {
     /// A flusher that goes on behind what is in the log. Its first record is in a new segment.
     pub fn new(tier: Tier<D>) -> Self {
         Self {
+            through: tier.manifest().durable,
             tier,
             open: None,
             unit: None,
             is_header_durable: true,
-            through: None,
             erasing: Vec::new(),
             has_failed: false,
         }

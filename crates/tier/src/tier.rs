@@ -68,7 +68,8 @@ pub enum OpenError {
     /// The log is shorter than the manifest says.
     #[error(
         "the log in {path} has {found_bytes} bytes, expected {expected_bytes}: it was cut off. \
-         Restore it from a backup of the directory"
+         Restore the directory from a backup, or save what can be read with larder export {path} \
+         FILE --past-damage readable, and import it into a new directory"
     )]
     CutOff {
         /// The directory.
@@ -180,6 +181,8 @@ pub struct LogTime {
 pub struct Tier<D: Directory> {
     directory: D,
     manifest: Manifest,
+    /// A bit of the file was flipped. The next start or stop writes it anew.
+    is_manifest_flipped: bool,
     log: Arc<Log<D::File>>,
     _lock: D::Lock,
 }
@@ -200,15 +203,17 @@ impl<D: Directory> Tier<D> {
     ) -> Result<Self, OpenError> {
         let extents = wanted.extents()?;
         let lock = directory.lock()?;
-        let (manifest, file) = match Self::read_manifest(&directory)? {
-            Some(manifest) => {
+        let found = Self::read_manifest(&directory)?;
+        let is_manifest_flipped = found.as_ref().is_some_and(|(_, is_flipped)| *is_flipped);
+        let (manifest, file) = match found {
+            Some((manifest, _)) => {
                 let file = Self::log_of(&directory, &manifest)?;
                 (Self::grown(&directory, &file, manifest, wanted, extents)?, file)
             }
             None => Self::made(&directory, wanted.mode, extents, entropy, now_unix_secs)?,
         };
         let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), manifest.extents));
-        Ok(Self { directory, manifest, log, _lock: lock })
+        Ok(Self { directory, manifest, is_manifest_flipped, log, _lock: lock })
     }
 
     /// Checks whether a directory that another process serves could be opened as it is wanted.
@@ -219,7 +224,7 @@ impl<D: Directory> Tier<D> {
     /// [`OpenError`]: that of [`Tier::open`], but for what the other process may still change.
     pub fn rehearse(directory: &D, wanted: Wanted) -> Result<(), OpenError> {
         let extents = wanted.extents()?;
-        let Some(manifest) = Self::read_manifest(directory)? else { return Ok(()) };
+        let Some((manifest, _)) = Self::read_manifest(directory)? else { return Ok(()) };
         Self::check(directory, &manifest, wanted, extents)?;
         if manifest.epoch != EPOCH_MADE {
             Self::log_of(directory, &manifest)?;
@@ -238,7 +243,7 @@ impl<D: Directory> Tier<D> {
     /// [`OpenError`].
     pub fn open_existing(directory: D) -> Result<Self, OpenError> {
         let lock = directory.lock()?;
-        let Some(manifest) = Self::read_manifest(&directory)? else {
+        let Some((manifest, is_manifest_flipped)) = Self::read_manifest(&directory)? else {
             return Err(OpenError::NoTier { path: path(&directory) });
         };
         let Some(file) = directory.open(log::FILE_NAME)? else {
@@ -248,18 +253,24 @@ impl<D: Directory> Tier<D> {
         let whole = file.len()?.div_ceil(SEGMENT_BYTES as u64);
         let extents = manifest.extents.min(u32::try_from(whole).unwrap_or(u32::MAX));
         let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), extents));
-        Ok(Self { directory, manifest, log, _lock: lock })
+        Ok(Self { directory, manifest, is_manifest_flipped, log, _lock: lock })
     }
 
-    fn read_manifest(directory: &D) -> Result<Option<Manifest>, OpenError> {
+    /// Reads the manifest. Returns true with it if a bit of it was flipped.
+    fn read_manifest(directory: &D) -> Result<Option<(Manifest, bool)>, OpenError> {
         let Some(bytes) = directory.read_small(MANIFEST)? else {
             return match directory.open(log::FILE_NAME)? {
                 Some(_) => Err(OpenError::NoManifest { path: path(directory) }),
                 None => Ok(None),
             };
         };
-        let decoded = Manifest::decode(&bytes);
-        decoded.map(Some).map_err(|reason| OpenError::Manifest { path: path(directory), reason })
+        match Manifest::decode(&bytes) {
+            Ok(manifest) => Ok(Some((manifest, false))),
+            Err(reason) => match Manifest::decode_flipped(&bytes) {
+                Some(manifest) => Ok(Some((manifest, true))),
+                None => Err(OpenError::Manifest { path: path(directory), reason }),
+            },
+        }
     }
 
     /// Opens the log of a directory that has a manifest.
@@ -368,6 +379,11 @@ impl<D: Directory> Tier<D> {
         }
     }
 
+    /// True if the file of the manifest had a flipped bit, which [`Tier::manifest`] has not.
+    pub fn is_manifest_flipped(&self) -> bool {
+        self.is_manifest_flipped
+    }
+
     /// The directory's files.
     pub(crate) fn directory(&self) -> &D {
         &self.directory
@@ -457,6 +473,24 @@ impl<D: Directory> Tier<D> {
     pub fn mark_clean(&mut self, durable: Option<Address>) -> Result<(), OpenError> {
         let durable = durable.max(self.manifest.durable);
         self.replace(Manifest { clean: true, durable, ..self.manifest.clone() })
+    }
+
+    /// Notes the end of the log, below which a start has found everything durable. The next change
+    /// of the manifest makes the note durable (`EndAfterSync`).
+    pub(crate) fn set_durable(&mut self, end: Option<Address>) {
+        self.manifest.durable = end;
+    }
+
+    /// Forgets what was durable: all of it is lost, and the loss is accepted.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub(crate) fn forget_durable(&mut self) -> Result<(), DiskError> {
+        let manifest = Manifest { durable: None, ..self.manifest.clone() };
+        self.directory.replace_small(MANIFEST, &manifest.encode())?;
+        self.manifest = manifest;
+        Ok(())
     }
 
     /// Returns how far the time of a log, whose latest time is `stamp_unix_secs`, is ahead of the

@@ -107,6 +107,8 @@ fn records_of_every_kind_are_read_as_they_were_written() {
         Record::Void { bytes: RECORD_HEADER_BYTES + 64 },
         Record::Flush,
         Record::Delay { due_unix_secs: 1_800_000_000 },
+        Record::Lost { place: 0x1_2345_6789, key: b"k" },
+        Record::Lost { place: 1, key: b"" },
     ];
     assert_eq!(read(&segment(&records)).unwrap(), records);
 }

@@ -21,6 +21,7 @@ enum Wanted {
     Tombstone(Vec<u8>),
     Flush,
     Delay(u64),
+    Lost(u64, Vec<u8>),
     Void(usize),
 }
 
@@ -35,6 +36,7 @@ fn wanted() -> impl Strategy<Value = Wanted> {
         1 => key().prop_map(Wanted::Tombstone),
         1 => Just(Wanted::Flush),
         1 => any::<u64>().prop_map(Wanted::Delay),
+        1 => (any::<u64>(), vec(any::<u8>(), 0..=250)).prop_map(|(place, key)| Wanted::Lost(place, key)),
         1 => (4..40_usize).prop_map(|words| Wanted::Void(words * 8)),
     ]
 }
@@ -55,6 +57,7 @@ fn with_record<T>(wanted: &Wanted, then: impl FnOnce(&Record<'_>) -> T) -> T {
         Wanted::Tombstone(key) => Record::Tombstone { key },
         Wanted::Flush => Record::Flush,
         Wanted::Delay(due) => Record::Delay { due_unix_secs: *due },
+        Wanted::Lost(place, key) => Record::Lost { place: *place, key },
         Wanted::Void(bytes) => Record::Void { bytes: *bytes },
     })
 }
@@ -82,6 +85,7 @@ fn expected(at: Address, record: &Record<'_>) -> Option<SummaryEntry> {
         Record::Tombstone { key } => Summarized::Tombstone { key: hash(key) },
         Record::Flush => Summarized::Flush,
         Record::Delay { due_unix_secs } => Summarized::Delay { due_unix_secs: *due_unix_secs },
+        Record::Lost { place, .. } => Summarized::Lost { place: *place },
         Record::Void { .. } => return None,
     };
     Some(SummaryEntry { at, bytes: record.bytes(), what })
@@ -112,6 +116,7 @@ fn small() -> Vec<Wanted> {
         Wanted::Tombstone(b"key".to_vec()),
         Wanted::Flush,
         Wanted::Delay(1_800_000_001),
+        Wanted::Lost(1 << 32, b"key".to_vec()),
     ]
 }
 
@@ -213,7 +218,7 @@ fn a_writer_knows_how_many_pages_the_summary_takes() {
     assert_eq!(summary.pages_with(in_one_page + 1), 2);
 }
 
-/// Entries 0 to 3 are an item at 4,144, a tombstone, a flush and a delayed flush.
+/// Entries 0 to 4 are an item at 4,144, a tombstone, a flush, a delayed flush and a lost item.
 #[test]
 fn an_entry_that_no_release_writes_is_named() {
     let change = |entry: usize, at: usize, with: &[u8]| {
@@ -223,7 +228,7 @@ fn an_entry_that_no_release_writes_is_named() {
         reseal(&mut bytes);
         read(&bytes).map(|summary| summary.count())
     };
-    assert_eq!(change(0, 16, &[1]), Ok(4), "another hash is an entry like any other");
+    assert_eq!(change(0, 16, &[1]), Ok(5), "another hash is an entry like any other");
     let cases: [(usize, usize, &[u8], &str); 14] = [
         (0, 32, &[1, 2, 0], "begins in the header of the unit"),
         (1, 32, &[6, 2, 0], "begins in the record before it"),

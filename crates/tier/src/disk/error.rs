@@ -29,6 +29,8 @@ pub enum Call {
     SetLength,
     /// Allocates and zero-fills pages.
     Allocate,
+    /// Gives the space of pages back.
+    Deallocate,
     /// Reads pages.
     Read,
     /// Writes pages.
@@ -53,6 +55,7 @@ impl fmt::Display for Call {
             Self::Length => "read the length of",
             Self::SetLength => "change the length of",
             Self::Allocate => "allocate space in",
+            Self::Deallocate => "give space back of",
             Self::Read => "read",
             Self::Write => "write",
             Self::SyncData => "sync",
@@ -146,6 +149,9 @@ fn remedy(call: Call, path: &Path, error: &io::Error) -> String {
         (Call::OpenDirectory, io::ErrorKind::PermissionDenied, _) => {
             "; let the user of this process write there, or name another directory".to_owned()
         }
+        (_, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => {
+            "; remove other files of its volume, or enlarge it".to_owned()
+        }
         _ => String::new(),
     }
 }
@@ -165,6 +171,12 @@ impl DiskError {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.is_errno(&[Errno::ROFS])
+    }
+
+    /// True if the disk did not return bytes that it has.
+    #[must_use]
+    pub fn is_of_read(&self) -> bool {
+        matches!(self, Self::Io { call: Call::Read, .. })
     }
 
     fn is_errno(&self, errnos: &[Errno]) -> bool {

@@ -24,5 +24,5 @@ pub mod simulated;
 mod traits;
 
 pub use error::{Call, DiskError};
-pub use page::{PAGE_BYTES, Page, page_bytes_mut, zeroed_pages};
+pub use page::{PAGE_BYTES, Page, page_bytes_mut, resize_pages, zeroed_page, zeroed_pages};
 pub use traits::{Directory, File, SMALL_BYTES_MAX, Space};

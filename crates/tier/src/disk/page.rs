@@ -8,15 +8,17 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 pub const PAGE_BYTES: usize = 4096;
 
 /// 4096 bytes at an address that is a multiple of 4096, as I/O around the page cache needs them.
+///
+/// Pages are kept on the heap ([`zeroed_page`], [`zeroed_pages`]). LLVM 22 loses the prologue of a
+/// function that has such a value on its stack and may return before it needs it: the function then
+/// writes over the stack of its caller (rustc 1.95, x86-64). `tests/tidy.rs` of the test kit looks
+/// for pages on the stack of this crate.
 #[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 pub struct Page([u8; PAGE_BYTES]);
 
 impl Page {
-    /// A page of zero bytes.
-    pub const ZERO: Self = Self([0; PAGE_BYTES]);
-
-    /// Returns a page that holds a copy of these bytes.
+    /// Returns a page that holds a copy of these bytes, for tests: see above.
     #[must_use]
     pub const fn new(bytes: [u8; PAGE_BYTES]) -> Self {
         Self(bytes)
@@ -26,6 +28,12 @@ impl Page {
     #[must_use]
     pub const fn bytes(&self) -> &[u8; PAGE_BYTES] {
         &self.0
+    }
+
+    /// True if all bytes are zero.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.0.iter().all(|byte| *byte == 0)
     }
 
     /// Returns the bytes of the page, to be changed.
@@ -39,6 +47,28 @@ impl fmt::Debug for Page {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Page({}…)", self.0[..16].escape_ascii())
     }
+}
+
+/// Returns a page of zero bytes, on the heap.
+///
+/// # Panics
+///
+/// Panics if memory is exhausted.
+#[must_use]
+pub fn zeroed_page() -> Box<Page> {
+    Page::new_box_zeroed().unwrap_or_else(|_| panic!("cannot allocate a page"))
+}
+
+/// Appends pages of zero bytes, or removes the last pages.
+///
+/// # Panics
+///
+/// Panics if memory is exhausted. The caller bounds `count`.
+pub fn resize_pages(pages: &mut Vec<Page>, count: usize) {
+    let more = count.saturating_sub(pages.len());
+    pages.truncate(count);
+    Page::extend_vec_zeroed(pages, more)
+        .unwrap_or_else(|_| panic!("cannot allocate {more} more pages"));
 }
 
 /// Returns `count` pages of zero bytes, on the heap.

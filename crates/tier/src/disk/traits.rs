@@ -62,6 +62,14 @@ pub trait Directory: Send + Sync {
     /// Fails if `from` does not exist.
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
 
+    /// Exchanges the names of two files in one step. Returns false, and changes nothing, if one of
+    /// them is missing or the file system cannot do it. Durable after [`Directory::sync`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    fn exchange(&self, one: &str, other: &str) -> Result<bool, DiskError>;
+
     /// Makes created and renamed files durable.
     ///
     /// # Errors
@@ -94,8 +102,10 @@ pub trait Directory: Send + Sync {
         Ok(Some(pages.as_bytes()[..len].to_vec()))
     }
 
-    /// Replaces the content of a file atomically and durably, or creates the file. Writes
-    /// `NAME.new`, syncs it, renames it to `NAME` and syncs the directory.
+    /// Replaces the content of a file atomically and durably, or creates the file. Syncs the
+    /// directory, writes `NAME.new`, syncs it, exchanges it with `NAME` and syncs the directory.
+    /// The old file stays as `NAME.new`, so that the next content has its space on a full file
+    /// system, too.
     ///
     /// # Errors
     ///
@@ -112,13 +122,18 @@ pub trait Directory: Send + Sync {
         }
         let new_name = format!("{name}.new");
         let file = self.create(&new_name)?;
+        // A process that was killed may have exchanged the two and not synced the directory. On the
+        // disk this file is then still the one called NAME.
+        self.sync()?;
         let mut pages = zeroed_pages(content.len().div_ceil(PAGE_BYTES));
         pages.as_mut_bytes()[..content.len()].copy_from_slice(content);
         file.write_pages(0, &pages)?;
         // Cuts the last page, and the rest of a longer file that a crash has left.
         file.set_len(content.len() as u64)?;
         file.sync_data()?;
-        self.rename(&new_name, name)?;
+        if !self.exchange(&new_name, name)? {
+            self.rename(&new_name, name)?;
+        }
         self.sync()
     }
 }
@@ -173,9 +188,24 @@ pub trait File: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DiskError::is_full`] if the space does not suffice. After an error some of the pages may
-    /// be zero, and the file may be longer.
+    /// [`DiskError::is_full`] if the space does not suffice: then the pages have none. After
+    /// another error some of the pages may be zero. The file may be longer.
     fn allocate(&self, first: u64, count: u64) -> Result<(), DiskError>;
+
+    /// Gives the space of `count` pages from page `first` on back to the file system. They read as
+    /// zeros. Does nothing if the file system cannot do it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    fn deallocate(&self, first: u64, count: u64) -> Result<(), DiskError>;
+
+    /// Returns the free space of the file system.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    fn space(&self) -> Result<Space, DiskError>;
 
     /// Makes all writes and changes of length before this call durable. Blocks until the device
     /// has answered.

@@ -32,6 +32,11 @@ impl SegmentNumber {
         self.0.get()
     }
 
+    /// The address after the segment; `None` after the last one.
+    pub fn end(self) -> Option<Address> {
+        self.further(1).map(|next| Address::new(next, 0))
+    }
+
     /// The number `count` further, or `None` if there is none.
     pub fn further(self, count: u64) -> Option<Self> {
         Self::from_stored(self.stored().checked_add(count)?)

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Address, SEGMENT_BYTES, SegmentNumber, Uuid, VERSION};
+use crate::format::{Address, SEGMENT_BYTES, SegmentNumber, Uuid, VERSION, flip};
 
 const MAGIC: [u8; 8] = *b"\x89LRDTIER";
 const CHECKSUM_AT: usize = 104;
@@ -87,11 +87,12 @@ pub enum ManifestError {
     },
     /// The file is cut off or has changed.
     #[error(
-        "MANIFEST is damaged: its checksum is wrong. Restore it from a backup of the directory"
+        "MANIFEST is damaged: its checksum is wrong. Restore the whole directory from a backup: an \
+         earlier MANIFEST does not fit the log"
     )]
     Damaged,
     /// The file is whole, and says what no release writes.
-    #[error("MANIFEST is invalid: {0}. Restore it from a backup of the directory")]
+    #[error("MANIFEST is invalid: {0}. Restore the whole directory from a backup")]
     Senseless(&'static str),
 }
 
@@ -138,6 +139,21 @@ impl Manifest {
             return Err(ManifestError::Damaged);
         }
         Self::of_whole(bytes)
+    }
+
+    /// Reads the content of a file of which one bit was flipped; `None` if that is not all that is
+    /// wrong.
+    pub fn decode_flipped(bytes: &[u8]) -> Option<Self> {
+        let mut mended = bytes.to_vec();
+        let (content, checksum) = mended.split_at_mut_checked(CHECKSUM_AT)?;
+        let (found, stored) = (crc32fast::hash(content), checksum.get(..4)?);
+        let stored = u32_at(stored, 0);
+        if !flip::mend(content, found, stored) {
+            return None;
+        }
+        let checksum = crc32fast::hash(&mended[..CHECKSUM_AT]);
+        put_u32(&mut mended, CHECKSUM_AT, checksum);
+        Self::decode(&mended).ok()
     }
 
     fn of_whole(bytes: &[u8]) -> Result<Self, ManifestError> {

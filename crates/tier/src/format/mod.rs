@@ -13,6 +13,7 @@ use crate::disk::PAGE_BYTES;
 
 mod address;
 mod bytes;
+mod flip;
 mod manifest;
 mod record;
 mod seal;

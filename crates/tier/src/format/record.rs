@@ -25,6 +25,7 @@ pub(crate) const TOMBSTONE: u8 = 2;
 pub(crate) const FLUSH: u8 = 3;
 pub(crate) const DELAY: u8 = 4;
 const VOID: u8 = 5;
+pub(crate) const LOST: u8 = 6;
 
 const STALE: u8 = 1;
 const TOKEN_SENT: u8 = 2;
@@ -67,6 +68,13 @@ pub enum Record<'a> {
     Delay {
         /// When it is due, as a Unix time.
         due_unix_secs: u64,
+    },
+    /// The newest item of a key was damaged when reclaim met it.
+    Lost {
+        /// The key's place in the catalog: 33 bits of its hash.
+        place: u64,
+        /// The key; empty if it was also damaged.
+        key: &'a [u8],
     },
     /// Room that was reserved and is not used.
     Void {
@@ -123,6 +131,9 @@ impl Head {
             Record::Delay { due_unix_secs } => {
                 Self { kind: DELAY, deadline: due_unix_secs, ..Self::default() }
             }
+            Record::Lost { place, key } => {
+                Self { kind: LOST, key_bytes: key.len(), version: place, ..Self::default() }
+            }
             Record::Void { bytes } => {
                 let value_bytes = bytes - RECORD_HEADER_BYTES;
                 Self { kind: VOID, value_bytes, ..Self::default() }
@@ -141,13 +152,15 @@ impl Head {
             version: u64_at(fixed, 16),
             deadline: u64_at(fixed, 24),
         };
-        let keyed = matches!(head.kind, ITEM | TOMBSTONE);
         let valued = matches!(head.kind, ITEM | VOID);
-        let key_fits =
-            if keyed { (1..=KEY_BYTES_MAX).contains(&head.key_bytes) } else { head.key_bytes == 0 };
+        let key_fits = match head.kind {
+            ITEM | TOMBSTONE => (1..=KEY_BYTES_MAX).contains(&head.key_bytes),
+            LOST => head.key_bytes <= KEY_BYTES_MAX,
+            _ => head.key_bytes == 0,
+        };
         match head.kind {
-            ITEM..=VOID if key_fits && (valued || head.value_bytes == 0) => Ok(head),
-            ITEM..=VOID => Err(Damaged::Lengths),
+            ITEM..=LOST if key_fits && (valued || head.value_bytes == 0) => Ok(head),
+            ITEM..=LOST => Err(Damaged::Lengths),
             kind => Err(Damaged::Kind(kind)),
         }
     }
@@ -185,9 +198,17 @@ impl<'a> Record<'a> {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Item(item) => Self::item_bytes(item.key.len(), item.value.len()),
-            Self::Tombstone { key } => Self::item_bytes(key.len(), 0),
+            Self::Tombstone { key } | Self::Lost { key, .. } => Self::item_bytes(key.len(), 0),
             Self::Flush | Self::Delay { .. } => RECORD_HEADER_BYTES,
             Self::Void { bytes } => *bytes,
+        }
+    }
+
+    /// The second from which an item is expired, as a Unix time; `None` for all other records.
+    pub(crate) fn deadline_unix_secs(&self) -> Option<u64> {
+        match self {
+            Self::Item(item) => item.deadline_unix_secs,
+            _ => None,
         }
     }
 
@@ -202,7 +223,7 @@ impl<'a> Record<'a> {
         head.write(into);
         let (key, value): (&[u8], &[u8]) = match self {
             Self::Item(item) => (item.key, item.value),
-            Self::Tombstone { key } => (key, &[]),
+            Self::Tombstone { key } | Self::Lost { key, .. } => (key, &[]),
             Self::Flush | Self::Delay { .. } | Self::Void { .. } => (&[], &[]),
         };
         assert!(
@@ -266,6 +287,7 @@ impl<'a> Record<'a> {
             TOMBSTONE => Self::Tombstone { key },
             FLUSH => Self::Flush,
             DELAY => Self::Delay { due_unix_secs: head.deadline },
+            LOST => Self::Lost { place: head.version, key },
             _ => Self::Void { bytes: head.content_bytes() },
         };
         let padded = record.bytes().is_multiple_of(8) && record.bytes() <= bytes.len();

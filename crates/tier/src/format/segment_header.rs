@@ -6,9 +6,9 @@
 //! └────────────┴─────────┴───────────┴─────────┴──────────┴────────────┴──────────┴─────────┴─────┘
 //! ```
 
-use crate::disk::{PAGE_BYTES, Page};
+use crate::disk::{PAGE_BYTES, Page, zeroed_page};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Address, Seal, SegmentNumber, Uuid, VERSION};
+use crate::format::{Address, Seal, SegmentNumber, Uuid, VERSION, flip};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LrdS");
 const LIVE: u32 = 1;
@@ -47,17 +47,17 @@ pub struct SegmentHeader {
 
 impl SegmentHeader {
     /// The page of a segment that takes records.
-    pub fn page(&self, seal: &Seal, extent: u32) -> Page {
+    pub fn page(&self, seal: &Seal, extent: u32) -> Box<Page> {
         self.page_as(LIVE, seal, extent)
     }
 
     /// The page of a segment that was given up.
-    pub fn page_of_freed(&self, seal: &Seal, extent: u32) -> Page {
+    pub fn page_of_freed(&self, seal: &Seal, extent: u32) -> Box<Page> {
         self.page_as(FREE, seal, extent)
     }
 
-    fn page_as(&self, state: u32, seal: &Seal, extent: u32) -> Page {
-        let mut whole = Page::ZERO;
+    fn page_as(&self, state: u32, seal: &Seal, extent: u32) -> Box<Page> {
+        let mut whole = zeroed_page();
         let page = whole.bytes_mut();
         put_u32(page, 4, MAGIC);
         put_u32(page, 8, VERSION);
@@ -91,6 +91,28 @@ impl SegmentHeader {
         if uuid != seal.uuid() {
             return Err(HeaderFault::Foreign(uuid));
         }
+        Self::of_whole(page)
+    }
+
+    /// Reads a page as [`SegmentHeader::read`] does, after one of its bits was flipped. Returns the
+    /// outer `None` if that is not all that is wrong.
+    pub(crate) fn read_flipped(seal: &Seal, extent: u32, page: &[u8]) -> Option<Option<Self>> {
+        let mut mended = page.get(..PAGE_BYTES)?.to_vec();
+        if mended.iter().map(|byte| byte.count_ones()).sum::<u32>() == 1 {
+            // A page of zeros: the extent was never used.
+            return Some(None);
+        }
+        let (found, stored) = (seal.in_extent(extent, &[&page[4..]]), u32_at(page, 0));
+        if !flip::mend(&mut mended[4..], found, stored) {
+            return None;
+        }
+        let is_ours = mended[UUID_AT..UUID_AT + 16] == seal.uuid().0;
+        let is_padded = mended[UUID_AT + 16..].iter().all(|byte| *byte == 0);
+        Self::of_whole(&mended).ok().filter(|_| is_ours && is_padded)
+    }
+
+    /// Reads a page whose checksum is right.
+    fn of_whole(page: &[u8]) -> Result<Option<Self>, HeaderFault> {
         let known = u32_at(page, 4) == MAGIC && u32_at(page, 8) == VERSION;
         let number = SegmentNumber::from_stored(u64_at(page, 16));
         let number = match u32_at(page, 12) {

@@ -8,11 +8,12 @@
 //!          └────────────┴───────────┴──────────────┴──────────────────────────┴────────────┘
 //! page 1…  segments × { number, extent | items ‹‹ 32, bytes | live ‹‹ 32 }
 //!          partitions × { entries, entries × entry }
+//!          lost, lost × location
 //! ```
 //!
 //! The words are 8 bytes each. The header's checksum covers all of page 0.
 
-use crate::disk::{PAGE_BYTES, Page};
+use crate::disk::{PAGE_BYTES, Page, zeroed_page};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::format::{Address, Uuid, VERSION};
 
@@ -44,8 +45,8 @@ pub struct SnapshotHeader {
 
 impl SnapshotHeader {
     /// Page 0 of the file.
-    pub fn encode(&self) -> Page {
-        let mut page = Page::ZERO;
+    pub fn encode(&self) -> Box<Page> {
+        let mut page = zeroed_page();
         let bytes = page.bytes_mut();
         bytes[..8].copy_from_slice(&MAGIC);
         put_u32(bytes, 8, VERSION);

@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::record::{DELAY, FLUSH, ITEM, TOMBSTONE};
+use crate::format::record::{DELAY, FLUSH, ITEM, LOST, TOMBSTONE};
 use crate::format::{
     Address, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentNumber,
     UNIT_HEADER_BYTES, VERSION,
@@ -91,6 +91,11 @@ pub enum Summarized {
     Delay {
         /// When it is due, as a Unix time.
         due_unix_secs: u64,
+    },
+    /// The newest item of a key was damaged.
+    Lost {
+        /// The key's place in the catalog.
+        place: u64,
     },
 }
 
@@ -197,6 +202,7 @@ impl SummaryEntry {
             Summarized::Tombstone { key } => (TOMBSTONE, key, 0),
             Summarized::Flush => (FLUSH, none, 0),
             Summarized::Delay { due_unix_secs } => (DELAY, none, due_unix_secs),
+            Summarized::Lost { place } => (LOST, none, place),
         };
         let place = (self.at.offset() / 8) as u32 | u32::from(kind) << 24;
         into.extend_from_slice(&key.identity.to_le_bytes());
@@ -220,7 +226,8 @@ impl SummaryEntry {
         identity.copy_from_slice(&entry[..16]);
         let key = KeyHash { identity: u128::from_le_bytes(identity), index: u64_at(entry, 16) };
         let deadline = u64_at(entry, 24);
-        let is_bare = key.identity == 0 && key.index == 0 && bytes == RECORD_HEADER_BYTES;
+        let has_no_key = key.identity == 0 && key.index == 0;
+        let is_bare = has_no_key && bytes == RECORD_HEADER_BYTES;
         let what = match (place >> 24) as u8 {
             ITEM => Summarized::Item {
                 key,
@@ -229,6 +236,7 @@ impl SummaryEntry {
             TOMBSTONE if deadline == 0 => Summarized::Tombstone { key },
             FLUSH if is_bare && deadline == 0 => Summarized::Flush,
             DELAY if is_bare => Summarized::Delay { due_unix_secs: deadline },
+            LOST if has_no_key => Summarized::Lost { place: deadline },
             _ => return None,
         };
         Some(Self { at: Address::new(number, offset), bytes, what })
@@ -359,6 +367,7 @@ impl SummaryWriter {
             Record::Tombstone { key } => Summarized::Tombstone { key: hash(key) },
             Record::Flush => Summarized::Flush,
             Record::Delay { due_unix_secs } => Summarized::Delay { due_unix_secs: *due_unix_secs },
+            Record::Lost { place, .. } => Summarized::Lost { place: *place },
             Record::Void { .. } => return,
         };
         SummaryEntry { at, bytes, what }.write(&mut self.entries);

@@ -13,9 +13,11 @@ use std::iter::FusedIterator;
 
 use zerocopy::IntoBytes;
 
-use crate::disk::{PAGE_BYTES, Page, zeroed_pages};
+use crate::disk::{PAGE_BYTES, Page, resize_pages, zeroed_page, zeroed_pages};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Address, Damaged, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentNumber};
+use crate::format::{
+    Address, Damaged, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentNumber, flip,
+};
 
 /// Length of a unit before its first record, in bytes.
 pub const UNIT_HEADER_BYTES: usize = 48;
@@ -143,8 +145,8 @@ impl<'a> Unit<'a> {
     }
 
     /// The page that shuts a segment: from `page` on it holds nothing.
-    pub fn void(seal: &Seal, number: SegmentNumber, page: usize, now_unix_secs: u64) -> Page {
-        let mut bytes = Page::ZERO;
+    pub fn void(seal: &Seal, number: SegmentNumber, page: usize, now_unix_secs: u64) -> Box<Page> {
+        let mut bytes = zeroed_page();
         let head = Head {
             kind: VOID,
             pages: SEGMENT_PAGES - page,
@@ -157,6 +159,25 @@ impl<'a> Unit<'a> {
         let checksum = head.checksum(seal, bytes.bytes());
         put_u32(bytes.bytes_mut(), 0, checksum);
         bytes
+    }
+
+    /// True if the unit at a page is a void one, of which one bit was flipped.
+    pub(crate) fn is_flipped_void(
+        seal: &Seal,
+        number: SegmentNumber,
+        page: usize,
+        segment: &[u8],
+    ) -> bool {
+        let offset = page * PAGE_BYTES;
+        let Some(header) = segment.get(offset..offset + UNIT_HEADER_BYTES) else { return false };
+        let mut mended = header.to_vec();
+        let found = seal.at(Address::new(number, offset), &[&header[4..]]);
+        if !flip::mend(&mut mended[4..], found, u32_at(header, 0)) {
+            return false;
+        }
+        let sealed_unix_secs = u64_at(&mended, 32);
+        mended[4..]
+            == Self::void(seal, number, page, sealed_unix_secs).bytes()[4..UNIT_HEADER_BYTES]
     }
 
     /// The records with their addresses, in order.
@@ -260,7 +281,7 @@ impl UnitWriter {
         }
         if end > self.pages.len() * PAGE_BYTES {
             let doubled = (self.pages.len() * 2).min(self.pages_max);
-            self.pages.resize(doubled.max(end.div_ceil(PAGE_BYTES)), Page::ZERO);
+            resize_pages(&mut self.pages, doubled.max(end.div_ceil(PAGE_BYTES)));
         }
         let room = &mut self.pages.as_mut_bytes()[self.end..end];
         record.write(&self.seal, at, room);
@@ -269,11 +290,23 @@ impl UnitWriter {
     }
 
     /// Ends the unit and returns its pages.
-    pub fn seal(mut self, synced_through: Option<Address>, now_unix_secs: u64) -> Vec<Page> {
+    pub fn seal(self, synced_through: Option<Address>, now_unix_secs: u64) -> Vec<Page> {
+        let pages = self.end.div_ceil(PAGE_BYTES);
+        self.seal_over(pages, synced_through, now_unix_secs)
+    }
+
+    /// Ends a unit that covers `pages` pages, of which the last ones hold nothing, whatever is in
+    /// them. Returns the others.
+    pub(crate) fn seal_over(
+        mut self,
+        pages: usize,
+        synced_through: Option<Address>,
+        now_unix_secs: u64,
+    ) -> Vec<Page> {
         self.pages.truncate(self.end.div_ceil(PAGE_BYTES));
         let head = Head {
             kind: RECORDS,
-            pages: self.pages.len(),
+            pages,
             address: self.address,
             synced_through,
             sealed_unix_secs: now_unix_secs,

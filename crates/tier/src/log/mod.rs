@@ -5,10 +5,12 @@
 
 mod fetch;
 
+use std::slice;
+
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-use crate::disk::{DiskError, File, PAGE_BYTES, Page};
+use crate::disk::{DiskError, File, PAGE_BYTES, Page, zeroed_page};
 use crate::format::{
     Address, Damaged, HeaderFault, Record, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit,
 };
@@ -106,7 +108,7 @@ impl<F: File> Log<F> {
     ///
     /// [`DiskError`]. The extent then holds the old header, the new one, or none.
     pub fn begin(&self, extent: Extent, header: &SegmentHeader) -> Result<(), DiskError> {
-        self.write(extent, 0, &[header.page(&self.seal, extent)])
+        self.write(extent, 0, slice::from_ref(&*header.page(&self.seal, extent)))
     }
 
     /// Writes a sealed unit. Durable after a sync.
@@ -130,7 +132,8 @@ impl<F: File> Log<F> {
         page: usize,
         now_unix_secs: u64,
     ) -> Result<(), DiskError> {
-        self.write(extent, page, &[Unit::void(&self.seal, number, page, now_unix_secs)])
+        let void = Unit::void(&self.seal, number, page, now_unix_secs);
+        self.write(extent, page, slice::from_ref(&*void))
     }
 
     /// Gives an extent up: it holds no segment once this is synced, and only then may it begin
@@ -141,7 +144,7 @@ impl<F: File> Log<F> {
     /// [`DiskError`].
     pub fn erase(&self, extent: Extent, number: SegmentNumber) -> Result<(), DiskError> {
         let header = SegmentHeader { number, previous: None, delay: None };
-        self.write(extent, 0, &[header.page_of_freed(&self.seal, extent)])
+        self.write(extent, 0, slice::from_ref(&*header.page_of_freed(&self.seal, extent)))
     }
 
     /// Makes everything durable that was written before the call.
@@ -168,9 +171,27 @@ impl<F: File> Log<F> {
     ///
     /// # Errors
     ///
-    /// [`DiskError::is_full`] if the file system has no room.
+    /// [`DiskError::is_full`] if the file system has no room: then the extent takes none.
     pub fn allocate(&self, extent: Extent) -> Result<(), DiskError> {
         self.file.allocate(Self::first_page(extent), SEGMENT_PAGES as u64)
+    }
+
+    /// Gives the space of an extent back that is no segment.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub(crate) fn deallocate(&self, extent: Extent) -> Result<(), DiskError> {
+        self.file.deallocate(Self::first_page(extent), SEGMENT_PAGES as u64)
+    }
+
+    /// Returns the free space of the file system, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`].
+    pub(crate) fn free_bytes(&self) -> Result<u64, DiskError> {
+        Ok(self.file.space()?.free_bytes)
     }
 
     /// Reads the header of an extent. `None` if it holds no segment.
@@ -179,10 +200,18 @@ impl<F: File> Log<F> {
     ///
     /// [`HeaderError`].
     pub fn header(&self, extent: Extent) -> Result<Option<SegmentHeader>, HeaderError> {
-        let mut page = [Page::ZERO];
-        self.read(extent, 0, &mut page)?;
-        SegmentHeader::read(&self.seal, extent, page[0].bytes())
+        let mut page = zeroed_page();
+        self.read(extent, 0, slice::from_mut(&mut *page))?;
+        SegmentHeader::read(&self.seal, extent, page.bytes())
             .map_err(|fault| HeaderError::of(fault, extent))
+    }
+
+    /// Reads the header of an extent of which one bit was flipped; the outer `None` if that is not
+    /// all that is wrong.
+    pub(crate) fn flipped_header(&self, extent: Extent) -> Option<Option<SegmentHeader>> {
+        let mut page = zeroed_page();
+        self.read(extent, 0, slice::from_mut(&mut *page)).ok()?;
+        SegmentHeader::read_flipped(&self.seal, extent, page.bytes())
     }
 
     /// Reads a whole segment.

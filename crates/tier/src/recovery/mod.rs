@@ -18,7 +18,8 @@ use zerocopy::IntoBytes;
 use crate::Tier;
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
-    Address, Damaged, Delay, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, Unit,
+    Address, Damaged, Delay, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES, SEGMENT_PAGES,
+    SegmentHeader, SegmentNumber, Unit,
 };
 use crate::log::{Extent, HeaderError, Log};
 use survey::Survey;
@@ -50,6 +51,12 @@ pub enum RecoveryError {
         /// The other.
         second: Extent,
     },
+    /// The log has a segment whose number the manifest has not leased.
+    #[error("MANIFEST is older than the log: it has not leased the number of segment {number}")]
+    OlderManifest {
+        /// The segment.
+        number: SegmentNumber,
+    },
     /// The log is shorter than MANIFEST says.
     #[error("the log is cut off: {bytes} bytes of it are missing at its end")]
     CutOff {
@@ -57,10 +64,16 @@ pub enum RecoveryError {
         bytes: u64,
     },
     /// What was durable is not there.
-    #[error("the log is damaged at {at}: it was durable up to {through}")]
+    #[error(
+        "the log is damaged at {at} and was durable up to {through}: {bytes} bytes there cannot be \
+         read, {} records at most",
+        .bytes.div_ceil(RECORD_HEADER_BYTES as u64)
+    )]
     Lost {
         /// The first place without a good unit.
         at: Address,
+        /// The length up to the next good unit, in bytes.
+        bytes: u64,
         /// Everything below was durable.
         through: Address,
     },
@@ -109,6 +122,10 @@ pub struct Recovered {
     pub stamp_unix_secs: u64,
     /// Where the log was cut, if it was.
     pub cut: Option<Address>,
+    /// Headers and void units with a flipped bit.
+    pub flipped: u64,
+    /// The void units among them.
+    flipped_voids: Vec<(Extent, Address)>,
 }
 
 /// Reads a log, and makes sure that what is above its end stays away.
@@ -130,6 +147,10 @@ pub fn recover<D: Directory>(
     // After a failed sync the kernel's cache shows what the disk lacks (ReadAroundCache).
     log.drop_cached()?;
     let (survey, found) = read(tier, visitor)?;
+    survey.mend(log)?;
+    for (extent, at) in &found.flipped_voids {
+        log.shut(*extent, at.number(), at.page(), now_unix_secs)?;
+    }
     if let Some(cut) = found.cut {
         remove_above(log, &survey, cut, now_unix_secs)?;
     }
@@ -159,6 +180,11 @@ fn read<D: Directory>(
 ) -> Result<(Survey, Recovered), RecoveryError> {
     let log = tier.log();
     let survey = Survey::read(log)?;
+    if let Some((_, newest)) = survey.segments().last()
+        && Some(newest.number) > tier.manifest().lease
+    {
+        return Err(RecoveryError::OlderManifest { number: newest.number });
+    }
     let mut reader =
         Reader { log, pages: zeroed_pages(SEGMENT_PAGES), found: Recovered::default() };
     let mut ahead = zeroed_pages(SEGMENT_PAGES);
@@ -190,8 +216,24 @@ fn read<D: Directory>(
     }
     visitor.progress(total, total);
     let mut found = reader.found;
+    check_end(&found, tier.manifest().durable)?;
+    found.flipped = survey.flipped() + found.flipped_voids.len() as u64;
     found.delay = found.delay.filter(|delay| found.flush.is_none_or(|flush| delay.at > flush));
     Ok((survey, found))
+}
+
+/// Fails if the log ends well, and was durable beyond its last segment.
+fn check_end(found: &Recovered, durable: Option<Address>) -> Result<(), RecoveryError> {
+    let end = match found.segments.last() {
+        Some((_, last)) => last.end(),
+        None => Some(Address::new(SegmentNumber::FIRST, 0)),
+    };
+    match (durable, end) {
+        (Some(through), Some(at)) if found.cut.is_none() && at < through => {
+            Err(RecoveryError::Lost { at, bytes: SEGMENT_BYTES as u64, through })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes what is above the cut, the latest first (EraseAboveCut, AboveBeforeCut, VoidAtCut).
@@ -236,6 +278,11 @@ impl<F: File> Reader<'_, F> {
         let mut page = 1;
         while page < SEGMENT_PAGES {
             let Ok(unit) = Unit::read(self.log.seal(), header.number, page, bytes) else {
+                if Unit::is_flipped_void(self.log.seal(), header.number, page, bytes) {
+                    let at = Address::new(header.number, page * PAGE_BYTES);
+                    found.flipped_voids.push((extent, at));
+                    break;
+                }
                 return Ok(Some(page));
             };
             found.stamp_unix_secs = found.stamp_unix_secs.max(unit.sealed_unix_secs);
@@ -262,8 +309,9 @@ impl<F: File> Reader<'_, F> {
         durable: Option<Address>,
     ) -> Result<(), RecoveryError> {
         let Some(at) = self.found.cut else { return Ok(()) };
+        let bad_bytes = self.bad_bytes(at);
         if let Some(through) = durable.filter(|durable| *durable > at) {
-            return Err(RecoveryError::Lost { at, through });
+            return Err(RecoveryError::Lost { at, bytes: bad_bytes, through });
         }
         let mut first_page = page;
         for (extent, header) in rest {
@@ -273,12 +321,24 @@ impl<F: File> Reader<'_, F> {
                 let unit = Unit::read(self.log.seal(), header.number, page, bytes).ok();
                 let through = unit.and_then(|unit| unit.synced_through);
                 if let Some(through) = through.filter(|through| *through > at) {
-                    return Err(RecoveryError::Lost { at, through });
+                    return Err(RecoveryError::Lost { at, bytes: bad_bytes, through });
                 }
             }
             first_page = 1;
         }
         Ok(())
+    }
+}
+
+impl<F: File> Reader<'_, F> {
+    /// Returns the bytes from an address to the next good unit of the segment in the buffer, or to
+    /// the zeros at its end.
+    fn bad_bytes(&self, at: Address) -> u64 {
+        let unit = |page| Unit::read(self.log.seal(), at.number(), page, self.pages.as_bytes());
+        let next = (at.page() + 1..SEGMENT_PAGES).find(|page| unit(*page).is_ok());
+        let pages = &self.pages[at.page()..next.unwrap_or(SEGMENT_PAGES)];
+        let filled = pages.iter().rposition(|page| !page.is_zero()).map_or(1, |last| last + 1);
+        (filled * PAGE_BYTES) as u64
     }
 }
 
@@ -290,7 +350,7 @@ impl Recovered {
             Record::Delay { due_unix_secs } => {
                 self.delay = Some(Delay { at, due_unix_secs: *due_unix_secs });
             }
-            Record::Tombstone { .. } | Record::Void { .. } => {}
+            Record::Tombstone { .. } | Record::Lost { .. } | Record::Void { .. } => {}
         }
     }
 }

@@ -1,21 +1,32 @@
 //! Which segments a log has.
 
-use crate::disk::File;
-use crate::format::SegmentHeader;
-use crate::log::{Extent, Log};
+use crate::disk::{DiskError, File};
+use crate::format::{SegmentHeader, SegmentNumber};
+use crate::log::{Extent, HeaderError, Log};
 use crate::recovery::RecoveryError;
 
 /// The segments of a log, in the order of their numbers, none missing between them.
 pub(crate) struct Survey {
     segments: Vec<(Extent, SegmentHeader)>,
+    /// Extents whose headers have a flipped bit, and the headers without the flip.
+    flipped: Vec<(Extent, Option<SegmentHeader>)>,
 }
 
 impl Survey {
     /// Reads the headers of all extents.
     pub(crate) fn read<F: File>(log: &Log<F>) -> Result<Self, RecoveryError> {
-        let mut segments = Vec::new();
+        let (mut segments, mut flipped) = (Vec::new(), Vec::new());
         for extent in 0..log.extents() {
-            segments.extend(log.header(extent)?.map(|header| (extent, header)));
+            let header = match log.header(extent) {
+                Ok(header) => header,
+                Err(error) => {
+                    let HeaderError::Broken { .. } = error else { return Err(error.into()) };
+                    let header = log.flipped_header(extent).ok_or(error)?;
+                    flipped.push((extent, header));
+                    header
+                }
+            };
+            segments.extend(header.map(|header| (extent, header)));
         }
         segments.sort_unstable_by_key(|(_, header)| header.number);
         for pair in segments.windows(2) {
@@ -28,7 +39,23 @@ impl Survey {
                 return Err(RecoveryError::Missing { number, earlier: earlier.number });
             }
         }
-        Ok(Self { segments })
+        Ok(Self { segments, flipped })
+    }
+
+    /// Writes the headers anew that have a flipped bit.
+    pub(crate) fn mend<F: File>(&self, log: &Log<F>) -> Result<(), DiskError> {
+        for (extent, header) in &self.flipped {
+            match header {
+                Some(header) => log.begin(*extent, header)?,
+                None => log.erase(*extent, SegmentNumber::FIRST)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// How many headers have a flipped bit.
+    pub(crate) fn flipped(&self) -> u64 {
+        self.flipped.len() as u64
     }
 
     pub(crate) fn segments(&self) -> &[(Extent, SegmentHeader)] {

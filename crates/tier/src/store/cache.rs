@@ -75,7 +75,8 @@ impl<D: Directory + 'static> Store<D> {
             return Kept::Busy;
         }
         // Nothing else needs extents.
-        match shared.append(&mut head, &Record::Item(*item), Share::Copy) {
+        let record = Record::Item(*item);
+        match shared.append(&mut head, &record, Share::Copy) {
             Ok(place) => {
                 // Early enough that the next evictions find room.
                 if head.dirty_bytes() * 4 >= shared.settings.dirty_bytes_max {
@@ -83,7 +84,7 @@ impl<D: Directory + 'static> Store<D> {
                     shared.work.notify_one();
                 }
                 forget_all(shared, filed);
-                shared.file(filed, None, place, item);
+                shared.file(filed, None, place, &record);
                 shared.note_version(item.version);
                 Kept::Written
             }

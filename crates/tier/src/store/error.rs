@@ -8,6 +8,7 @@ use super::lookup::Known;
 use crate::OpenError;
 use crate::disk::DiskError;
 use crate::format::{Address, Damaged};
+use crate::log::HeaderError;
 use crate::recovery::RecoveryError;
 
 /// Why a change is refused. Nothing was changed.
@@ -61,10 +62,20 @@ pub enum StartError {
 
 fn remedy(error: &RecoveryError) -> &'static str {
     match error {
-        RecoveryError::Disk(_) => "",
+        RecoveryError::Header(HeaderError::Foreign { .. }) => "",
+        RecoveryError::Disk(error) if !error.is_of_read() => "",
+        RecoveryError::OlderManifest { .. } => {
+            ". Restore the whole directory from a backup, or save what can be read with larder \
+             export DIR FILE --past-damage readable, and import it into a new directory"
+        }
+        RecoveryError::CutOff { .. } => {
+            ". Restore the directory from a backup, or save what can be read with larder export DIR \
+             FILE --past-damage readable"
+        }
         _ => {
-            ". larder fsck DIR shows all damage, and larder export DIR FILE --past-damage readable \
-             saves what can be read"
+            ". What is lost may have replaced or removed items that can be read. larder fsck DIR \
+             shows all damage. --tier-accept-loss starts without all items that may be out of \
+             date; larder export DIR FILE --past-damage readable saves them before"
         }
     }
 }
@@ -86,6 +97,9 @@ pub enum Unreadable {
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// Its record was damaged when reclaim met it.
+    #[error("the item was damaged on the disk and is lost: a store or a delete ends this")]
+    Lost,
     /// A record of the log is damaged.
     #[error("the record at {at} of the log is damaged: {damage}")]
     Damaged {

@@ -1,10 +1,12 @@
 //! The extents: which segment each one holds, and how much of it is live.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::catalog::Location;
-use crate::format::{Address, Item, Record, SegmentNumber};
+use crate::format::{Address, Record, SegmentNumber};
 use crate::log::Extent;
 
 #[derive(Debug, Default)]
@@ -24,32 +26,60 @@ struct State {
 
 /// The state of all extents.
 #[derive(Debug)]
-pub(super) struct Extents(Box<[State]>);
+pub(super) struct Extents {
+    states: Box<[State]>,
+    /// The locations of records of lost items.
+    lost: Mutex<BTreeSet<Location>>,
+    /// Their number: usually 0, and then no change looks for one.
+    lost_count: AtomicU64,
+}
 
 impl Extents {
     pub(super) fn new(count: u32) -> Self {
-        Self((0..count).map(|_| State::default()).collect())
+        let states = (0..count).map(|_| State::default()).collect();
+        Self { states, lost: Mutex::default(), lost_count: AtomicU64::new(0) }
+    }
+
+    /// Returns the number of records of lost items.
+    pub(super) fn lost_count(&self) -> u64 {
+        self.lost_count.load(Relaxed)
+    }
+
+    /// Returns their locations.
+    pub(super) fn lost(&self) -> Vec<Location> {
+        self.lost_set().iter().copied().collect()
+    }
+
+    /// A record stands for a damaged item.
+    pub(super) fn note_lost(&self, location: Location) {
+        let mut lost = self.lost_set();
+        lost.insert(location);
+        self.lost_count.store(lost.len() as u64, Relaxed);
+    }
+
+    fn lost_set(&self) -> MutexGuard<'_, BTreeSet<Location>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Extents.
     pub(super) fn count(&self) -> u32 {
-        self.0.len() as u32
+        self.states.len() as u32
     }
 
     /// The address of a location; `None` if its extent is free.
     pub(super) fn address(&self, location: Location) -> Option<Address> {
-        let number = self.0[location.extent() as usize].number.load(Acquire);
+        let number = self.states[location.extent() as usize].number.load(Acquire);
         Some(Address::new(SegmentNumber::from_stored(number)?, location.offset()))
     }
 
     /// True if the extent holds this segment.
     pub(super) fn holds(&self, extent: Extent, number: SegmentNumber) -> bool {
-        self.0[extent as usize].number.load(Acquire) == number.stored()
+        self.states[extent as usize].number.load(Acquire) == number.stored()
     }
 
     /// A segment begins in an extent.
     pub(super) fn begin(&self, extent: Extent, number: SegmentNumber) {
-        let state = &self.0[extent as usize];
+        let state = &self.states[extent as usize];
         state.live.store(0, Relaxed);
         state.items.store(0, Relaxed);
         state.bytes.store(0, Relaxed);
@@ -59,7 +89,7 @@ impl Extents {
 
     /// A segment lies in an extent, with these items, bytes and live items.
     pub(super) fn restore(&self, extent: Extent, number: SegmentNumber, counts: [u32; 3]) {
-        let state = &self.0[extent as usize];
+        let state = &self.states[extent as usize];
         state.items.store(counts[0], Relaxed);
         state.bytes.store(counts[1], Relaxed);
         state.live.store(counts[2], Relaxed);
@@ -69,85 +99,91 @@ impl Extents {
 
     /// Items, bytes and live items of an extent.
     pub(super) fn counts(&self, extent: Extent) -> [u32; 3] {
-        let state = &self.0[extent as usize];
+        let state = &self.states[extent as usize];
         [&state.items, &state.bytes, &state.live].map(|count| count.load(Relaxed))
     }
 
     /// True if a segment lies in the extent.
     pub(super) fn is_used(&self, extent: Extent) -> bool {
-        self.0.get(extent as usize).is_some_and(|state| state.number.load(Acquire) != 0)
+        self.states.get(extent as usize).is_some_and(|state| state.number.load(Acquire) != 0)
     }
 
     /// The catalog does not name any item of an extent any more.
     pub(super) fn note_extent_dead(&self, extent: Extent) {
-        self.0[extent as usize].live.store(0, Relaxed);
+        self.states[extent as usize].live.store(0, Relaxed);
     }
 
     /// An extent is free.
     pub(super) fn free(&self, extent: Extent) {
-        self.0[extent as usize].number.store(0, Release);
+        self.states[extent as usize].number.store(0, Release);
     }
 
     /// The segment that the extent holds; `None` if it is free.
     pub(super) fn number(&self, extent: Extent) -> Option<SegmentNumber> {
-        SegmentNumber::from_stored(self.0[extent as usize].number.load(Acquire))
+        SegmentNumber::from_stored(self.states[extent as usize].number.load(Acquire))
     }
 
     /// The earliest deadline of an extent's items, as a Unix time, or an earlier one; `None` if
     /// none of them expires.
     pub(super) fn earliest_deadline(&self, extent: Extent) -> Option<u64> {
-        Some(self.0[extent as usize].expires.load(Relaxed)).filter(|secs| *secs != u64::MAX)
+        Some(self.states[extent as usize].expires.load(Relaxed)).filter(|secs| *secs != u64::MAX)
     }
 
     /// The items of an extent that takes no more of them were looked at.
     pub(super) fn set_earliest_deadline(&self, extent: Extent, unix_secs: Option<u64>) {
-        self.0[extent as usize].expires.store(unix_secs.unwrap_or(u64::MAX), Relaxed);
+        self.states[extent as usize].expires.store(unix_secs.unwrap_or(u64::MAX), Relaxed);
     }
 
     /// True if some of the counted items have died: the mean length of the others may be another
     /// one.
     pub(super) fn is_miscounted(&self, extent: Extent) -> bool {
-        let state = &self.0[extent as usize];
+        let state = &self.states[extent as usize];
         state.live.load(Relaxed) < state.items.load(Relaxed)
     }
 
     /// The live items of an extent that takes no more of them were counted, and their bytes.
     pub(super) fn set_counted(&self, extent: Extent, (items, bytes): (u32, u32)) {
-        let state = &self.0[extent as usize];
+        let state = &self.states[extent as usize];
         state.items.store(items, Relaxed);
         state.bytes.store(bytes, Relaxed);
     }
 
-    /// An item was written.
-    pub(super) fn note_item(&self, extent: Extent, item: &Item<'_>) {
-        let state = &self.0[extent as usize];
+    /// A record was written that the catalog names: an item or a lost one.
+    pub(super) fn note_named(&self, extent: Extent, record: &Record<'_>) {
+        let state = &self.states[extent as usize];
         state.live.fetch_add(1, Relaxed);
         state.items.fetch_add(1, Relaxed);
-        let bytes = Record::item_bytes(item.key.len(), item.value.len());
-        state.bytes.fetch_add(bytes as u32, Relaxed);
-        if let Some(deadline) = item.deadline_unix_secs {
+        state.bytes.fetch_add(record.bytes() as u32, Relaxed);
+        if let Some(deadline) = record.deadline_unix_secs() {
             state.expires.fetch_min(deadline, Relaxed);
         }
     }
 
     /// The catalog does not name an item any more.
     pub(super) fn note_dead(&self, location: Location) {
-        self.0[location.extent() as usize].live.fetch_sub(1, Relaxed);
+        self.states[location.extent() as usize].live.fetch_sub(1, Relaxed);
+        if self.lost_count() > 0 {
+            let mut lost = self.lost_set();
+            lost.remove(&location);
+            self.lost_count.store(lost.len() as u64, Relaxed);
+        }
     }
 
     /// The catalog names no item any more.
     pub(super) fn note_all_dead(&self) {
-        self.0.iter().for_each(|state| state.live.store(0, Relaxed));
+        self.states.iter().for_each(|state| state.live.store(0, Relaxed));
+        self.lost_set().clear();
+        self.lost_count.store(0, Relaxed);
     }
 
     /// True if the catalog names an item of the extent.
     pub(super) fn is_live(&self, extent: Extent) -> bool {
-        self.0[extent as usize].live.load(Relaxed) > 0
+        self.states[extent as usize].live.load(Relaxed) > 0
     }
 
     /// The mean length of an extent's records, in bytes.
     pub(super) fn mean_bytes(&self, extent: Extent) -> usize {
-        let state = &self.0[extent as usize];
+        let state = &self.states[extent as usize];
         (state.bytes.load(Relaxed) / state.items.load(Relaxed).max(1)) as usize
     }
 
@@ -157,6 +193,6 @@ impl Extents {
             let items = u64::from(state.items.load(Relaxed).max(1));
             u64::from(state.live.load(Relaxed)) * u64::from(state.bytes.load(Relaxed)) / items
         };
-        self.0.iter().map(live).sum()
+        self.states.iter().map(live).sum()
     }
 }

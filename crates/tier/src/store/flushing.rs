@@ -8,7 +8,7 @@ use super::head::Job;
 use super::rebuild::snapshot;
 use super::settings::Durability;
 use super::shared::Shared;
-use crate::disk::{Directory, PAGE_BYTES};
+use crate::disk::{Directory, DiskError, PAGE_BYTES};
 use crate::flusher::{FlushError, Flusher};
 use crate::log::Extent;
 use crate::tier::Tier;
@@ -67,7 +67,15 @@ fn write_snapshot<D: Directory>(
     shared: &Shared<D::File>,
     tier: &Tier<D>,
 ) -> Result<(), FlushError> {
-    match snapshot::write(shared, tier) {
+    let mut written = snapshot::write(shared, tier);
+    if written.as_ref().is_err_and(DiskError::is_full) {
+        // Other files may have taken the space that was left for it.
+        for extent in shared.head().take_ready() {
+            shared.log.deallocate(extent)?;
+        }
+        written = snapshot::write(shared, tier);
+    }
+    match written {
         Err(error) if shared.is_cache => Err(error.into()),
         // The next start of a store reads the log instead.
         Ok(()) | Err(_) => Ok(()),

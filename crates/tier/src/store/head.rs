@@ -100,8 +100,6 @@ pub(super) struct Head {
     cycle: Cycle,
     /// Segments that are given up, and whose extents are not free yet.
     given_up: usize,
-    /// Damaged segments that stay, and are not reclaimed, in the order of their numbers.
-    left: Vec<(Extent, SegmentNumber)>,
     failure: Option<Arc<str>>,
 }
 
@@ -131,7 +129,6 @@ impl Head {
             begun_by_copies: 0,
             cycle: Cycle::default(),
             given_up: 0,
-            left: Vec::new(),
             failure: None,
         }
     }
@@ -261,29 +258,6 @@ impl Head {
         self.given_up += 1;
     }
 
-    /// Takes a segment that stays as it is out of what is reclaimed.
-    pub(super) fn leave(&mut self, extent: Extent, number: SegmentNumber) {
-        self.segments.retain(|segment| *segment != (extent, number));
-        // Reclaim goes from the oldest segment on.
-        self.left.push((extent, number));
-    }
-
-    /// Takes a damaged segment whose damaged items have all been replaced or removed.
-    pub(super) fn take_left(
-        &mut self,
-        is_dead: impl Fn(Extent) -> bool,
-    ) -> Option<(Extent, SegmentNumber)> {
-        let at = self.left.iter().position(|(extent, _)| is_dead(*extent))?;
-        Some(self.left.remove(at))
-    }
-
-    /// All segments that hold something, damaged ones too, the oldest first.
-    pub(super) fn all_segments(&self) -> VecDeque<(Extent, SegmentNumber)> {
-        let mut all: Vec<_> = self.left.iter().chain(&self.segments).copied().collect();
-        all.sort_unstable_by_key(|(_, number)| *number);
-        all.into()
-    }
-
     /// The oldest segment, and where the next one begins; `None` if only the open one is left.
     pub(super) fn oldest(&self) -> Option<(Extent, SegmentNumber, SegmentNumber)> {
         let (extent, number) = *self.segments.front()?;
@@ -390,6 +364,11 @@ impl Head {
     pub(super) fn put_ready(&mut self, extent: Extent) {
         self.ready.push_back(extent);
         self.is_disk_full = false;
+    }
+
+    /// Takes the extents that were allocated and that no segment needs: the store ends.
+    pub(super) fn take_ready(&mut self) -> VecDeque<Extent> {
+        std::mem::take(&mut self.ready)
     }
 
     pub(super) fn delay(&self) -> Option<Delay> {

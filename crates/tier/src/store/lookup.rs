@@ -82,6 +82,8 @@ impl Seen {
     fn of(record: &Record<'_>, key: &[u8]) -> Self {
         match record {
             Record::Item(item) if item.key == key => Self::Own(StoredItem::of(item)),
+            Record::Lost { key: [], .. } => Self::Unreadable(Unreadable::Lost),
+            Record::Lost { key: lost, .. } if *lost == key => Self::Unreadable(Unreadable::Lost),
             _ => Self::Other,
         }
     }

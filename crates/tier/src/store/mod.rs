@@ -22,6 +22,7 @@ mod flushing;
 mod head;
 mod inspect;
 mod lookup;
+mod mend;
 mod rebuild;
 mod removal;
 mod settings;
@@ -36,22 +37,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::LogTime;
 use crate::disk::{Directory, DiskError, Page};
 use crate::flusher::Flusher;
 use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES};
 use crate::tier::Tier;
-use crate::{LogTime, OpenError};
 pub use cache::Kept;
 pub use catalog::PLACES;
 use catalog::{EXTENTS_MAX, Filed, Location};
 pub use error::{FindError, Refusal, StartError, Unreadable};
 use head::{Head, Share};
-pub use inspect::salvage::{Damage, Salvaged, Trust, Wrong, salvage};
+pub use inspect::damage::{Damage, Wrong};
+pub use inspect::salvage::{Salvaged, Trust, salvage};
 pub use inspect::{Findings, inspect, newest_stamp};
 pub use lookup::{Known, Lookup, StoredItem, Wanted};
 use rebuild::{Rebuilt, rebuild, snapshot};
 pub use removal::Removal;
-pub use settings::{Durability, Settings};
+pub use settings::{Durability, Report, Settings};
 use shared::Shared;
 pub use statistics::Statistics;
 pub use walk::{Walk, WalkStep, place_of};
@@ -85,6 +87,13 @@ pub struct Started {
     pub cut: Option<Address>,
     /// True if the index of the last clean stop was read, and not the log.
     pub is_from_index: bool,
+    /// True if the disk did not return the index of the last clean stop: the log of a store was
+    /// read then, and a cache is empty.
+    pub is_index_unread: bool,
+    /// Flipped bits that the start has mended: of the manifest, of headers and of void units.
+    pub flipped: u64,
+    /// The loss that this start has accepted; `None` without damage.
+    pub accepted: Option<Salvaged>,
 }
 
 /// Whether an awaited record is durable.
@@ -128,7 +137,11 @@ impl<D: Directory + 'static> Store<D> {
         let is_cache = tier.manifest().mode == Mode::Cache;
         let catalog_bytes_max = settings.catalog_bytes_max;
         let snapshot = snapshot::read(&tier, catalog_bytes_max, progress);
-        let snapshot = snapshot.map_err(OpenError::from)?;
+        // The log of a store has all that its index has. A cache begins empty.
+        let is_index_unread = snapshot.is_err();
+        let snapshot = snapshot.unwrap_or_default();
+        let snapshot =
+            snapshot.map(|snapshot| Rebuilt::of_snapshot(snapshot, &tier)).transpose()?;
         let reads_log = snapshot.is_none() && !is_cache;
         if !reads_log {
             // A kill leaves a cache empty, and has a store read all of its log.
@@ -136,10 +149,19 @@ impl<D: Directory + 'static> Store<D> {
         }
         // From here on the snapshot is of an earlier epoch: no later start reads it.
         tier.begin_anew()?;
+        let mut accepted = None;
         let rebuilt = match snapshot {
-            Some(snapshot) => Rebuilt::of_snapshot(snapshot),
+            Some(rebuilt) => rebuilt,
             None if is_cache => Rebuilt::empty(tier.log().extents(), catalog_bytes_max),
-            None => rebuild(&tier, &hasher, catalog_bytes_max, ((settings.clock)(), progress))?,
+            None => {
+                let now = (settings.clock)();
+                if let Some(report) = &settings.accept_loss {
+                    accepted = mend::accept(&mut tier, now, progress, &**report)?;
+                }
+                let rebuilt = rebuild(&tier, &hasher, catalog_bytes_max, (now, progress))?;
+                let delay = accepted.as_ref().and_then(|accepted| accepted.delay);
+                Rebuilt { delay: rebuilt.delay.or(delay), ..rebuilt }
+            }
         };
         if reads_log {
             // That may have taken long, and a kill loses nothing of it.
@@ -149,9 +171,22 @@ impl<D: Directory + 'static> Store<D> {
         let time = tier.log_time(found.stamp_unix_secs, (settings.wall)());
         tier.note_ahead(time.ahead_secs);
         let (items, segment_count) = (catalog.items(), segments.len());
-        let started = Started { items, segments: segment_count, time, ..found };
+        let flipped = found.flipped + u64::from(tier.is_manifest_flipped());
+        let started = Started {
+            items,
+            segments: segment_count,
+            time,
+            accepted: accepted.map(|accepted| accepted.found),
+            is_index_unread,
+            flipped,
+            ..found
+        };
         // The stop, or recovery, has synced all that was read.
-        let recovered = segments.back().and_then(|(_, last)| last.further(1));
+        let recovered = segments.back().and_then(|(_, last)| last.end());
+        if !is_cache {
+            // Damage below is not taken for the end of the log from now on.
+            tier.set_durable(recovered);
+        }
         let mut head = Head::new(tier.log().seal().clone(), segments, free, delay);
         head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
         let log = tier.shared_log();
@@ -161,11 +196,15 @@ impl<D: Directory + 'static> Store<D> {
         if is_cache {
             shared.note_due(None, due_unix_secs);
         }
-        shared.note_synced(recovered.map(|number| Address::new(number, 0)));
+        shared.note_synced(recovered);
         shared.estimate_live_bytes();
         // The first item finds an extent ready.
         while shared.head().ready() < space::wanted(&shared) && space::prepare(&shared) {}
-        let flusher = Flusher::new(tier);
+        Ok((Self::serve(shared, Flusher::new(tier))?, started))
+    }
+
+    /// Starts the threads.
+    fn serve(shared: Arc<Shared<D::File>>, flusher: Flusher<D>) -> Result<Self, StartError> {
         let (of_flusher, of_space) = (Arc::clone(&shared), Arc::clone(&shared));
         let flusher = thread::Builder::new()
             .name("larder-log".into())
@@ -175,7 +214,7 @@ impl<D: Directory + 'static> Store<D> {
         let space = thread::Builder::new().name("larder-space".into());
         let space = space.spawn(move || space::run(&of_space))?;
         store.threads().push(space);
-        Ok((store, started))
+        Ok(store)
     }
 
     /// Records that the key has this item from now on.
@@ -207,7 +246,7 @@ impl<D: Directory + 'static> Store<D> {
             return Err(if has_room_soon { Refusal::Busy } else { refusal });
         }
         let place = shared.append(&mut head, &record, Share::Item)?;
-        shared.file(filed, own, place, item);
+        shared.file(filed, own, place, &record);
         shared.note_version(item.version);
         shared.note_seen(filed, place.1);
         Ok(())

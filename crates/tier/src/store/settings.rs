@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::inspect::damage::Damage;
+
 /// When an acknowledged change is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -27,6 +29,9 @@ impl Durability {
     }
 }
 
+/// Receives each damaged place of a log whose loss the caller accepts.
+pub type Report = Arc<dyn Fn(&Damage) + Send + Sync>;
+
 /// The settings of a store.
 #[derive(Clone)]
 pub struct Settings {
@@ -46,6 +51,9 @@ pub struct Settings {
     /// Called once, before the directory changes so that a kill would lose what a stop keeps. It
     /// need not return.
     pub before_change: Arc<dyn Fn() + Send + Sync>,
+    /// If set, a start with a damaged log drops the damaged records and all that they may have
+    /// changed, and reports each damaged place.
+    pub accept_loss: Option<Report>,
 }
 
 impl fmt::Debug for Settings {

@@ -11,7 +11,7 @@ use super::extents::Extents;
 use super::head::{Head, SPARE_EXTENTS, Share};
 use super::removal::Removal;
 use super::settings::{Durability, Settings};
-use crate::format::{Address, Item, KeyHasher, Record, SEGMENT_BYTES};
+use crate::format::{Address, KeyHasher, Record, SEGMENT_BYTES};
 use crate::log::{Extent, Log};
 use crate::store::error::Refusal;
 
@@ -209,17 +209,20 @@ impl<F> Shared<F> {
         Ok((extent, at))
     }
 
-    /// Files an item that was added, in place of the key's earlier record. The caller holds the
-    /// lock of the head.
+    /// Files an item that was added, or what is left of one, in place of the key's earlier record.
+    /// The caller holds the lock of the head.
     pub(super) fn file(
         &self,
         filed: Filed,
         own: Option<Location>,
         (extent, at): (Extent, Address),
-        item: &Item<'_>,
+        record: &Record<'_>,
     ) {
-        self.extents.note_item(extent, item);
+        self.extents.note_named(extent, record);
         let location = Location::new(extent, at.offset());
+        if matches!(record, Record::Lost { .. }) {
+            self.extents.note_lost(location);
+        }
         match own {
             Some(own) if self.catalog.replace(filed, own, location) => self.extents.note_dead(own),
             _ => self.catalog.insert(filed, location),

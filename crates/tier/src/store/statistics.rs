@@ -48,8 +48,10 @@ pub struct Statistics {
     pub evicted_bytes: u64,
     /// Items that reclaim has copied.
     pub copied_items: u64,
-    /// Segments that reclaim has found damaged, and left.
+    /// Segments that reclaim has found damaged.
     pub damaged_segments: u64,
+    /// Items that reclaim has found damaged, and that no change has replaced or removed since.
+    pub lost_items: u64,
     /// Reads of reclaim that failed, and that it has tried again.
     pub retried_reads: u64,
     /// Items of a cache that memory evicted and the log took.
@@ -88,6 +90,7 @@ pub(super) fn of<F>(shared: &Shared<F>) -> Statistics {
         evicted_bytes: counts.evicted_bytes.load(Relaxed),
         copied_items: counts.copied_items.load(Relaxed),
         damaged_segments: counts.damaged_segments.load(Relaxed),
+        lost_items: shared.extents.lost_count(),
         retried_reads: counts.retried_reads.load(Relaxed),
         kept_items: counts.kept_items.load(Relaxed),
         dropped_items: counts.dropped_items.load(Relaxed),

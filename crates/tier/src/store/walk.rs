@@ -280,8 +280,13 @@ impl Walk {
             }
             match shared.log.record(&fetch, pages) {
                 Ok(Record::Item(item)) => self.show(shared, &item, show),
-                // The catalog names items only.
-                Ok(_) => self.unreadable += 1,
+                // The catalog names items and lost ones.
+                Ok(record) => {
+                    self.unreadable += 1;
+                    if let Record::Lost { key: key @ [_, ..], .. } = record {
+                        self.unreadable_keys.push(key.into());
+                    }
+                }
                 Err(_) => {
                     self.unreadable += 1;
                     let key = shared.key_of_damaged(&fetch, pages);

@@ -35,6 +35,7 @@ fn start_with(disk: &SimulatedDisk, catalog_bytes_max: u64) -> (TestStore, Start
         clock: Arc::new(|| NOW),
         wall: Arc::new(|| NOW),
         before_change: Arc::new(|| ()),
+        accept_loss: None,
     };
     Store::start(tier, settings, &mut |_, _| ()).unwrap()
 }

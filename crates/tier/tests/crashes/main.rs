@@ -49,7 +49,7 @@ impl Visitor for Index {
             }
             Record::Tombstone { key } => drop(self.live.remove(&key[0])),
             Record::Flush => self.live.clear(),
-            Record::Delay { .. } | Record::Void { .. } => {}
+            Record::Delay { .. } | Record::Lost { .. } | Record::Void { .. } => {}
         }
     }
 }

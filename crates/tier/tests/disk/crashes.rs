@@ -255,6 +255,33 @@ fn a_small_file_is_the_old_or_the_new_one_after_every_power_loss() {
     assert_eq!(found, ["new, and longer", "old"].map(str::to_owned).into());
 }
 
+/// The kill leaves names that are not durable, and the next replacement must not write into the
+/// file that the disk has under the name.
+#[test]
+fn a_small_file_survives_a_power_loss_in_the_replacement_after_a_kill() {
+    let contents: [&[u8]; 3] = [b"old", b"new, and longer", b"the newest of all"];
+    for seed in 0..SEEDS.min(20) {
+        for (killed_at, lost_at) in (1..=12).flat_map(|kill| (1..=12).map(move |loss| (kill, loss)))
+        {
+            let disk = SimulatedDisk::new(seed);
+            disk.open().replace_small("MANIFEST", contents[0]).unwrap();
+            disk.inject(When::nth_of_any(killed_at), Fault::Kill);
+            let _ = disk.open().replace_small("MANIFEST", contents[1]);
+            disk.clear_faults();
+            disk.inject(When::nth_of_any(lost_at), Fault::PowerLoss);
+            let _ = disk.open().replace_small("MANIFEST", contents[2]);
+            disk.clear_faults();
+            disk.lose_power();
+            let content = disk.open().read_small("MANIFEST").unwrap().unwrap();
+            assert!(
+                contents.contains(&&content[..]),
+                "seed {seed}, killed at call {killed_at}, power lost at call {lost_at}: {:?}",
+                content.escape_ascii().to_string()
+            );
+        }
+    }
+}
+
 #[test]
 fn equal_seeds_and_calls_give_equal_disks() {
     let run = |seed| {

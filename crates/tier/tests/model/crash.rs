@@ -72,8 +72,9 @@ fn stop(world: &World, scenario: &Scenario) -> Option<(Step, World)> {
     }
     let mut ended = end(world);
     ended.budget.stops -= 1;
-    let manifest = Manifest { clean: true, ..ended.disk.manifest() };
-    ended.disk.replace_manifest(manifest, true);
+    let manifest = ended.disk.manifest();
+    let durable = manifest.durable.max(region.synced);
+    ended.disk.replace_manifest(Manifest { clean: true, durable, ..manifest }, true);
     match scenario.memory {
         Memory::Private => ended.region = None,
         Memory::Shared => {}

@@ -93,6 +93,8 @@ pub(crate) struct Manifest {
     /// The highest number that a segment may have.
     pub(crate) lease: Number,
     pub(crate) clean: bool,
+    /// Everything below was durable at a stop or a start.
+    pub(crate) durable: Address,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -15,6 +15,7 @@ pub(crate) enum Recovery {
     SyncAbove(Survey),
     VoidCut(Survey),
     SyncCut(Survey),
+    NoteEnd(Survey),
     Serve(Survey),
 }
 
@@ -56,6 +57,9 @@ pub(crate) fn steps(world: &World, recovery: &Recovery, rules: Rules, next: &mut
             ("syncs them", Recovery::VoidCut(survey))
         }
         Recovery::VoidCut(survey) => {
+            if !rules.keep(Rule::EndAfterSync) {
+                survey.note_end(&mut world.disk, rules);
+            }
             if rules.keep(Rule::VoidAtCut) {
                 survey.void_cut(&mut world.disk);
             }
@@ -65,7 +69,11 @@ pub(crate) fn steps(world: &World, recovery: &Recovery, rules: Rules, next: &mut
             if rules.keep(Rule::SyncBeforeServing) {
                 world.disk.sync();
             }
-            ("syncs it", Recovery::Serve(survey))
+            ("syncs it", Recovery::NoteEnd(survey))
+        }
+        Recovery::NoteEnd(survey) => {
+            survey.note_end(&mut world.disk, rules);
+            ("notes the end of the log", Recovery::Serve(survey))
         }
         Recovery::Serve(survey) => {
             serve(&mut world, &survey, rules);
@@ -82,7 +90,8 @@ fn begin(world: &mut World, rules: Rules) -> (&'static str, Recovery) {
     let manifest = world.disk.manifest();
     let (epoch, lease) = (manifest.epoch + raise, manifest.lease + LEASED);
     let durable = rules.keep(Rule::ManifestIsDurable);
-    world.disk.replace_manifest(Manifest { epoch, lease, clean: false }, durable);
+    let manifest = Manifest { epoch, lease, clean: false, ..manifest };
+    world.disk.replace_manifest(manifest, durable);
     ("raises the epoch", Recovery::Read)
 }
 
@@ -117,7 +126,7 @@ impl Survey {
     }
 
     fn find_cut(&mut self, disk: &Disk) -> Result<(), String> {
-        let mut through = Address::NONE;
+        let mut through = disk.manifest().durable;
         let mut cut = None;
         let mut shut = None;
         for (at, extent, number, unit) in self.units(disk) {
@@ -137,8 +146,23 @@ impl Survey {
                 ));
             }
             self.cut = Some((at, unit));
+        } else if self.end() < through {
+            return Err(format!("the log ends at {:?}, durable up to {through:?}", self.end()));
         }
         Ok(())
+    }
+
+    /// Where the log ends once the cut is void.
+    fn end(&self) -> Address {
+        let last = self.kept().last();
+        last.map_or(Address::NONE, |(_, header)| Address::new(header.number + 1, 0, 0))
+    }
+
+    fn note_end(&self, disk: &mut Disk, rules: Rules) {
+        let manifest = disk.manifest();
+        let durable = manifest.durable.max(self.end());
+        let is_durable = rules.keep(Rule::ManifestIsDurable);
+        disk.replace_manifest(Manifest { durable, ..manifest }, is_durable);
     }
 
     fn erase_above(&self, disk: &mut Disk) {

@@ -83,6 +83,7 @@ rules! {
     VoidAtCut => "recovery voids the rest of the segment at the cut",
     VoidShuts => "recovery reads nothing behind a void unit of a segment",
     SyncBeforeServing => "recovery syncs what it has read and voided before it serves",
+    EndAfterSync => "the manifest names the end of the log after that sync",
 }
 
 /// The rules in force: all, or all but one.

@@ -150,6 +150,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             &[Get { key: 0 }, Get { key: 0 }],
         ],
         budget: Budget { kills: 2, power_losses: 1, ..Budget::NONE },
+        breaks_without: &[EndAfterSync],
         ..Scenario::BASE
     },
     Scenario {

@@ -76,7 +76,7 @@ impl World {
         let mut region = Region::empty(&disk);
         region.epoch = 1;
         region.lease = recovery::granted(LEASED, rules);
-        disk.replace_manifest(Manifest { epoch: 1, lease: LEASED, clean: false }, true);
+        disk.replace_manifest(Manifest { epoch: 1, lease: LEASED, ..Manifest::default() }, true);
         Self {
             disk,
             region: Some(region),

@@ -59,15 +59,17 @@ fn no_flipped_bit_of_a_stopped_store_is_a_silent_miss_or_a_wrong_value() {
         let bits = bits_of(&stopped(), name);
         assert!(bits.len() >= bits_min, "{} bits of {name}", bits.len());
         let segment_bits = SEGMENT_BYTES as u64 * 8;
-        let mut starts = 0;
+        let (mut starts, mut flips) = (0, 0);
         for bit in bits.iter().step_by(step) {
+            flips += 1;
             let disk = stopped();
             assert!(disk.flip_bit(name, *bit));
             let what =
                 format!("bit {} of segment {} of {name}", bit % segment_bits, bit / segment_bits);
             starts += u32::from(is_started(&disk, &what));
         }
-        // A damaged manifest is refused, a damaged index is not needed.
-        assert_eq!(starts > 0, name != "MANIFEST", "{starts} starts with a damaged {name}");
+        // A bit of the manifest is mended, and a damaged index is not needed.
+        let expected = if name == "log" { 1..=flips } else { flips..=flips };
+        assert!(expected.contains(&starts), "{starts} of {flips} starts with a damaged {name}");
     }
 }

@@ -1,10 +1,11 @@
 //! What reclaim cannot read: the store goes on, and starts again.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
-use larder_tier::store::{Durability, Durable};
+use larder_tier::store::{Durability, Durable, Known};
 
 use crate::faults::{NEW, item, put, value};
 use crate::reclaim::churn;
@@ -26,47 +27,137 @@ fn a_read_of_reclaim_that_fails_once_is_tried_again() {
     assert_eq!(value(&store, b"k"), Some(b"value".to_vec()));
 }
 
-#[test]
-fn a_damaged_segment_stays_and_a_clean_stop_leaves_an_index_of_it() {
-    let disk = SimulatedDisk::new(1);
-    let (store, _) = start(&disk, 16, Durability::Async);
-    let long = vec![7; 50_000];
-    // They fill the first segment.
-    (0..80_u32).for_each(|n| put(&store, &n.to_le_bytes(), &long).unwrap());
-    store.sync();
-    assert!(disk.flip_bit("log", 8 * 3_000_000));
+/// Numbers whose items cannot be read.
+fn unreadable(store: &TestStore) -> Vec<u32> {
+    (0..ITEMS).filter(|n| store.find(&n.to_le_bytes()).is_err()).collect()
+}
+
+/// Items that fill the first segment.
+const ITEMS: u32 = 80;
+
+/// A store whose first segment is full. The record of item 0 begins at byte 4144 of the log.
+fn filled(disk: &SimulatedDisk) -> TestStore {
+    let (store, _) = start(disk, 16, Durability::Async);
+    (0..ITEMS).for_each(|n| put(&store, &n.to_le_bytes(), &LONG).unwrap());
+    assert_eq!(store.sync(), Durable::Yes);
+    store
+}
+
+static LONG: [u8; 50_000] = [7; 50_000];
+
+/// Checks that one item is lost and all others are as they were stored, also after a kill and after
+/// a clean stop. Then a change of the item ends that.
+fn one_is_lost(disk: &SimulatedDisk, store: TestStore, change: impl Fn(&TestStore, &[u8])) {
     churn(&store);
-    let unreadable = |store: &TestStore| -> Vec<u32> {
-        (0..80).filter(|n: &u32| store.find(&n.to_le_bytes()).is_err()).collect()
-    };
-    let (damaged, statistics) = (unreadable(&store), store.statistics());
-    assert_eq!((damaged.len(), statistics.damaged_segments), (1, 1), "{statistics:?}");
-    assert!(!statistics.has_failed, "{:?}", store.failure());
-    assert_eq!(store.stop(Duration::from_secs(10)), 0);
-    for number in 0..2 {
-        let (store, started) = start(&disk, 16, Durability::Async);
-        assert!(started.is_from_index, "start {number}");
-        assert_eq!(unreadable(&store), damaged, "start {number}");
-        churn(&store);
-        assert_eq!(unreadable(&store), damaged, "start {number}, after more reclaim");
-        let good = (0..80).filter(|n: &u32| !damaged.contains(n));
-        for n in good {
-            assert_eq!(value(&store, &n.to_le_bytes()).as_ref(), Some(&long), "item {n}");
+    let lost = unreadable(&store);
+    let check = |store: &TestStore, when: &str| {
+        let statistics = store.statistics();
+        assert_eq!((unreadable(store), statistics.lost_items), (lost.clone(), 1), "{when}");
+        for n in (0..ITEMS).filter(|n| !lost.contains(n)) {
+            assert!(value(store, &n.to_le_bytes()).as_deref() == Some(&LONG), "{when}: item {n}");
         }
-        assert_eq!(store.stop(Duration::from_secs(10)), 0);
-    }
-    // A set of the damaged item frees the segment, and a kill leaves a log that can be read.
-    let (store, _) = start(&disk, 16, Durability::Async);
-    let key = damaged[0].to_le_bytes();
+        assert!(!statistics.has_failed, "{when}: {:?}", store.failure());
+    };
+    assert_eq!((lost.len(), store.statistics().damaged_segments), (1, 1), "{lost:?}");
+    check(&store, "after reclaim");
+    assert_eq!(store.sync(), Durable::Yes);
+    disk.kill();
+    drop(store);
+    let (store, started) = start(disk, 16, Durability::Async);
+    assert!(!started.is_from_index);
+    check(&store, "after a kill");
     churn(&store);
-    let known = store.find(&key).unwrap_err().known;
-    store.put(&item(&key, b"new"), &NEW, &known).unwrap();
+    check(&store, "after a kill and more reclaim");
+    assert_eq!(store.stop(Duration::from_secs(10)), 0);
+    let (store, started) = start(disk, 16, Durability::Async);
+    assert!(started.is_from_index);
+    check(&store, "after a stop");
+    change(&store, &lost[0].to_le_bytes());
+    let changed = value(&store, &lost[0].to_le_bytes());
+    assert_eq!((unreadable(&store), store.statistics().lost_items), (vec![], 0));
     churn(&store);
     assert_eq!(store.sync(), Durable::Yes);
     disk.kill();
     drop(store);
-    let (store, started) = start(&disk, 16, Durability::Async);
-    assert!(!started.is_from_index);
-    assert_eq!(value(&store, &key), Some(b"new".to_vec()));
+    let (store, _) = start(disk, 16, Durability::Async);
+    assert_eq!(value(&store, &lost[0].to_le_bytes()), changed, "the change is undone");
+    assert_eq!((unreadable(&store), store.statistics().lost_items), (vec![], 0));
+}
+
+fn set(store: &TestStore, key: &[u8]) {
+    let known = store.find(key).unwrap_err().known;
+    store.put(&item(key, b"new"), &NEW, &known).unwrap();
+}
+
+fn remove(store: &TestStore, key: &[u8]) {
+    let known = store.find(key).unwrap_err().known;
+    store.remove(key, &NEW, &known).unwrap();
+}
+
+#[test]
+fn a_value_that_is_damaged_is_lost_until_it_is_set() {
+    let disk = SimulatedDisk::new(1);
+    let store = filled(&disk);
+    assert!(disk.flip_bit("log", 8 * 3_000_000));
+    one_is_lost(&disk, store, set);
+}
+
+#[test]
+fn a_key_that_is_damaged_is_lost_until_it_is_removed() {
+    for byte in [4144 + 4, 4144 + 32] {
+        let disk = SimulatedDisk::new(1);
+        let store = filled(&disk);
+        // The kind of its record, or its key.
+        assert!(disk.flip_bit("log", 8 * byte));
+        one_is_lost(&disk, store, remove);
+    }
+}
+
+#[test]
+fn a_flush_ends_what_was_lost() {
+    let disk = SimulatedDisk::new(1);
+    let store = filled(&disk);
+    assert!(disk.flip_bit("log", 8 * 3_000_000));
+    churn(&store);
+    assert_eq!(store.statistics().lost_items, 1);
+    store.flush(|| ()).unwrap();
+    assert_eq!((unreadable(&store), store.statistics().lost_items), (vec![], 0));
+}
+
+#[test]
+fn a_page_that_the_disk_does_not_return_costs_the_item_in_it() {
+    let disk = SimulatedDisk::new(1);
+    let store = filled(&disk);
+    disk.set_bad_pages("log", 500..501);
+    churn(&store);
+    // A disk replaces a bad sector when it is written.
+    disk.set_bad_pages("log", 0..0);
+    one_is_lost(&disk, store, set);
+}
+
+#[test]
+fn a_disk_that_returns_nothing_for_a_while_costs_nothing() {
+    let disk = SimulatedDisk::new(1);
+    let store = filled(&disk);
+    while store.statistics().begun_segments < 10 {
+        put(&store, b"churn", &[1; 500_000]).unwrap();
+        // The count is that of the thread that writes.
+        assert_eq!(store.sync(), Durable::Yes);
+    }
+    disk.set_bad_pages("log", 0..16 * 1024);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut keys = 0..250_u64;
+    while store.statistics().retried_reads < 5 {
+        assert!(Instant::now() < deadline, "reclaim does not read: {:?}", store.statistics());
+        // Stores of new keys do not ask the disk.
+        if let Some(key) = keys.next() {
+            let _ = store.put(&item(&key.to_le_bytes(), &LONG), &NEW, &Known::default());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    disk.set_bad_pages("log", 0..0);
+    churn(&store);
+    let statistics = store.statistics();
+    assert_eq!((statistics.damaged_segments, statistics.lost_items), (0, 0), "{statistics:?}");
     assert_eq!(unreadable(&store), []);
 }

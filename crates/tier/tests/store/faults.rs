@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
+use larder_tier::disk::{Call, Directory};
 use larder_tier::format::Item;
 use larder_tier::store::{Change, Durability, Durable, Known, Refusal};
 
@@ -27,10 +27,19 @@ pub(crate) fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
 
 /// Puts an item, and waits for the disk as long as it takes.
 pub(crate) fn put(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    put_as(store, key, value, &NEW)
+}
+
+/// As [`put`], of a key that memory has.
+pub(crate) fn replace(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    put_as(store, key, value, &Change { is_resident: true, ..NEW })
+}
+
+fn put_as(store: &TestStore, key: &[u8], value: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
     let mut known = Known::default();
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        match store.put(&item(key, value), &NEW, &known) {
+        match store.put(&item(key, value), change, &known) {
             Err(Refusal::Busy) => store.wait_for_progress(deadline)?,
             Err(Refusal::AskDisk) => known = store.find(key).unwrap().0,
             done => return done,
@@ -121,12 +130,35 @@ fn a_delayed_flush_survives_stops_with_an_index_and_then_a_kill() {
     assert!(!started.is_from_index && store.is_flush_due(NOW + 100), "{started:?}");
 }
 
+/// A log that could be larger than its disk leaves space for what a stop and a start write, and a
+/// stop has it even if other files have taken the rest.
+#[test]
+fn a_log_that_fills_its_disk_stops_and_starts_again() {
+    let disk = SimulatedDisk::new(1);
+    disk.set_capacity(12 * (4 << 20));
+    let (store, _) = start(&disk, 64, Durability::Async);
+    let (mut stored, value_of) = (0_u32, vec![b'v'; 100_000]);
+    while put(&store, &stored.to_le_bytes(), &value_of).is_ok() {
+        stored += 1;
+        assert!(stored < 1000, "64 extents have no room in 12");
+    }
+    let space = disk.open().space().unwrap();
+    assert!(space.free_bytes >= 1 << 20, "{} bytes are left", space.free_bytes);
+    // Other files take all that is left.
+    disk.set_capacity(space.total_bytes - space.free_bytes);
+    assert_eq!(store.stop(Duration::from_secs(20)), 0, "a clean stop");
+    drop(store);
+    let (store, started) = start(&disk, 64, Durability::Async);
+    assert!(started.is_from_index && started.items == u64::from(stored), "{started:?}");
+    assert_eq!(value(&store, &0_u32.to_le_bytes()), Some(value_of));
+}
+
 #[test]
 fn a_store_without_a_good_index_reads_its_log() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk, 8, Durability::Async);
     put(&store, b"k", b"1").unwrap();
-    disk.inject(When::nth(Call::Rename, 1), Fault::Errno(28));
+    disk.inject(When::nth(Call::Rename, 1), Fault::Errno(5));
     assert_eq!(store.stop(Duration::from_secs(20)), 0, "the log has everything");
     drop(store);
     let (store, started) = start(&disk, 8, Durability::Async);

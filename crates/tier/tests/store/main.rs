@@ -5,11 +5,14 @@
 //! A seed is a whole run: `LARDER_SEED=17` runs it alone, `LARDER_SEEDS=1000` runs that number.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
+mod acceptance;
 mod bits;
 mod clock;
 mod damage;
+mod doubt;
 mod expiry;
 mod faults;
+mod flips;
 mod keys;
 mod reclaim;
 mod tags;
@@ -44,6 +47,7 @@ fn settings(durability: Durability) -> Settings {
         clock: Arc::new(|| NOW),
         wall: Arc::new(|| NOW),
         before_change: Arc::new(|| ()),
+        accept_loss: None,
     }
 }
 

@@ -7,16 +7,16 @@ use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
 use larder_tier::store::{Durability, Durable};
 
-use crate::faults::{put, value};
+use crate::faults::{put, replace, value};
 use crate::{NOW, TestStore, start};
 
-/// Overwrites one key until reclaim has met every segment that is there now.
+/// Overwrites one key until reclaim has met every segment that is there now. Reads nothing.
 pub(crate) fn churn(store: &TestStore) {
     let before = store.statistics().reclaimed_segments;
     let deadline = Instant::now() + Duration::from_secs(20);
     while store.statistics().reclaimed_segments < before + 10 {
         assert!(Instant::now() < deadline, "nothing is reclaimed: {:?}", store.statistics());
-        put(store, b"churn", &vec![1; 500_000]).unwrap();
+        replace(store, b"churn", &vec![1; 500_000]).unwrap();
     }
 }
 

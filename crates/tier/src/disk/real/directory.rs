@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use rustix::fs::{
-    self, AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatfs, fstatvfs, fsync,
-    openat,
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, fstatfs,
+    fstatvfs, fsync, openat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -139,18 +139,24 @@ impl Directory for RealDirectory {
             .map_err(|errno| DiskError::io(Call::Rename, &self.path.join(to), errno))
     }
 
+    fn exchange(&self, one: &str, other: &str) -> Result<bool, DiskError> {
+        let (directory, flags) = (&self.descriptor, RenameFlags::EXCHANGE);
+        match fs::renameat_with(directory, one, directory, other, flags) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+            Err(errno) => Err(DiskError::io(Call::Rename, &self.path.join(other), errno)),
+        }
+    }
+
     fn sync(&self) -> Result<(), DiskError> {
         fsync(&self.descriptor)
             .map_err(|errno| DiskError::io(Call::SyncDirectory, &self.path, errno))
     }
 
     fn space(&self) -> Result<Space, DiskError> {
-        let statvfs = fstatvfs(&self.descriptor)
-            .map_err(|errno| DiskError::io(Call::Space, &self.path, errno))?;
-        Ok(Space {
-            free_bytes: statvfs.f_bavail.saturating_mul(statvfs.f_frsize),
-            total_bytes: statvfs.f_blocks.saturating_mul(statvfs.f_frsize),
-        })
+        let statvfs = fstatvfs(&self.descriptor);
+        let statvfs = statvfs.map_err(|errno| DiskError::io(Call::Space, &self.path, errno))?;
+        Ok(Space::of_system(&statvfs))
     }
 }
 

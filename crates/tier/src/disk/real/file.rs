@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{
     Advice, FallocateFlags, FsWord, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl,
-    fdatasync, fstat, fstatfs, ftruncate,
+    fdatasync, fstat, fstatfs, fstatvfs, ftruncate,
 };
 use rustix::io::{Errno, pread, pwrite};
 use zerocopy::IntoBytes;
 
 use super::transfer::{read_fully, write_fully};
 use crate::disk::traits::byte_range;
-use crate::disk::{Call, DiskError, File, Page, zeroed_pages};
+use crate::disk::{Call, DiskError, File, Page, Space, zeroed_pages};
 
 /// The pages of one write while a range is zero-filled: 1 MiB.
 const ZERO_FILL_PAGES: u64 = 256;
@@ -78,6 +78,25 @@ impl RealFile {
         move |errno| DiskError::io(call, &self.path, errno)
     }
 
+    /// Allocates pages and fills them with zeros.
+    fn fill(&self, first: u64, count: u64, (offset, bytes): (u64, u64)) -> Result<(), DiskError> {
+        loop {
+            match fallocate(&self.descriptor, FallocateFlags::empty(), offset, bytes) {
+                Err(Errno::INTR) => {}
+                // Without it the writes below allocate.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => break,
+                Err(errno) => return Err(self.error(Call::Allocate)(errno)),
+            }
+        }
+        let zeros = zeroed_pages(count.min(ZERO_FILL_PAGES) as usize);
+        for done in (0..count).step_by(zeros.len()) {
+            let next = zeros.len().min((count - done) as usize);
+            let (offset, _) = byte_range(Call::Allocate, &self.path, first + done, next as u64)?;
+            self.write(Call::Allocate, offset, &zeros[..next])?;
+        }
+        Ok(())
+    }
+
     fn write(&self, call: Call, offset: u64, pages: &[Page]) -> Result<(), DiskError> {
         write_fully(pages.as_bytes(), |from, bytes| {
             self.transfer(|| pwrite(&self.descriptor, bytes, offset + from))
@@ -119,21 +138,33 @@ impl File for RealFile {
         if count == 0 {
             return Ok(());
         }
+        match self.fill(first, count, (offset, bytes)) {
+            Err(error) if error.is_full() => {
+                // The file system may have given a part.
+                self.deallocate(first, count)?;
+                Err(error)
+            }
+            filled => filled,
+        }
+    }
+
+    fn deallocate(&self, first: u64, count: u64) -> Result<(), DiskError> {
+        let (offset, bytes) = byte_range(Call::Deallocate, &self.path, first, count)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         loop {
-            match fallocate(&self.descriptor, FallocateFlags::empty(), offset, bytes) {
+            match fallocate(&self.descriptor, flags, offset, bytes) {
                 Err(Errno::INTR) => {}
-                // Without it the writes below allocate.
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => break,
-                Err(errno) => return Err(self.error(Call::Allocate)(errno)),
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(errno) => return Err(self.error(Call::Deallocate)(errno)),
             }
         }
-        let zeros = zeroed_pages(count.min(ZERO_FILL_PAGES) as usize);
-        for done in (0..count).step_by(zeros.len()) {
-            let next = zeros.len().min((count - done) as usize);
-            let (offset, _) = byte_range(Call::Allocate, &self.path, first + done, next as u64)?;
-            self.write(Call::Allocate, offset, &zeros[..next])?;
-        }
-        Ok(())
+    }
+
+    fn space(&self) -> Result<Space, DiskError> {
+        Ok(Space::of_system(&fstatvfs(&self.descriptor).map_err(self.error(Call::Space))?))
     }
 
     fn sync_data(&self) -> Result<(), DiskError> {

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use rustix::fs::{StatFs, statfs};
+use rustix::fs::{StatFs, StatVfs, statfs};
 
-use crate::disk::{Call, DiskError};
+use crate::disk::{Call, DiskError, Space};
 
 /// A reason why the promises of a store do not hold on this file system. A start logs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,16 @@ impl fmt::Display for Caution {
             Self::Memory(name) => {
                 write!(formatter, "it is on {name}, which is in memory: a reboot deletes it")
             }
+        }
+    }
+}
+
+impl Space {
+    /// The space that the system reports.
+    pub(super) fn of_system(statvfs: &StatVfs) -> Self {
+        Self {
+            free_bytes: statvfs.f_bavail.saturating_mul(statvfs.f_frsize),
+            total_bytes: statvfs.f_blocks.saturating_mul(statvfs.f_frsize),
         }
     }
 }

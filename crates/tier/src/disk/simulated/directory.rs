@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::fault::Fault;
 use super::file::SimulatedFile;
 use super::machine::{Machine, State};
-use crate::disk::{Call, Directory, DiskError, PAGE_BYTES, Space};
+use crate::disk::{Call, Directory, DiskError, Space};
 
 /// The directory of a [`SimulatedDisk`](super::SimulatedDisk), opened by one process.
 #[derive(Debug)]
@@ -100,6 +100,13 @@ impl Directory for SimulatedDirectory {
         })
     }
 
+    fn exchange(&self, one: &str, other: &str) -> Result<bool, DiskError> {
+        self.call(Call::Rename, other, |state, _| {
+            state.check_writable()?;
+            Ok(state.names.exchange(one, other))
+        })
+    }
+
     fn sync(&self) -> Result<(), DiskError> {
         self.call(Call::SyncDirectory, "", |state, _| {
             state.names.sync();
@@ -108,11 +115,6 @@ impl Directory for SimulatedDirectory {
     }
 
     fn space(&self) -> Result<Space, DiskError> {
-        self.call(Call::Space, "", |state, _| {
-            Ok(Space {
-                free_bytes: state.free_pages() * PAGE_BYTES as u64,
-                total_bytes: state.capacity_pages * PAGE_BYTES as u64,
-            })
-        })
+        self.call(Call::Space, "", |state, _| Ok(state.space()))
     }
 }

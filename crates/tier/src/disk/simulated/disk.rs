@@ -1,5 +1,6 @@
 //! The test's side of a simulated disk.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,6 +78,17 @@ impl SimulatedDisk {
     /// Blocks until this many calls hang.
     pub fn wait_for_hanging(&self, calls: u64) {
         self.machine.wait_for_hanging(calls);
+    }
+
+    /// Lets reads fail with `EIO` that touch one of these pages of a file, until it is written.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the file does not exist.
+    pub fn set_bad_pages(&self, name: &str, pages: Range<u64>) {
+        let mut state = self.machine.state();
+        let number = state.names.get(name).unwrap_or_else(|| panic!("{name} does not exist"));
+        state.bad_pages = pages.map(|page| (number, page)).collect();
     }
 
     /// Makes the file system read-only, or writable again.

@@ -12,7 +12,7 @@ use super::inode::{Image, Inode};
 use super::machine::{Machine, State};
 use super::names::InodeNumber;
 use crate::disk::traits::byte_range;
-use crate::disk::{Call, DiskError, File, PAGE_BYTES, Page};
+use crate::disk::{Call, DiskError, File, PAGE_BYTES, Page, Space};
 
 /// A file of a [`SimulatedDisk`](super::SimulatedDisk).
 #[derive(Debug)]
@@ -101,6 +101,10 @@ impl File for SimulatedFile {
     fn read_pages(&self, first: u64, pages: &mut [Page]) -> Result<(), DiskError> {
         let (_, bytes) = byte_range(Call::Read, &self.path, first, pages.len() as u64)?;
         self.call(Call::Read, bytes, |state, fault| {
+            let end = first + pages.len() as u64;
+            if state.bad_pages.range((self.number, first)..(self.number, end)).next().is_some() {
+                return Err(Errno::IO.into());
+            }
             let inode = state.inode(self.number)?;
             for (page, target) in (first..).zip(&mut *pages) {
                 if !inode.read(page, target) {
@@ -117,7 +121,13 @@ impl File for SimulatedFile {
 
     fn write_pages(&self, first: u64, pages: &[Page]) -> Result<(), DiskError> {
         let (_, bytes) = byte_range(Call::Write, &self.path, first, pages.len() as u64)?;
-        self.call(Call::Write, bytes, |state, fault| self.write(state, fault, first, pages))
+        self.call(Call::Write, bytes, |state, fault| {
+            let end = first + pages.len() as u64;
+            state
+                .bad_pages
+                .retain(|(number, page)| *number != self.number || !(first..end).contains(page));
+            self.write(state, fault, first, pages)
+        })
     }
 
     fn allocate(&self, first: u64, count: u64) -> Result<(), DiskError> {
@@ -133,6 +143,18 @@ impl File for SimulatedFile {
             (first..first + count).for_each(|page| inode.write_zeros(page));
             Ok(())
         })
+    }
+
+    fn deallocate(&self, first: u64, count: u64) -> Result<(), DiskError> {
+        let (_, bytes) = byte_range(Call::Deallocate, &self.path, first, count)?;
+        self.call(Call::Deallocate, bytes, |state, _| {
+            state.check_writable()?;
+            state.inode(self.number).map(|inode| inode.punch(first, count))
+        })
+    }
+
+    fn space(&self) -> Result<Space, DiskError> {
+        self.call(Call::Space, 0, |state, _| Ok(state.space()))
     }
 
     fn sync_data(&self) -> Result<(), DiskError> {

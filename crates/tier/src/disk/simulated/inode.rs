@@ -121,6 +121,16 @@ impl Inode {
         self.write(page, Arc::clone(&self.zero));
     }
 
+    /// Frees pages, which read as zeros. A file system makes that durable at any time; here it is
+    /// durable at once.
+    pub(super) fn punch(&mut self, first: u64, count: u64) {
+        for page in first..first + count {
+            self.pages.remove(&page);
+            self.dirty.remove(&page);
+            self.given_up.remove(&page);
+        }
+    }
+
     fn put(&mut self, page: u64, image: Image) {
         let zero = &self.zero;
         let state = self.pages.entry(page).or_insert_with(|| PageState {

@@ -1,6 +1,7 @@
 //! The state of a simulated disk, and the way of each call to it.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,7 @@ use rustix::io::Errno;
 use super::fault::{Counts, Fates, Fault, Faults, dead};
 use super::inode::{Image, Inode};
 use super::names::{InodeNumber, Names};
-use crate::disk::{Call, PAGE_BYTES, Page};
+use crate::disk::{Call, PAGE_BYTES, Space};
 
 /// How a process ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) fates: Fates,
     pub(super) is_read_only: bool,
+    /// Pages of files that no read returns until they are written.
+    pub(super) bad_pages: BTreeSet<(u64, u64)>,
     pub(super) capacity_pages: u64,
     pub(super) is_locked: bool,
     /// How many processes have ended. Handles of earlier ones are dead.
@@ -59,13 +62,14 @@ impl Machine {
             faults: Faults::default(),
             fates: Fates::EVEN,
             is_read_only: false,
+            bad_pages: BTreeSet::new(),
             capacity_pages: u64::MAX / PAGE_BYTES as u64,
             is_locked: false,
             life: 0,
             hanging: 0,
             releases: 0,
             counts: BTreeMap::new(),
-            zero: Arc::new(*Page::ZERO.bytes()),
+            zero: Arc::new([0; PAGE_BYTES]),
             created: 0,
         };
         Self { state: Mutex::new(state), changed: Condvar::new() }
@@ -186,6 +190,13 @@ impl State {
     }
 
     /// Returns how many pages can still be allocated. Files that no name leads to need none.
+    pub(super) fn space(&self) -> Space {
+        Space {
+            free_bytes: self.free_pages() * PAGE_BYTES as u64,
+            total_bytes: self.capacity_pages * PAGE_BYTES as u64,
+        }
+    }
+
     pub(super) fn free_pages(&self) -> u64 {
         let named = self.inodes.iter().filter(|(number, _)| self.names.leads_to(**number));
         let allocated: u64 = named.map(|(_, inode)| inode.allocated()).sum();

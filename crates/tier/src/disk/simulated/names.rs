@@ -10,6 +10,7 @@ pub(super) type InodeNumber = u64;
 enum NameChange {
     Create(String, InodeNumber),
     Rename { from: String, to: String },
+    Exchange(String, String),
 }
 
 type Table = BTreeMap<String, InodeNumber>;
@@ -22,6 +23,12 @@ fn apply(change: &NameChange, table: &mut Table) {
         NameChange::Rename { from, to } => {
             if let Some(number) = table.remove(from) {
                 table.insert(to.clone(), number);
+            }
+        }
+        NameChange::Exchange(one, other) => {
+            if let (Some(first), Some(second)) = (table.remove(one), table.remove(other)) {
+                table.insert(one.clone(), second);
+                table.insert(other.clone(), first);
             }
         }
     }
@@ -62,6 +69,15 @@ impl Names {
             self.change(NameChange::Rename { from: from.to_owned(), to: to.to_owned() });
         }
         exists
+    }
+
+    /// Returns false if one of the files is missing.
+    pub(super) fn exchange(&mut self, one: &str, other: &str) -> bool {
+        let exist = self.cached.contains_key(one) && self.cached.contains_key(other);
+        if exist {
+            self.change(NameChange::Exchange(one.to_owned(), other.to_owned()));
+        }
+        exist
     }
 
     fn change(&mut self, change: NameChange) {

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::disk::PAGE_BYTES;
+use crate::format::{Item, KeyHasher, Record};
 use crate::log::Extent;
 use table::{Entry, TAG_BITS, Table};
 
@@ -44,6 +45,24 @@ impl Filed {
         }
     }
 
+    /// By the key of a record; `None` for a record of all keys.
+    pub(super) fn of_record(hasher: &KeyHasher, record: &Record<'_>) -> Option<Self> {
+        match *record {
+            Record::Lost { place, key: [] } => Some(Self::of_place(place)),
+            Record::Item(Item { key, .. })
+            | Record::Tombstone { key }
+            | Record::Lost { key, .. } => Some(Self::of(hasher.identity(key))),
+            Record::Flush | Record::Delay { .. } | Record::Void { .. } => None,
+        }
+    }
+
+    /// By the place of a lost item whose key is not known.
+    fn of_place(place: u64) -> Self {
+        let (partition, tag) = (place >> TAG_BITS, place & ((1 << TAG_BITS) - 1));
+        let partition = partition as usize % (1 << PARTITION_BITS);
+        Self { partition, tag: tag as u32, rest: UNKNOWN }
+    }
+
     /// The place of the key in the order of a walk. Other keys may have the same one.
     pub(super) fn place(self) -> u64 {
         (self.partition as u64) << TAG_BITS | u64::from(self.tag)
@@ -59,10 +78,19 @@ impl Filed {
 pub const PLACES: Range<u64> = 0..1 << (PARTITION_BITS + TAG_BITS);
 
 /// Where a record lies now: an extent, and the offset in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Location(u64);
 
 impl Location {
+    /// From the bits of [`Self::word`].
+    pub(super) fn of_word(word: u64) -> Self {
+        Self(word & ((1 << (u64::BITS - TAG_BITS)) - 1))
+    }
+
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
     pub(super) fn new(extent: Extent, offset: usize) -> Self {
         Self(u64::from(extent) << OFFSET_BITS | (offset / 8) as u64)
     }
@@ -86,7 +114,7 @@ impl Place {
     }
 
     fn location(self) -> Location {
-        Location(self.0 & ((1 << (u64::BITS - TAG_BITS)) - 1))
+        Location::of_word(self.0)
     }
 }
 
@@ -239,15 +267,16 @@ impl Catalog {
         }
     }
 
-    /// The records that the entries name in an extent.
+    /// The entries that name records in an extent.
     ///
     /// Cost: a look at every entry.
-    pub(super) fn of_extent(&self, extent: Extent) -> Vec<Location> {
+    pub(super) fn of_extent(&self, extent: Extent) -> Vec<(Filed, Location)> {
         let mut all = Vec::new();
         for partition in 0..self.partitions.len() {
+            let filed = |place: Place| Filed { partition, tag: place.tag(), rest: 0 };
             let table = self.table(partition);
-            let locations = table.iter().map(|place: Place| place.location());
-            all.extend(locations.filter(|location| location.extent() == extent));
+            let entries = table.iter().map(|place| (filed(place), place.location()));
+            all.extend(entries.filter(|(_, location)| location.extent() == extent));
         }
         all
     }
@@ -256,18 +285,8 @@ impl Catalog {
     ///
     /// Cost: a look at every entry.
     pub(super) fn remove_extent(&self, extent: Extent) -> u64 {
-        let mut removed = 0;
-        for partition in 0..self.partitions.len() {
-            let filed = |place: Place| Filed { partition, tag: place.tag(), rest: 0 };
-            let of_extent: Vec<Place> = {
-                let table = self.table(partition);
-                table.iter().filter(|place| place.location().extent() == extent).collect()
-            };
-            for place in of_extent {
-                removed += u64::from(self.remove(filed(place), place.location()));
-            }
-        }
-        removed
+        let remove = |(filed, location)| u64::from(self.remove(filed, location));
+        self.of_extent(extent).into_iter().map(remove).sum()
     }
 
     /// Removes all entries.
@@ -317,7 +336,8 @@ impl Draft {
         Self { partitions: (0..1 << PARTITION_BITS).map(|_| Table::default()).collect() }
     }
 
-    /// Files the newest record of a key. Returns where the one before it lies.
+    /// Files the newest record of a key. Returns where the one before it lies: a lost one whose key
+    /// is not known is taken for it if it has the same place.
     pub(super) fn put(&mut self, filed: Filed, location: Location) -> Option<Location> {
         let new = Certain { place: Place::new(filed, location), rest: filed.rest };
         let table = &mut self.partitions[filed.partition];
@@ -366,9 +386,13 @@ impl Draft {
     }
 
     fn find(table: &Table<Certain>, filed: Filed) -> Option<Certain> {
-        table.with_tag(filed.tag).find(|entry| entry.rest == filed.rest)
+        let with_rest = |rest| table.with_tag(filed.tag).find(|entry| entry.rest == rest);
+        with_rest(filed.rest).or_else(|| with_rest(UNKNOWN))
     }
 }
+
+/// The rest of the hash of a lost item whose key is not known.
+const UNKNOWN: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,13 @@
 //! The items of a directory that no process uses, read without changing it; past damage
 //! ([`salvage`]).
 
+pub(super) mod damage;
 pub(super) mod salvage;
+pub(super) mod segments;
 
 use zerocopy::IntoBytes;
 
-use crate::disk::{Directory, DiskError, Page, zeroed_pages};
+use crate::disk::{Directory, Page, zeroed_pages};
 use crate::format::{Address, Item, KeyHasher, Mode, Record, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;
 use crate::recovery::{Place, Recovered, RecoveryError, Visitor, examine};
@@ -22,6 +24,8 @@ pub struct Findings {
     pub items: u64,
     /// Length of their records, in bytes.
     pub bytes: u64,
+    /// Items that were damaged when reclaim met them.
+    pub lost: u64,
     /// Segments of the log.
     pub segments: usize,
     /// Records of a store that later ones have replaced or removed, and marks of removals.
@@ -30,6 +34,8 @@ pub struct Findings {
     pub cut: Option<Address>,
     /// When a delayed flush is due, as a Unix time.
     pub due_unix_secs: Option<u64>,
+    /// Flipped bits of the manifest, of headers and of void units: nothing is lost by them.
+    pub flipped: u64,
 }
 
 /// Reads a directory, and shows its items to `show` until that returns false. An item that is
@@ -45,23 +51,21 @@ pub fn inspect<D: Directory>(
     progress: &mut dyn FnMut(usize, usize),
     show: &mut dyn FnMut(&Item<'_>) -> bool,
 ) -> Result<Findings, RecoveryError> {
-    match tier.manifest().mode {
-        Mode::Store => inspect_store(tier, now_unix_secs, progress, show),
-        Mode::Cache => inspect_cache(tier, now_unix_secs, progress, show),
-    }
+    let mut findings = match tier.manifest().mode {
+        Mode::Store => inspect_store(tier, now_unix_secs, progress, show)?,
+        Mode::Cache => inspect_cache(tier, now_unix_secs, progress, show)?,
+    };
+    findings.flipped += u64::from(tier.is_manifest_flipped());
+    Ok(findings)
 }
 
 /// Returns the latest time that was written to a directory, of the log's time; 0 if none can be
 /// read.
 ///
 /// Cost: a read of the header of each extent, and of one segment.
-///
-/// # Errors
-///
-/// [`DiskError`].
-pub fn newest_stamp<D: Directory>(tier: &Tier<D>) -> Result<u64, DiskError> {
-    if let Some(snapshot) = snapshot::header(tier)? {
-        return Ok(snapshot.stamp_unix_secs);
+pub fn newest_stamp<D: Directory>(tier: &Tier<D>) -> u64 {
+    if let Ok(Some(snapshot)) = snapshot::header(tier) {
+        return snapshot.stamp_unix_secs;
     }
     let log = tier.log();
     let mut segments: Vec<_> = (0..log.extents())
@@ -77,10 +81,10 @@ pub fn newest_stamp<D: Directory>(tier: &Tier<D>) -> Result<u64, DiskError> {
         let unit = |page| Unit::read(log.seal(), header.number, page, bytes).ok();
         let stamps = (1..SEGMENT_PAGES).filter_map(unit).map(|unit| unit.sealed_unix_secs);
         if let Some(stamp) = stamps.max() {
-            return Ok(stamp);
+            return stamp;
         }
     }
-    Ok(0)
+    0
 }
 
 fn inspect_store<D: Directory>(
@@ -92,11 +96,12 @@ fn inspect_store<D: Directory>(
     let hasher = KeyHasher::new(&tier.manifest().hash_key);
     let extents = Extents::new(tier.log().extents());
     let mut reader = Reader::new(extents, &hasher, progress);
-    let Recovered { segments, cut, delay, .. } = examine(tier, &mut reader)?;
+    let Recovered { segments, cut, delay, flipped, .. } = examine(tier, &mut reader)?;
     let due_unix_secs = delay.map(|delay| delay.due_unix_secs);
     let is_flushed = due_unix_secs.is_some_and(|due| due <= now_unix_secs);
     let draft = if is_flushed { Draft::new() } else { reader.into_draft() };
-    let findings = Findings { segments: segments.len(), cut, due_unix_secs, ..Findings::default() };
+    let segments = segments.len();
+    let findings = Findings { segments, cut, due_unix_secs, flipped, ..Findings::default() };
     let mut shower = Shower {
         is_current: |filed, location| draft.has(filed, location),
         hasher: &hasher,
@@ -172,7 +177,8 @@ impl<C: Fn(Filed, Location) -> bool> Shower<'_, C> {
             let unit = Unit::read(tier.log().seal(), number, page, pages.as_bytes());
             let Ok(unit) = unit else {
                 let at = Address::new(number, page * crate::disk::PAGE_BYTES);
-                return Err(RecoveryError::Lost { at, through: at });
+                let bytes = crate::disk::PAGE_BYTES as u64;
+                return Err(RecoveryError::Lost { at, bytes, through: at });
             };
             if unit.is_void {
                 break;
@@ -190,15 +196,16 @@ impl<C: Fn(Filed, Location) -> bool> Shower<'_, C> {
 
 impl<C: Fn(Filed, Location) -> bool> Visitor for Shower<'_, C> {
     fn record(&mut self, place: Place, record: &Record<'_>) {
-        let Record::Item(item) = record else {
-            self.findings.dead += 1;
-            return;
-        };
-        let filed = Filed::of(self.hasher.identity(item.key));
-        if !(self.is_current)(filed, Location::new(place.extent, place.at.offset())) {
+        let location = Location::new(place.extent, place.at.offset());
+        let filed = Filed::of_record(self.hasher, record);
+        if !filed.is_some_and(|filed| (self.is_current)(filed, location)) {
             self.findings.dead += 1;
             return;
         }
+        let Record::Item(item) = record else {
+            self.findings.lost += 1;
+            return;
+        };
         self.findings.items += 1;
         self.findings.bytes += record.bytes() as u64;
         let is_expired = item.deadline_unix_secs.is_some_and(|at| at <= self.now_unix_secs);

@@ -4,84 +4,24 @@
 //! other records are good. What is lost may have replaced, removed or flushed what lies before it
 //! in the log, so what is good may be out of date ([`Trust`]).
 
+use std::cell::Cell;
 use std::collections::HashSet;
-use std::fmt;
+use std::ops::Range;
 
 use zerocopy::IntoBytes;
 
 use super::Findings;
+use super::damage::{Damage, Wrong};
+use super::segments::Segment;
 use crate::disk::{Directory, DiskError, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
-    Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES, SEGMENT_PAGES, SegmentHeader,
-    SegmentNumber, UNIT_HEADER_BYTES, Unit,
+    Address, Delay, Item, KeyHasher, Mode, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES,
+    SEGMENT_PAGES, SegmentNumber, UNIT_HEADER_BYTES, Unit,
 };
-use crate::log::{Extent, HeaderError};
+use crate::log::Extent;
 use crate::store::catalog::{Draft, Filed, Location};
 use crate::store::rebuild::snapshot::{self, Snapshot};
 use crate::tier::Tier;
-
-/// A damaged place of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The extent of the log's file that it is in; `None` if a segment is missing.
-    pub extent: Option<Extent>,
-    /// Where it begins in the log; `None` if that is not known.
-    pub at: Option<Address>,
-    /// How many bytes cannot be read, of those that held something.
-    pub bytes: u64,
-    /// What is wrong.
-    pub wrong: Wrong,
-}
-
-/// What is wrong with a place of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// The header of a segment, and none of its units tells which segment it is.
-    Header,
-    /// The header of a segment. Its units tell which one it is.
-    HeaderAlone,
-    /// A segment is not there, although later ones are.
-    Missing {
-        /// The segment before it, of those that are there.
-        earlier: SegmentNumber,
-    },
-    /// Another extent holds the same segment.
-    Twice,
-    /// The log ends before it.
-    CutOff,
-    /// The bytes are not those that were written.
-    Bytes,
-    /// The disk does not return them.
-    Disk(String),
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.at, &self.extent) {
-            (Some(at), Some(extent)) => {
-                write!(f, "segment {} (extent {extent}), offset {}: ", at.number(), at.offset())?;
-            }
-            (Some(at), None) => write!(f, "before segment {}: ", at.number())?,
-            (None, Some(extent)) => write!(f, "extent {extent}: ")?,
-            (None, None) => {}
-        }
-        match &self.wrong {
-            Wrong::Header => write!(f, "the header and all units are damaged")?,
-            Wrong::HeaderAlone => write!(f, "the header is damaged, or in the wrong place")?,
-            Wrong::Missing { earlier } => {
-                write!(f, "what followed segment {earlier} is missing")?;
-            }
-            Wrong::Twice => write!(f, "another extent holds this segment, too")?,
-            Wrong::CutOff => write!(f, "the log ends before it")?,
-            Wrong::Bytes => write!(f, "the checksum is wrong")?,
-            Wrong::Disk(error) => write!(f, "{error}")?,
-        }
-        match self.bytes {
-            0 => write!(f, "; nothing in it is lost"),
-            bytes => write!(f, "; {bytes} bytes cannot be read"),
-        }
-    }
-}
 
 /// Whether a readable item is the newest of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,21 +47,20 @@ pub struct Salvaged {
     pub withheld: u64,
 }
 
-/// A segment that can be read, at least in part.
-#[derive(Clone, Copy)]
-struct Segment {
-    extent: Extent,
-    number: SegmentNumber,
-    /// `None` if it is damaged.
-    header: Option<SegmentHeader>,
-}
-
 /// What lies in a segment.
-enum Seen<'a> {
+pub(in crate::store) enum Seen<'a> {
     Record(Address, Record<'a>),
     /// A record of this key, it seems, is damaged.
     Broken(&'a [u8]),
-    Damage(Damage),
+    /// From here on come the good records of pages without a good unit, up to their damage.
+    Begin(Range<usize>),
+    /// The void unit of this page has a flipped bit.
+    FlippedVoid(usize),
+    Damage {
+        damage: Damage,
+        /// Where what is lost ends, as stored.
+        through: u64,
+    },
 }
 
 /// Reads a log from its begin to its end, past damage. `report` gets the damaged places, `show` the
@@ -139,7 +78,7 @@ pub fn salvage<D: Directory>(
     report: &mut dyn FnMut(&Damage),
     show: &mut dyn FnMut(&Item<'_>, Trust),
 ) -> Result<Salvaged, DiskError> {
-    let reader = Reader { tier, hasher: KeyHasher::new(&tier.manifest().hash_key) };
+    let reader = Reader::new(tier);
     let mut found = Salvaged::default();
     if tier.cut_bytes() > 0 {
         let (bytes, wrong) = (tier.cut_bytes(), Wrong::CutOff);
@@ -148,6 +87,10 @@ pub fn salvage<D: Directory>(
         found.lost_bytes += bytes;
         report(&damage);
     }
+    if tier.is_manifest_flipped() {
+        found.damages += 1;
+        report(&Damage { extent: None, at: None, bytes: 0, wrong: Wrong::Manifest });
+    }
     match tier.manifest().mode {
         Mode::Store => reader.store(now_unix_secs, progress, report, show, &mut found),
         Mode::Cache => reader.cache(now_unix_secs, progress, report, show, &mut found)?,
@@ -155,8 +98,9 @@ pub fn salvage<D: Directory>(
     Ok(found)
 }
 
-struct Reader<'a, D: Directory> {
-    tier: &'a Tier<D>,
+/// Reads past damage.
+pub(in crate::store) struct Reader<'a, D: Directory> {
+    pub(super) tier: &'a Tier<D>,
     hasher: KeyHasher,
 }
 
@@ -170,24 +114,43 @@ struct Newest {
 
 /// What may be out of date: what lies below an address.
 #[derive(Clone, Copy, Default)]
-struct Doubt(u64);
+pub(in crate::store) struct Doubt(pub(in crate::store) u64);
 
 impl Doubt {
-    fn note(&mut self, damage: &Damage) {
-        let loses = damage.bytes > 0 || damage.wrong == Wrong::HeaderAlone;
-        let below = damage.at.map_or(u64::MAX, Address::stored);
-        self.0 = self.0.max(if loses { below } else { 0 });
+    /// Notes damage that is not inside a segment.
+    pub(in crate::store) fn note(&mut self, damage: &Damage) {
+        if damage.bytes > 0 {
+            self.note_lost(damage.at.map_or(u64::MAX, Address::stored));
+        }
     }
 
-    fn of(self, segment: &Segment, at: Address) -> Trust {
-        match at.stored() < self.0 || segment.header.is_none() {
-            true => Trust::Doubtful,
-            false => Trust::Current,
+    /// Notes the segments that reclaim may have freed.
+    pub(in crate::store) fn note_doubtful(&mut self, segments: &[Segment]) {
+        for segment in segments.iter().filter(|segment| segment.is_doubtful) {
+            self.note_lost(end_of(segment.number));
         }
+    }
+
+    /// Notes that something is lost below an address, as stored.
+    pub(in crate::store) fn note_lost(&mut self, through: u64) {
+        self.0 = self.0.max(through);
+    }
+
+    fn of(self, at: Address) -> Trust {
+        if at.stored() < self.0 { Trust::Doubtful } else { Trust::Current }
     }
 }
 
-impl<D: Directory> Reader<'_, D> {
+/// The address after a segment, as stored.
+pub(in crate::store) fn end_of(number: SegmentNumber) -> u64 {
+    Address::new(number, 0).stored() + (SEGMENT_BYTES / 8) as u64
+}
+
+impl<'a, D: Directory> Reader<'a, D> {
+    pub(in crate::store) fn new(tier: &'a Tier<D>) -> Self {
+        Self { tier, hasher: KeyHasher::new(&tier.manifest().hash_key) }
+    }
+
     fn store(
         &self,
         now_unix_secs: u64,
@@ -197,13 +160,20 @@ impl<D: Directory> Reader<'_, D> {
         found: &mut Salvaged,
     ) {
         let (mut pages, mut doubt) = (zeroed_pages(SEGMENT_PAGES), Doubt::default());
+        if self.tier.cut_bytes() > 0 {
+            // The newest segments may have been there.
+            doubt.note_lost(u64::MAX);
+        }
         let mut note = |damage: &Damage, found: &mut Salvaged| {
             found.damages += 1;
             found.lost_bytes += damage.bytes;
-            doubt.note(damage);
             report(damage);
         };
-        let segments = self.segments(&mut pages, &mut |damage| note(&damage, found));
+        let segments = self.segments(&mut pages, &mut |damage| {
+            doubt.note(&damage);
+            note(&damage, found);
+        });
+        doubt.note_doubtful(&segments);
         let total = segments.len() * 3;
         let durable = self.durable(&segments, &mut pages, &mut |done| progress(done, total));
         let mut newest = Newest { draft: Draft::new(), withheld: HashSet::new(), delay: None };
@@ -211,11 +181,22 @@ impl<D: Directory> Reader<'_, D> {
             progress(segments.len() + done, total);
             newest.delay = segment.header.and_then(|header| header.delay).or(newest.delay);
             let end = self.visit(segment, durable, &mut pages, &mut |seen| match seen {
-                Seen::Damage(damage) => note(&damage, found),
+                Seen::Damage { damage, through, .. } => {
+                    doubt.note_lost(through);
+                    note(&damage, found);
+                }
                 seen => newest.note(&self.hasher, segment, &seen),
             });
             if let Some(cut) = end {
                 found.findings.cut = Some(cut);
+                for segment in &segments[done + 1..] {
+                    // A start gives them up, and must be able to read them before.
+                    if let Some(error) = self.read(segment.extent, &mut pages) {
+                        let (extent, at) = (Some(segment.extent), Address::new(segment.number, 0));
+                        let wrong = Wrong::Disk(error);
+                        note(&Damage { extent, at: Some(at), bytes: 0, wrong }, found);
+                    }
+                }
                 break;
             }
         }
@@ -233,7 +214,7 @@ impl<D: Directory> Reader<'_, D> {
                 let Seen::Record(at, record) = seen else { return };
                 let location = Location::new(segment.extent, at.offset());
                 let is_current = |filed| newest.draft.has(filed, location);
-                let trust = doubt.of(segment, at);
+                let trust = doubt.of(at);
                 self.show(&record, is_current, now_unix_secs, found, &mut |item, found| {
                     found.doubtful += u64::from(trust == Trust::Doubtful);
                     show(item, trust);
@@ -264,9 +245,9 @@ impl<D: Directory> Reader<'_, D> {
         found.findings.segments = total;
         for (done, (extent, number)) in segments.into_iter().enumerate() {
             progress(done, total);
-            let segment = Segment { extent, number, header: None };
+            let segment = Segment::of(extent, number);
             self.visit(&segment, u64::MAX, &mut pages, &mut |seen| match seen {
-                Seen::Damage(damage) => {
+                Seen::Damage { damage, .. } => {
                     found.damages += 1;
                     found.lost_bytes += damage.bytes;
                     report(&damage);
@@ -278,7 +259,7 @@ impl<D: Directory> Reader<'_, D> {
                     let mut show = |item: &Item<'_>, _: &mut Salvaged| show(item, Trust::Current);
                     self.show(&record, is_current, now_unix_secs, found, &mut show);
                 }
-                Seen::Broken(_) => {}
+                Seen::Broken(_) | Seen::Begin(_) | Seen::FlippedVoid(_) => {}
             });
         }
         progress(total, total);
@@ -293,119 +274,37 @@ impl<D: Directory> Reader<'_, D> {
         found: &mut Salvaged,
         show: &mut dyn FnMut(&Item<'_>, &mut Salvaged),
     ) {
+        let is_current = Filed::of_record(&self.hasher, record).is_some_and(is_current);
         match record {
-            Record::Item(item) if is_current(Filed::of(self.hasher.identity(item.key))) => {
+            Record::Item(item) if is_current => {
                 found.findings.items += 1;
                 found.findings.bytes += record.bytes() as u64;
                 if item.deadline_unix_secs.is_none_or(|deadline| deadline > now_unix_secs) {
                     show(item, found);
                 }
             }
+            Record::Lost { .. } if is_current => found.findings.lost += 1,
             _ => found.findings.dead += 1,
         }
     }
 
     /// Reads a segment. Returns the first error of a page that the disk does not return: such pages
     /// are zero.
-    fn read(&self, extent: Extent, pages: &mut [Page]) -> Option<String> {
+    pub(super) fn read(&self, extent: Extent, pages: &mut [Page]) -> Option<String> {
         let log = self.tier.log();
         log.segment(extent, pages).err()?;
         let mut first = None;
         for page in 0..SEGMENT_PAGES {
             if let Err(error) = log.read(extent, page, &mut pages[page..=page]) {
-                pages[page] = Page::ZERO;
+                pages[page].bytes_mut().fill(0);
                 first.get_or_insert_with(|| error.to_string());
             }
         }
         first
     }
 
-    /// The segments of the log in the order of their numbers.
-    fn segments(&self, pages: &mut [Page], report: &mut dyn FnMut(Damage)) -> Vec<Segment> {
-        let mut segments = Vec::new();
-        for extent in 0..self.tier.log().extents() {
-            let damage = |at, bytes, wrong| Damage { extent: Some(extent), at, bytes, wrong };
-            match self.tier.log().header(extent) {
-                Ok(Some(header)) => {
-                    let (number, header) = (header.number, Some(header));
-                    segments.push(Segment { extent, number, header });
-                }
-                Ok(None) if !self.is_blank(extent) => {}
-                Err(HeaderError::Disk(error)) => {
-                    report(damage(None, SEGMENT_BYTES as u64, Wrong::Disk(error.to_string())));
-                }
-                // A header of zeros is that of an extent that was never used.
-                header => match self.number(extent, pages) {
-                    Some(number) => segments.push(Segment { extent, number, header: None }),
-                    None if header.is_ok() => {}
-                    None => report(damage(None, SEGMENT_BYTES as u64, Wrong::Header)),
-                },
-            }
-        }
-        segments.sort_unstable_by_key(|segment| (segment.number, segment.header.is_none()));
-        self.linked(segments, report)
-    }
-
-    /// Leaves out segments that are there twice, or were given up, and reports missing ones.
-    fn linked(&self, all: Vec<Segment>, report: &mut dyn FnMut(Damage)) -> Vec<Segment> {
-        let mut linked: Vec<Segment> = Vec::new();
-        for (index, segment) in all.iter().enumerate() {
-            let Segment { extent, number, header } = *segment;
-            let at = Some(Address::new(number, 0));
-            let damage = |bytes, wrong| Damage { extent: Some(extent), at, bytes, wrong };
-            if linked.last().is_some_and(|earlier| earlier.number == number) {
-                report(damage(0, Wrong::Twice));
-                continue;
-            }
-            match (header, linked.last()) {
-                (None, _) => {
-                    report(damage(0, Wrong::HeaderAlone));
-                    // If the next one says that another came before it, the extent was free: its
-                    // units are of a segment that was given up.
-                    let next = all[index + 1..].iter().find(|next| next.number != number);
-                    let next = next.and_then(|next| next.header);
-                    if next.is_none_or(|next| next.previous == Some(number)) {
-                        linked.push(*segment);
-                    }
-                    continue;
-                }
-                (Some(header), Some(earlier)) if header.previous != Some(earlier.number) => {
-                    let wrong = Wrong::Missing { earlier: earlier.number };
-                    report(Damage { extent: None, at, bytes: SEGMENT_BYTES as u64, wrong });
-                }
-                _ => {}
-            }
-            linked.push(*segment);
-        }
-        let durable = self.tier.manifest().durable;
-        if let (Some(durable), Some(last)) = (durable, linked.last())
-            && durable.number() > last.number
-        {
-            let wrong = Wrong::Missing { earlier: last.number };
-            let (at, bytes) = (Some(durable), SEGMENT_BYTES as u64);
-            report(Damage { extent: None, at, bytes, wrong });
-        }
-        linked
-    }
-
-    fn is_blank(&self, extent: Extent) -> bool {
-        let mut page = [Page::ZERO];
-        self.tier.log().read(extent, 0, &mut page).is_ok() && page[0] == Page::ZERO
-    }
-
-    /// The segment that the units of an extent say they are of: the last one that used it.
-    fn number(&self, extent: Extent, pages: &mut [Page]) -> Option<SegmentNumber> {
-        self.read(extent, pages);
-        let (seal, bytes) = (self.tier.log().seal(), pages.as_bytes());
-        let number = |page| {
-            let number = Unit::claimed(page, bytes)?;
-            Unit::read(seal, number, page, bytes).ok().map(|_| number)
-        };
-        (1..SEGMENT_PAGES).filter_map(number).max()
-    }
-
     /// The address below which everything was durable, as stored.
-    fn durable(
+    pub(in crate::store) fn durable(
         &self,
         segments: &[Segment],
         pages: &mut [Page],
@@ -427,7 +326,7 @@ impl<D: Directory> Reader<'_, D> {
 
     /// Shows what lies in a segment. Returns where the log ends, if it ends here: at the first
     /// place that no unit and no stop says was durable.
-    fn visit(
+    pub(in crate::store) fn visit(
         &self,
         segment: &Segment,
         durable: u64,
@@ -435,11 +334,37 @@ impl<D: Directory> Reader<'_, D> {
         show: &mut dyn FnMut(Seen<'_>),
     ) -> Option<Address> {
         let failed = self.read(segment.extent, pages);
+        let start = Address::new(segment.number, 0);
+        let is_damaged = Cell::new(false);
+        let mut note = |at, gaps: Gaps| {
+            is_damaged.set(true);
+            let wrong = failed.clone().map_or(Wrong::Bytes, Wrong::Disk);
+            let (extent, bytes) = (Some(segment.extent), gaps.bytes);
+            let through = if bytes == 0 { 0 } else { start.stored() + (gaps.end / 8) as u64 };
+            let damage = Damage { extent, at: Some(at), bytes, wrong };
+            Seen::Damage { damage, through }
+        };
+        let end = self.visit_units(segment.number, durable, pages, show, &mut note);
+        if failed.is_some() && !is_damaged.get() {
+            // Pages that hold nothing.
+            show(note(start, Gaps { bytes: 0, end: 0 }));
+        }
+        end
+    }
+
+    fn visit_units(
+        &self,
+        number: SegmentNumber,
+        durable: u64,
+        pages: &[Page],
+        show: &mut dyn FnMut(Seen<'_>),
+        damage: &mut dyn FnMut(Address, Gaps) -> Seen<'static>,
+    ) -> Option<Address> {
         let (seal, bytes) = (self.tier.log().seal(), pages.as_bytes());
-        let unit = |page| Unit::read(seal, segment.number, page, bytes).ok();
+        let unit = |page| Unit::read(seal, number, page, bytes).ok();
+        let address = |page: usize| Address::new(number, page * PAGE_BYTES);
         let mut page = 1;
         while page < SEGMENT_PAGES {
-            let at = Address::new(segment.number, page * PAGE_BYTES);
             if let Some(unit) = unit(page) {
                 if unit.is_void {
                     break;
@@ -450,42 +375,47 @@ impl<D: Directory> Reader<'_, D> {
                 page += unit.pages;
                 continue;
             }
-            if at.stored() >= durable {
-                return Some(at);
+            if address(page).stored() >= durable {
+                return Some(address(page));
             }
-            let end = (page + 1..SEGMENT_PAGES).find(|page| unit(*page).is_some());
-            let end = end.unwrap_or(SEGMENT_PAGES);
-            let lost = self.pick(segment.number, &bytes[..end * PAGE_BYTES], page, show);
-            let wrong = failed.clone().map_or(Wrong::Bytes, Wrong::Disk);
-            let (extent, at) = (Some(segment.extent), Some(at));
-            show(Seen::Damage(Damage { extent, at, bytes: lost, wrong }));
+            if Unit::is_flipped_void(seal, number, page, bytes) {
+                show(Seen::FlippedVoid(page));
+                show(damage(address(page), Gaps { bytes: 0, end: 0 }));
+                break;
+            }
+            let end = (page + 1..SEGMENT_PAGES)
+                .find(|page| unit(*page).is_some() || address(*page).stored() >= durable)
+                .unwrap_or(SEGMENT_PAGES);
+            show(Seen::Begin(page..end));
+            let gaps = self.pick(number, &bytes[..end * PAGE_BYTES], page, show);
+            show(damage(address(page), gaps));
             page = end;
         }
         None
     }
 
-    /// Shows the good records from a page without a good unit on, to the end of `bytes`. Returns
-    /// how many bytes are lost.
+    /// Shows the good records from a page without a good unit on, to the end of `bytes`.
     fn pick(
         &self,
         number: SegmentNumber,
         bytes: &[u8],
         page: usize,
         show: &mut dyn FnMut(Seen<'_>),
-    ) -> u64 {
+    ) -> Gaps {
         let start = page * PAGE_BYTES;
-        let (mut offset, mut behind, mut lost) = (start + UNIT_HEADER_BYTES, start, 0);
+        let (mut offset, mut behind) = (start + UNIT_HEADER_BYTES, start);
+        let mut gaps = Gaps { bytes: 0, end: start };
         let mut effort = (bytes.len() - start) * EFFORT;
         // Where a record is expected: behind a good one.
         let mut is_expected = true;
-        while offset + UNIT_HEADER_BYTES <= bytes.len() && effort > 0 {
+        while offset + RECORD_HEADER_BYTES <= bytes.len() && effort > 0 {
             let rest = &bytes[offset..];
             let at = Address::new(number, offset);
             let decoded = Record::decode(rest).ok();
             effort = effort.saturating_sub(decoded.map_or(1, |record| record.bytes()));
             match decoded.map(|_| Record::read(self.tier.log().seal(), at, rest)) {
                 Some(Ok(record)) => {
-                    lost += gap(bytes, behind, offset, behind > start);
+                    gaps.note(gap(bytes, (number, start), behind..offset), offset);
                     show(Seen::Record(at, record));
                     offset += record.bytes();
                     (behind, is_expected) = (offset, true);
@@ -503,17 +433,43 @@ impl<D: Directory> Reader<'_, D> {
             is_expected = false;
             offset += 8;
         }
-        lost + gap(bytes, behind, bytes.len(), behind > start)
+        gaps.note(gap(bytes, (number, start), behind..bytes.len()), bytes.len());
+        gaps
     }
 }
 
-/// How many bytes from `from` to `to` held something: not the zeros between a record and the end of
-/// its page, nor the header of a unit before a record.
-fn gap(bytes: &[u8], from: usize, to: usize, is_behind_record: bool) -> u64 {
+/// The gaps between good records.
+struct Gaps {
+    bytes: u64,
+    /// The offset in the segment at which the last gap ends.
+    end: usize,
+}
+
+impl Gaps {
+    fn note(&mut self, bytes: u64, end: usize) {
+        if bytes > 0 {
+            self.bytes += bytes;
+            self.end = end;
+        }
+    }
+}
+
+/// How many bytes between two good records, of pages of a segment that begin at `start`, held
+/// something: not the zeros between a record and the end of its page, nor the header of the unit
+/// that the second record begins.
+fn gap(bytes: &[u8], (number, start): (SegmentNumber, usize), between: Range<usize>) -> u64 {
+    let Range { start: from, end: to } = between;
     let page_end = from.next_multiple_of(PAGE_BYTES).min(to);
-    let is_padded = is_behind_record && bytes[from..page_end].iter().all(|byte| *byte == 0);
+    let is_padded = from > start && bytes[from..page_end].iter().all(|byte| *byte == 0);
     let from = if is_padded { page_end } else { from };
-    let has_header = to % PAGE_BYTES == UNIT_HEADER_BYTES && to - from >= UNIT_HEADER_BYTES;
+    // A unit begins at `start`. At another page there may be one, or a record of a longer one.
+    let is_header = |at: usize| {
+        let page = at / PAGE_BYTES;
+        at == start || Unit::claimed(page, bytes) == Some(number)
+    };
+    let has_header = to % PAGE_BYTES == UNIT_HEADER_BYTES
+        && to - from >= UNIT_HEADER_BYTES
+        && is_header(to - UNIT_HEADER_BYTES);
     let to = if has_header { to - UNIT_HEADER_BYTES } else { to };
     (to - from) as u64
 }
@@ -521,11 +477,12 @@ fn gap(bytes: &[u8], from: usize, to: usize, is_behind_record: bool) -> u64 {
 impl Newest {
     fn note(&mut self, hasher: &KeyHasher, segment: &Segment, seen: &Seen<'_>) {
         match seen {
-            Seen::Record(at, Record::Item(item)) => {
-                let identity = hasher.identity(item.key);
-                self.withheld.remove(&identity);
+            Seen::Record(at, record @ (Record::Item(_) | Record::Lost { .. })) => {
+                if let Record::Item(Item { key, .. }) | Record::Lost { key, .. } = record {
+                    self.withheld.remove(&hasher.identity(key));
+                }
                 let location = Location::new(segment.extent, at.offset());
-                self.draft.put(Filed::of(identity), location);
+                Filed::of_record(hasher, record).map(|filed| self.draft.put(filed, location));
             }
             Seen::Record(_, Record::Tombstone { key }) => {
                 let identity = hasher.identity(key);
@@ -545,7 +502,10 @@ impl Newest {
                     self.withheld.insert(identity);
                 }
             }
-            Seen::Record(_, Record::Void { .. }) | Seen::Damage(_) => {}
+            Seen::Record(_, Record::Void { .. })
+            | Seen::Begin(_)
+            | Seen::FlippedVoid(_)
+            | Seen::Damage { .. } => {}
         }
     }
 }

@@ -5,7 +5,7 @@ pub(super) mod snapshot;
 use std::collections::VecDeque;
 
 use crate::disk::Directory;
-use crate::format::{Delay, KeyHasher, Record, SegmentNumber};
+use crate::format::{Delay, KeyHasher, Record, SegmentHeader, SegmentNumber};
 use crate::log::Extent;
 use crate::recovery::{Place, RecoveryError, Visitor, recover};
 use crate::store::Started;
@@ -42,7 +42,14 @@ impl Rebuilt {
     }
 
     /// What the last stop has left.
-    pub(super) fn of_snapshot(snapshot: Snapshot) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`RecoveryError::OlderManifest`] if a later life has begun segments since.
+    pub(super) fn of_snapshot<D: Directory>(
+        snapshot: Snapshot,
+        tier: &Tier<D>,
+    ) -> Result<Self, RecoveryError> {
         let Snapshot { header, catalog, extents, segments } = snapshot;
         let found = Started {
             version_max: header.version_max,
@@ -50,12 +57,23 @@ impl Rebuilt {
             is_from_index: true,
             ..Started::default()
         };
-        let free = (0..extents.count()).filter(|extent| !extents.is_used(*extent)).collect();
+        let free: VecDeque<_> =
+            (0..extents.count()).filter(|extent| !extents.is_used(*extent)).collect();
+        for extent in free.iter().take(NEXT_EXTENTS) {
+            if let Ok(Some(SegmentHeader { number, .. })) = tier.log().header(*extent)
+                && Some(number) > tier.manifest().lease
+            {
+                return Err(RecoveryError::OlderManifest { number });
+            }
+        }
         let due_unix_secs = header.due_unix_secs;
         let delay = header.due_at.map(|at| Delay { at, due_unix_secs });
-        Self { catalog, extents, segments, free, found, delay, due_unix_secs }
+        Ok(Self { catalog, extents, segments, free, found, delay, due_unix_secs })
     }
 }
+
+/// Free extents that are looked at: a life uses them in this order.
+const NEXT_EXTENTS: usize = 8;
 
 /// Reads the log of a directory.
 pub(super) fn rebuild<D: Directory>(
@@ -83,6 +101,7 @@ pub(super) fn rebuild<D: Directory>(
         version_max: found.version_max,
         stamp_unix_secs: found.stamp_unix_secs,
         cut: found.cut,
+        flipped: found.flipped,
         ..Started::default()
     };
     let delay = found.delay;
@@ -120,19 +139,22 @@ impl Visitor for Reader<'_> {
             self.last = Some(at.number());
             self.extents.begin(extent, at.number());
         }
-        let dead = match record {
-            Record::Item(item) => {
-                self.extents.note_item(extent, item);
-                let filed = Filed::of(self.hasher.identity(item.key));
-                self.draft.put(filed, Location::new(extent, at.offset()))
+        let location = Location::new(extent, at.offset());
+        if let Record::Lost { .. } = record {
+            self.extents.note_lost(location);
+        }
+        let dead = match (record, Filed::of_record(self.hasher, record)) {
+            (Record::Tombstone { .. }, Some(filed)) => self.draft.take(filed),
+            (_, Some(filed)) => {
+                self.extents.note_named(extent, record);
+                self.draft.put(filed, location)
             }
-            Record::Tombstone { key } => self.draft.take(Filed::of(self.hasher.identity(key))),
-            Record::Flush => {
+            (Record::Flush, None) => {
                 self.draft.clear();
                 self.extents.note_all_dead();
                 None
             }
-            Record::Delay { .. } | Record::Void { .. } => None,
+            (_, None) => None,
         };
         dead.inspect(|location| self.extents.note_dead(*location));
     }

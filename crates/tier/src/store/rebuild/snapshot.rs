@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{SegmentNumber, SnapshotHeader};
 use crate::log::Extent;
-use crate::store::catalog::Catalog;
+use crate::store::catalog::{Catalog, Location};
 use crate::store::extents::Extents;
 use crate::store::shared::Shared;
 use crate::tier::Tier;
@@ -54,7 +54,7 @@ fn write_to<D: Directory>(
     // not closed.
     let (segments, delay) = {
         let head = shared.head();
-        (head.all_segments(), head.delay())
+        (head.segments().clone(), head.delay())
     };
     let mut writer =
         Writer { file, pages: zeroed_pages(PAGES), at: 0, first: 1, body: Body::new() };
@@ -68,6 +68,9 @@ fn write_to<D: Directory>(
         writer.push(words.len() as u64)?;
         words.iter().try_for_each(|word| writer.push(*word))
     })?;
+    let lost = shared.extents.lost();
+    writer.push(lost.len() as u64)?;
+    lost.iter().try_for_each(|location| writer.push(location.word()))?;
     let (file, Body { words, checksum }) = writer.finish()?;
     let header = SnapshotHeader {
         uuid: tier.manifest().uuid,
@@ -80,7 +83,7 @@ fn write_to<D: Directory>(
         version_max: shared.version_max.load(std::sync::atomic::Ordering::Relaxed),
         checksum: checksum.finalize(),
     };
-    file.write_pages(0, &[header.encode()])?;
+    file.write_pages(0, std::slice::from_ref(&*header.encode()))?;
     file.sync_data()
 }
 
@@ -227,6 +230,13 @@ impl<F: File> Reader<'_, F> {
                     return Ok(None);
                 }
             }
+        }
+        for _ in 0..self.word()?.min(self.body.words) {
+            let location = Location::of_word(self.word()?);
+            if !extents.is_used(location.extent()) {
+                return Ok(None);
+            }
+            extents.note_lost(location);
         }
         Ok(Some(Snapshot { header, catalog, extents, segments }))
     }

@@ -6,7 +6,6 @@
 //! copied.
 
 use crate::disk::{File, Page};
-use crate::format::Record;
 use crate::log::Extent;
 use crate::store::catalog::Location;
 use crate::store::shared::Shared;
@@ -28,15 +27,16 @@ pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let mut earliest: Option<u64> = None;
     let (mut items, mut bytes) = (0, 0);
     let is_read = shared.log.segment(extent, segment).is_ok()
-        && records(shared, number, segment, |at, item| {
-            let (filed, location) = (shared.filed(item.key), Location::new(extent, at.offset()));
+        && records(shared, number, segment, |at, filed, record| {
+            let location = Location::new(extent, at.offset());
             if !shared.catalog.has(filed, location) {
                 return true;
             }
-            if item.deadline_unix_secs.is_none_or(|deadline| deadline > now) {
-                earliest = earliest.into_iter().chain(item.deadline_unix_secs).min();
+            let deadline = record.deadline_unix_secs();
+            if deadline.is_none_or(|deadline| deadline > now) {
+                earliest = earliest.into_iter().chain(deadline).min();
                 items += 1;
-                bytes += Record::item_bytes(item.key.len(), item.value.len()) as u32;
+                bytes += record.bytes() as u32;
                 return true;
             }
             let _head = shared.head();

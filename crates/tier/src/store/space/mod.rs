@@ -1,10 +1,11 @@
 //! The thread that makes room: it allocates extents, and reclaims the oldest segments.
 
 pub(super) mod cycle;
+mod damage;
 mod look;
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use zerocopy::IntoBytes;
 
@@ -57,56 +58,62 @@ pub(super) fn prepare<F: File>(shared: &Shared<F>) -> bool {
         let Some(extent) = head.take_free() else { return false };
         extent
     };
-    match shared.log.allocate(extent) {
-        Ok(()) => {
+    let allocated = match has_reserve(shared) {
+        true => shared.log.allocate(extent).map(|()| true),
+        false => Ok(false),
+    };
+    match allocated {
+        Ok(true) => {
             shared.counts.zeroed_bytes.fetch_add(SEGMENT_BYTES as u64, Relaxed);
             shared.head().put_ready(extent);
             shared.progress.notify_all();
             true
         }
-        Err(error) if error.is_full() => {
+        Err(error) if !error.is_full() => {
+            shared.fail(&error);
+            true
+        }
+        Ok(false) | Err(_) => {
             shared.head().put_back(extent);
             shared.progress.notify_all();
             false
         }
-        Err(error) => {
-            shared.fail(&error);
-            true
-        }
     }
 }
+
+/// True if the file system has space for another extent, and then still for what a stop and a start
+/// write: the index and the manifest.
+fn has_reserve<F: File>(shared: &Shared<F>) -> bool {
+    let index_bytes = shared.catalog.bytes();
+    let needed = SEGMENT_BYTES as u64 + index_bytes + RESERVE_BYTES;
+    // A file system that does not say what it has is asked for the space itself.
+    shared.log.free_bytes().map_or(true, |free| free >= needed)
+}
+
+/// The space that is left for the manifest, and for what the file system needs itself, in bytes.
+const RESERVE_BYTES: u64 = 1 << 20;
 
 /// Reclaims the oldest segment if few extents are free. Returns false if there is nothing to do.
 fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let (extent, number) = {
         let mut head = shared.head();
-        match head.take_left(|extent| !shared.extents.is_live(extent)) {
-            Some(left) => left,
-            None => {
-                let Some((extent, number, next)) = head.oldest() else { return false };
-                // Only what is durable is given up.
-                let is_synced = shared.is_synced(Address::new(next, 0));
-                let is_wanted =
-                    head.free_soon() <= wanted(shared) || shared.is_catalog_full.load(Relaxed);
-                if !is_wanted || !is_synced || head.is_reclaim_vain(shared.live_bytes()) {
-                    return false;
-                }
-                head.note_reclaim(shared.live_bytes());
-                (extent, number)
-            }
+        let Some((extent, number, next)) = head.oldest() else { return false };
+        // Only a durable segment is freed.
+        let is_synced = shared.is_synced(Address::new(next, 0));
+        let is_wanted = head.free_soon() <= wanted(shared) || shared.is_catalog_full.load(Relaxed);
+        if !is_wanted || !is_synced || head.is_reclaim_vain(shared.live_bytes()) {
+            return false;
         }
+        head.note_reclaim(shared.live_bytes());
+        (extent, number)
     };
     if shared.is_cache {
         if !drop_all(shared, extent, number, segment) {
             return true;
         }
     } else if shared.extents.is_live(extent) {
-        if !read(shared, extent, segment) {
-            // A store that ends meanwhile has not learned that the segment cannot be read.
-            if !shared.is_over() {
-                leave(shared, extent, number);
-            }
-            return true;
+        if !damage::read(shared, extent, segment) {
+            return false;
         }
         if !copy_live(shared, extent, number, segment) {
             return true;
@@ -129,32 +136,6 @@ fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     true
 }
 
-/// Reads a segment. The disk may fail once and not again, so a read that fails is tried again.
-/// False if it fails each time, or the store ends meanwhile.
-fn read<F: File>(shared: &Shared<F>, extent: Extent, segment: &mut [Page]) -> bool {
-    for pause in RETRIES {
-        if shared.log.segment(extent, segment).is_ok() {
-            return true;
-        }
-        shared.counts.retried_reads.fetch_add(1, Relaxed);
-        let until = Instant::now() + pause;
-        while !shared.is_over() && Instant::now() < until {
-            let head = shared.head();
-            let left = until.saturating_duration_since(Instant::now());
-            drop(shared.wait(&shared.space, head, left));
-        }
-    }
-    !shared.is_over() && shared.log.segment(extent, segment).is_ok()
-}
-
-/// The pauses before a read of reclaim is tried again.
-const RETRIES: [Duration; 4] = [
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-];
-
 /// Drops the items of a cache's segment from the catalog. False if the store ends meanwhile.
 fn drop_all<F: File>(
     shared: &Shared<F>,
@@ -169,14 +150,13 @@ fn drop_all<F: File>(
     let counts = &shared.counts;
     counts.evicted_segments.fetch_add(1, Relaxed);
     let is_whole = shared.log.segment(extent, segment).is_ok()
-        && records(shared, number, segment, |at, item| {
-            let (filed, location) = (shared.filed(item.key), Location::new(extent, at.offset()));
+        && records(shared, number, segment, |at, filed, record| {
+            let location = Location::new(extent, at.offset());
             let _head = shared.head();
             if !shared.is_over() && shared.catalog.remove(filed, location) {
                 shared.extents.note_dead(location);
-                let bytes = Record::item_bytes(item.key.len(), item.value.len()) as u64;
                 counts.evicted_items.fetch_add(1, Relaxed);
-                counts.evicted_bytes.fetch_add(bytes, Relaxed);
+                counts.evicted_bytes.fetch_add(record.bytes() as u64, Relaxed);
             }
             true
         }) == Walk::Done;
@@ -205,12 +185,12 @@ enum Walk {
     Damaged,
 }
 
-/// Shows the items of a segment.
+/// Shows the records of a segment that the catalog may name: items and lost ones.
 fn records<F: File>(
     shared: &Shared<F>,
     number: SegmentNumber,
     segment: &[Page],
-    mut show: impl FnMut(Address, &Item<'_>) -> bool,
+    mut show: impl FnMut(Address, Filed, &Record<'_>) -> bool,
 ) -> Walk {
     let (seal, bytes) = (shared.log.seal(), segment.as_bytes());
     let mut page = 1;
@@ -220,10 +200,10 @@ fn records<F: File>(
             break;
         }
         for record in unit.records() {
-            match record {
-                Ok((at, Record::Item(item))) if !show(at, &item) => return Walk::Ended,
-                Ok(_) => {}
-                Err(_) => return Walk::Damaged,
+            let Ok((at, record)) = record else { return Walk::Damaged };
+            let Some(filed) = Filed::of_record(&shared.hasher, &record) else { continue };
+            if !matches!(record, Record::Tombstone { .. }) && !show(at, filed, &record) {
+                return Walk::Ended;
             }
         }
         page += unit.pages;
@@ -231,51 +211,32 @@ fn records<F: File>(
     Walk::Done
 }
 
-/// Copies the live items of a segment to the head. False if the segment must stay.
+/// Copies the live records of a segment to the head. Returns false if the store ends.
 fn copy_live<F: File>(
     shared: &Shared<F>,
     extent: Extent,
     number: SegmentNumber,
     segment: &[Page],
 ) -> bool {
-    match records(shared, number, segment, |at, item| copy(shared, extent, at, item)) {
+    let copied = records(shared, number, segment, |at, filed, record| {
+        copy(shared, (extent, at), filed, record)
+    });
+    match copied {
         Walk::Done => true,
         Walk::Ended => false,
-        Walk::Damaged => copy_readable(shared, extent, number, segment),
+        Walk::Damaged => damage::copy(shared, extent, number, segment),
     }
 }
 
-/// Copies what is good of a damaged segment: each record has a checksum of its own. False if the
-/// segment must stay, because items of it are damaged that no change has replaced yet.
-fn copy_readable<F: File>(
+/// Copies a record to the head if the catalog still names its place. Returns false if the store
+/// ends.
+fn copy<F: File>(
     shared: &Shared<F>,
-    extent: Extent,
-    number: SegmentNumber,
-    segment: &[Page],
+    (extent, at): (Extent, Address),
+    filed: Filed,
+    record: &Record<'_>,
 ) -> bool {
-    let bytes = segment.as_bytes();
-    for location in shared.catalog.of_extent(extent) {
-        let at = Address::new(number, location.offset());
-        let record = Record::read(shared.log.seal(), at, &bytes[location.offset()..]);
-        if let Ok(Record::Item(item)) = record
-            && !copy(shared, extent, at, &item)
-        {
-            return false;
-        }
-    }
-    !shared.extents.is_live(extent) || leave(shared, extent, number)
-}
-
-/// A segment stays where it is, with the items that are damaged.
-fn leave<F>(shared: &Shared<F>, extent: Extent, number: SegmentNumber) -> bool {
-    shared.head().leave(extent, number);
-    shared.counts.damaged_segments.fetch_add(1, Relaxed);
-    false
-}
-
-/// Copies an item to the head if the catalog still names it. False if the store ends meanwhile.
-fn copy<F: File>(shared: &Shared<F>, extent: Extent, at: Address, item: &Item<'_>) -> bool {
-    let (filed, location) = (shared.filed(item.key), Location::new(extent, at.offset()));
+    let location = Location::new(extent, at.offset());
     if !shared.catalog.has(filed, location) {
         return true;
     }
@@ -289,18 +250,20 @@ fn copy<F: File>(shared: &Shared<F>, extent: Extent, at: Address, item: &Item<'_
             return true;
         }
         let now = shared.now();
-        if item.deadline_unix_secs.is_some_and(|deadline| deadline <= now) {
+        if record.deadline_unix_secs().is_some_and(|deadline| deadline <= now) {
             forget(shared, filed, location, now);
             return true;
         }
         let appended = match shared.has_room(&head) {
-            true => shared.append(&mut head, &Record::Item(*item), Share::Copy),
+            true => shared.append(&mut head, record, Share::Copy),
             false => Err(Refusal::Busy),
         };
         match appended {
             Ok(place) => {
-                shared.file(filed, Some(location), place, item);
-                shared.note_copy(item.key, at, place.1);
+                shared.file(filed, Some(location), place, record);
+                if let Record::Item(Item { key, .. }) | Record::Lost { key, .. } = record {
+                    shared.note_copy(key, at, place.1);
+                }
                 shared.counts.copied_items.fetch_add(1, Relaxed);
                 return true;
             }

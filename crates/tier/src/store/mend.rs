@@ -1,0 +1,323 @@
+//! Makes a damaged log readable, and drops the records that may be out of date.
+//!
+//! A lost record may have replaced, removed or flushed any record before it in the log. So this
+//! drops all records before the last lost one, and keeps the others:
+//!
+//! ```text
+//! before  │ segment │ segment │ unit │ unit │ damage, with good records │ unit │ segment │
+//! after   │    –    │    –    │ void record, records after the damage   │ unit │ segment │
+//! ```
+//!
+//! It may end at any instruction, and at any write by a power loss: the log is then damaged as
+//! before, and the same records are dropped the next time. For that the records that stay keep
+//! their addresses, and the damage is mended after the dropped records are gone.
+
+use std::ops::Range;
+use std::slice;
+
+use crate::disk::{
+    Directory, DiskError, File, PAGE_BYTES, Page, resize_pages, zeroed_page, zeroed_pages,
+};
+use crate::format::{
+    Address, Delay, RECORD_HEADER_BYTES, Record, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber,
+    UnitWriter,
+};
+use crate::log::{Extent, HeaderError, Log};
+use crate::recovery::RecoveryError;
+use crate::store::inspect::damage::Damage;
+use crate::store::inspect::newest_stamp;
+use crate::store::inspect::salvage::{Doubt, Reader, Salvaged, Seen, end_of, salvage};
+use crate::store::inspect::segments::Segment;
+use crate::tier::Tier;
+
+/// Mends the log of a store. Reports each damaged place, and returns what was found; `None` if
+/// nothing is damaged.
+///
+/// Cost: reads the log six times.
+///
+/// # Errors
+///
+/// [`RecoveryError::Disk`], and [`RecoveryError::Header`] of a log that is another directory's.
+pub(super) fn accept<D: Directory>(
+    tier: &mut Tier<D>,
+    now_unix_secs: u64,
+    progress: &mut dyn FnMut(usize, usize),
+    report: &dyn Fn(&Damage),
+) -> Result<Option<Accepted>, RecoveryError> {
+    // After a failed sync the kernel's cache shows what the disk lacks.
+    tier.log().drop_cached()?;
+    for extent in 0..tier.log().extents() {
+        let header = match tier.log().header(extent) {
+            Err(foreign @ HeaderError::Foreign { .. }) => return Err(foreign.into()),
+            Err(_) => tier.log().flipped_header(extent).flatten(),
+            Ok(header) => header,
+        };
+        let newer = header.filter(|header| Some(header.number) > tier.manifest().lease);
+        if let Some(SegmentHeader { number, .. }) = newer {
+            return Err(RecoveryError::OlderManifest { number });
+        }
+    }
+    let mut report = |damage: &Damage| report(damage);
+    let found = salvage(tier, now_unix_secs, progress, &mut report, &mut |_, _| ())?;
+    if found.damages == 0 {
+        return Ok(None);
+    }
+    let delay = mend(tier)?;
+    Ok(Some(Accepted { found, delay }))
+}
+
+/// A loss that was accepted.
+pub(super) struct Accepted {
+    pub(super) found: Salvaged,
+    /// The delayed flush that was pending, if no segment is left to record it.
+    pub(super) delay: Option<Delay>,
+}
+
+fn mend<D: Directory>(tier: &mut Tier<D>) -> Result<Option<Delay>, DiskError> {
+    let stamp_unix_secs = newest_stamp(tier);
+    let mut pages = zeroed_pages(SEGMENT_PAGES);
+    let survey = Survey::of(tier, &mut pages);
+    drop_doubtful(tier.log(), &survey)?;
+    let keeps_none = survey.kept().next().is_none();
+    if keeps_none {
+        tier.forget_durable()?;
+    }
+    let reader = Reader::new(tier);
+    for place in survey.kept() {
+        let Placed { segment, header } = place;
+        if segment.is_header_damaged || segment.header.as_ref() != Some(header) {
+            tier.log().begin(segment.extent, header)?;
+        }
+        overwrite_bad(tier.log(), segment.extent, &mut pages)?;
+        let mut patches = Patches::new(tier.log().seal(), segment.number, survey.doubt);
+        let mut shut = None;
+        reader.visit(segment, survey.durable, &mut pages, &mut |seen| match seen {
+            Seen::FlippedVoid(page) => shut = Some(page),
+            seen => patches.note(&seen),
+        });
+        patches.write(tier.log(), segment.extent, stamp_unix_secs)?;
+        if let Some(page) = shut {
+            tier.log().shut(segment.extent, segment.number, page, stamp_unix_secs)?;
+        }
+    }
+    tier.log().sync()?;
+    // Their units tell what was durable, so they go after the damage. Then as recovery does it.
+    for segment in survey.above.iter().rev() {
+        tier.log().erase(segment.extent, segment.number)?;
+        tier.log().sync()?;
+    }
+    erase_others(tier.log(), &survey)?;
+    tier.log().sync()?;
+    Ok(survey.delay.filter(|_| keeps_none))
+}
+
+/// A segment, and the header that it has afterwards.
+struct Placed {
+    segment: Segment,
+    header: SegmentHeader,
+}
+
+/// What a damaged log holds, and what of it may be out of date.
+struct Survey {
+    /// The segments up to the end of the log.
+    of_log: Vec<Placed>,
+    /// Segments above its end.
+    above: Vec<Segment>,
+    /// The delayed flush that is pending at the end.
+    delay: Option<Delay>,
+    durable: u64,
+    doubt: Doubt,
+}
+
+impl Survey {
+    fn of<D: Directory>(tier: &Tier<D>, pages: &mut [Page]) -> Self {
+        let reader = Reader::new(tier);
+        let mut doubt = Doubt::default();
+        let mut segments = reader.segments(pages, &mut |damage| doubt.note(&damage));
+        doubt.note_doubtful(&segments);
+        let durable = reader.durable(&segments, pages, &mut |_| ());
+        let (mut of_log, mut delay, mut previous) = (Vec::new(), None, None);
+        for segment in &segments {
+            delay = segment.header.map_or(delay, |header| header.delay);
+            let header = SegmentHeader { number: segment.number, previous, delay };
+            of_log.push(Placed { segment: *segment, header: segment.header.unwrap_or(header) });
+            previous = Some(segment.number);
+            let end = reader.visit(segment, durable, pages, &mut |seen| match seen {
+                Seen::Damage { through, .. } => doubt.note_lost(through),
+                seen => note_delay(&mut delay, &seen, u64::MAX),
+            });
+            if let Some(end) = end {
+                if end.page() == 1 {
+                    // Recovery gives it up.
+                    of_log.pop();
+                }
+                break;
+            }
+        }
+        let above = segments.split_off(of_log.len());
+        let mut survey = Self { of_log, above, delay, durable, doubt };
+        survey.keep_delay(&reader, pages);
+        survey
+    }
+
+    /// Records the delayed flush that is pending at the end of the doubt in the header of that
+    /// segment: its own record may be dropped.
+    fn keep_delay<D: Directory>(&mut self, reader: &Reader<'_, D>, pages: &mut [Page]) {
+        let doubt = self.doubt.0;
+        let is_in_doubt = |place: &&mut Placed| {
+            let number = place.segment.number;
+            Address::new(number, 0).stored() < doubt && doubt < end_of(number)
+        };
+        let Some(place) = self.of_log.iter_mut().find(is_in_doubt) else { return };
+        let mut delay = place.header.delay;
+        reader.visit(&place.segment, self.durable, pages, &mut |seen| {
+            note_delay(&mut delay, &seen, doubt);
+        });
+        place.header.delay = delay;
+    }
+
+    fn is_kept(&self, segment: &Segment) -> bool {
+        end_of(segment.number) > self.doubt.0
+    }
+
+    fn kept(&self) -> impl Iterator<Item = &Placed> {
+        self.of_log.iter().filter(|place| self.is_kept(&place.segment))
+    }
+}
+
+/// Notes a delayed flush that is recorded below an address, or is over there.
+fn note_delay(delay: &mut Option<Delay>, seen: &Seen<'_>, below: u64) {
+    match seen {
+        Seen::Record(at, Record::Flush) if at.stored() < below => *delay = None,
+        Seen::Record(at, Record::Delay { due_unix_secs }) if at.stored() < below => {
+            *delay = Some(Delay { at: *at, due_unix_secs: *due_unix_secs });
+        }
+        _ => {}
+    }
+}
+
+/// Gives up the segments that may be out of date, durably. The last one goes after the others: its
+/// damage, or the gap after it, shows that they must go.
+fn drop_doubtful<F: File>(log: &Log<F>, survey: &Survey) -> Result<(), DiskError> {
+    let dropped = survey.of_log.iter().map(|place| &place.segment);
+    let mut dropped: Vec<_> = dropped.filter(|segment| !survey.is_kept(segment)).collect();
+    let last = dropped.pop();
+    for segments in [&dropped[..], last.as_slice()] {
+        for segment in segments {
+            log.erase(segment.extent, segment.number)?;
+        }
+        log.sync()?;
+    }
+    Ok(())
+}
+
+/// Writes zeros to pages that the disk does not return: it may replace their sectors then.
+fn overwrite_bad<F: File>(
+    log: &Log<F>,
+    extent: Extent,
+    pages: &mut [Page],
+) -> Result<(), DiskError> {
+    if log.segment(extent, pages).is_ok() {
+        return Ok(());
+    }
+    for page in 1..SEGMENT_PAGES {
+        if log.read(extent, page, &mut pages[..1]).is_err() {
+            log.write(extent, page, slice::from_ref(&*zeroed_page()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives all extents up that hold no kept segment, and are not free.
+fn erase_others<F: File>(log: &Log<F>, survey: &Survey) -> Result<(), DiskError> {
+    let kept: Vec<Extent> = survey.kept().map(|place| place.segment.extent).collect();
+    for extent in (0..log.extents()).filter(|extent| !kept.contains(extent)) {
+        let number = match log.header(extent) {
+            Ok(None) => continue,
+            Ok(Some(header)) => header.number,
+            Err(_) => SegmentNumber::FIRST,
+        };
+        log.erase(extent, number)?;
+    }
+    Ok(())
+}
+
+/// The units that take the place of damage in a segment.
+struct Patches<'s> {
+    seal: &'s Seal,
+    number: SegmentNumber,
+    doubt: Doubt,
+    units: Vec<Patch>,
+    /// Records go into the last unit.
+    is_open: bool,
+}
+
+struct Patch {
+    pages: Range<usize>,
+    unit: UnitWriter,
+}
+
+impl<'s> Patches<'s> {
+    fn new(seal: &'s Seal, number: SegmentNumber, doubt: Doubt) -> Self {
+        Self { seal, number, doubt, units: Vec::new(), is_open: false }
+    }
+
+    fn note(&mut self, seen: &Seen<'_>) {
+        match seen {
+            Seen::Begin(pages) => self.begin(pages.clone()),
+            Seen::Record(at, record) if self.is_open && at.stored() >= self.doubt.0 => {
+                self.push(*at, record);
+            }
+            Seen::Record(..) | Seen::Broken(_) | Seen::FlippedVoid(_) => {}
+            Seen::Damage { .. } => self.is_open = false,
+        }
+    }
+
+    fn begin(&mut self, mut pages: Range<usize>) {
+        let stored = |page: usize| Address::new(self.number, 0).stored() + page_words(page);
+        if stored(pages.end) < self.doubt.0 {
+            // The unit of the last lost record covers these pages.
+            return;
+        }
+        if stored(pages.start) < self.doubt.0 {
+            pages.start = 1;
+        }
+        let unit = UnitWriter::new(self.seal, self.number, pages.start, pages.len());
+        self.units.push(Patch { pages, unit });
+        self.is_open = true;
+    }
+
+    /// Adds a record at its address, after a void record in place of lost and old ones.
+    fn push(&mut self, at: Address, record: &Record<'_>) {
+        let Some(Patch { unit, .. }) = self.units.last_mut() else { return };
+        let Some(next) = unit.next_address() else { return };
+        let bytes = at.offset() - next.offset();
+        match bytes {
+            0 => {}
+            RECORD_HEADER_BYTES.. => drop(unit.push(&Record::Void { bytes })),
+            // Between two records lies a lost one at least, or the header of a unit.
+            _ => return debug_assert!(false, "{bytes} bytes before {at} are no record"),
+        }
+        let pushed = unit.push(record);
+        debug_assert_eq!(pushed, Some(at), "a record keeps its address");
+    }
+
+    fn write<F: File>(
+        self,
+        log: &Log<F>,
+        extent: Extent,
+        stamp_unix_secs: u64,
+    ) -> Result<(), DiskError> {
+        for Patch { pages, unit } in self.units {
+            let mut unit = unit.seal_over(pages.len(), None, stamp_unix_secs);
+            resize_pages(&mut unit, pages.len());
+            log.write(extent, pages.start, &unit)?;
+        }
+        Ok(())
+    }
+}
+
+/// Pages in the units of an address.
+fn page_words(page: usize) -> u64 {
+    (page * PAGE_BYTES / 8) as u64
+}
