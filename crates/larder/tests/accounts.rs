@@ -41,10 +41,12 @@ const OF_SERVER: &[&str] = &[
     "tier_segments_reclaimed",
     "tier_items_copied",
     "tier_segments_damaged",
+    "tier_items_lost",
     "tier_reads_retried",
     "tier_items_unreadable",
     "tier_items_evicted",
     "tier_items_dropped",
+    "tier_clock_behind_secs",
     "tier_failed",
 ];
 

@@ -7,8 +7,10 @@
 mod children;
 
 use std::fs::{self, File};
+use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Instant;
 
 use children::fork;
 use larder::{Builder, Cache, Inspection, Opening};
@@ -271,4 +273,55 @@ fn no_random_damage_hangs_or_ends_a_process() {
     }
     assert!(refused > 0, "{refused} of {rounds} refused");
     assert!(refused < rounds, "{refused} of {rounds} refused");
+}
+
+/// Calls that look for one item, or at all.
+const CALLS: [(&str, Call); 12] = [
+    ("get", |cache| usize::from(cache.get("key 1").is_some())),
+    ("set", |cache| usize::from(cache.set("key 1", "v", None).is_ok())),
+    ("delete", |cache| usize::from(cache.delete("key 1").is_ok())),
+    ("get_many", |cache| cache.get_many(&["key 1", "key 2", "key 3", "key 4"]).len()),
+    ("iterate", |cache| cache.iterate().count()),
+    ("keys", |cache| cache.keys().count()),
+    ("remove_prefix", |cache| usize::from(cache.remove_prefix("key 1").is_ok())),
+    ("clear", |cache| usize::from(cache.try_clear().is_ok())),
+    ("maintain", |cache| {
+        cache.maintain();
+        0
+    }),
+    ("validate", |cache| usize::from(cache.validate().is_ok())),
+    ("report", |cache| cache.report().items as usize),
+    ("sizes", |cache| cache.sizes().len()),
+];
+
+type Call = fn(&Cache) -> usize;
+
+/// A program that writes over the file locks every group for a thread that never was.
+#[test]
+fn a_region_written_over_holds_up_each_call_for_seconds_at_most() {
+    let (_folder, path) = cache_file();
+    let whole = region(&path);
+    let layout = layout(half(&whole, 32) as usize);
+    let groups = word(&whole, global::GROUPS) as usize;
+    let at = |group: usize| {
+        let directory = layout.groups_directory_at + group / layout.groups_per_segment() * 4;
+        let segment = layout.segment_at(half(&whole, directory) - 1);
+        segment + group % layout.groups_per_segment() * GROUP_BYTES
+    };
+    for (name, call) in CALLS {
+        fs::write(&path, &whole).unwrap();
+        let took = fork(|| {
+            let cache = builder(&path).open().unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            for at in (0..groups).map(at) {
+                let locked = word(&whole, at) | 20 << 52;
+                file.write_all_at(&locked.to_le_bytes(), at as u64).unwrap();
+            }
+            let begun = Instant::now();
+            black_box(call(&cache));
+            begun.elapsed().as_secs() as i32
+        });
+        let secs = took.wait();
+        assert!((0..30).contains(&secs), "{name} took {secs} s, or ended by signal {}", -secs);
+    }
 }

@@ -85,7 +85,7 @@ impl TierInspection {
         mut progress: impl FnMut(usize, usize),
         mut show: impl FnMut(&TierItem<'_>) -> bool,
     ) -> Result<Findings, TierError> {
-        let ahead_secs = self.ahead_secs(now_unix_secs)?;
+        let ahead_secs = self.ahead_secs(now_unix_secs);
         let mut show = |item: &Item<'_>| show(&TierItem::of(item, ahead_secs));
         let now = now_unix_secs.saturating_add_signed(ahead_secs);
         let read = store::inspect(&self.tier, now, &mut progress, &mut show);
@@ -112,7 +112,7 @@ impl TierInspection {
         mut report: impl FnMut(&Damage),
         mut show: impl FnMut(&TierItem<'_>, Trust),
     ) -> Result<Salvaged, TierError> {
-        let ahead_secs = self.ahead_secs(now_unix_secs)?;
+        let ahead_secs = self.ahead_secs(now_unix_secs);
         let mut show = |item: &Item<'_>, trust| show(&TierItem::of(item, ahead_secs), trust);
         let now = now_unix_secs.saturating_add_signed(ahead_secs);
         let salvaged = store::salvage(&self.tier, now, &mut progress, &mut report, &mut show);
@@ -122,9 +122,8 @@ impl TierInspection {
     }
 
     /// How far the log's time, by which deadlines count, is ahead of the system's clock.
-    fn ahead_secs(&self, now_unix_secs: u64) -> Result<i64, TierError> {
-        let stamp = store::newest_stamp(&self.tier).map_err(larder_tier::OpenError::from)?;
-        Ok(self.tier.log_time(stamp, now_unix_secs).ahead_secs)
+    fn ahead_secs(&self, now_unix_secs: u64) -> i64 {
+        self.tier.log_time(store::newest_stamp(&self.tier), now_unix_secs).ahead_secs
     }
 }
 

@@ -130,6 +130,7 @@ impl Tier {
             clock: clock(time, &now_unix_secs),
             wall: Arc::new(|| u64::try_from(unix_secs()).unwrap_or(0)),
             before_change: disk.before_change.clone().unwrap_or_else(|| Arc::new(|| ())),
+            accept_loss: disk.accept_loss.clone(),
         };
         let mut progress = disk.progress.clone();
         let mut report = |done: usize, total: usize| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use larder_tier::Wanted;
 use larder_tier::format::{Mode, VALUE_BYTES_MAX};
-use larder_tier::store::{BYTES_MIN, StartError};
+use larder_tier::store::{BYTES_MIN, Damage, Report, StartError};
 
 /// When a change is durable: when it survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,7 @@ pub struct DiskTier {
     pub(super) dirty_bytes: Option<u64>,
     pub(super) progress: Option<Progress>,
     pub(super) before_change: Option<Arc<dyn Fn() + Send + Sync>>,
+    pub(super) accept_loss: Option<Report>,
 }
 
 impl fmt::Debug for DiskTier {
@@ -105,6 +106,7 @@ impl DiskTier {
             dirty_bytes: None,
             progress: None,
             before_change: None,
+            accept_loss: None,
         }
     }
 
@@ -196,6 +198,18 @@ impl DiskTier {
     #[must_use]
     pub fn before_change(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
         self.before_change = Some(Arc::new(act));
+        self
+    }
+
+    /// Opens a store whose log is damaged, without all items that may be out of date: those that
+    /// were stored before what is lost. Without this the opening fails. It calls `report` for each
+    /// damaged place.
+    ///
+    /// The log is without damage afterwards, so this is not needed again. It has no effect if the
+    /// index of a clean stop is read, and with [`TierMode::Cache`].
+    #[must_use]
+    pub fn accept_loss(mut self, report: impl Fn(&Damage) + Send + Sync + 'static) -> Self {
+        self.accept_loss = Some(Arc::new(report));
         self
     }
 }

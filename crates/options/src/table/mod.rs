@@ -314,6 +314,10 @@ TierDirtyBytes = Row::new(Place::Long, "tier_dirty_bytes", bytes(1, KIBIBYTE, TE
     .default("64m")
     .doc("memory for changes that are not on the disk yet, beside -m; at most an eighth of -m, to \
           which the default is lowered");
+TierAcceptLoss = Row::new(Place::Long, "tier_accept_loss", Switch)
+    .doc("start on a store whose log is damaged, without all items that may be out of date: those \
+          that were stored before what is lost; the log is without damage afterwards, so once is \
+          enough");
 AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen)
     .doc("addresses of the admin listener, which speaks HTTP: host:port, [IPv6]:port, *:port or \
           the path of a unix socket that begins with / or a dot, several separated by semicolons; \

@@ -139,8 +139,14 @@ fn admin_tls(values: &Values) -> Contradiction {
 fn tier_alone(values: &Values) -> Contradiction {
     let is_chosen = |id: &Id| !is_default(values, *id);
     let of_path = [Id::TierSize, Id::TierMode];
-    let of_tier =
-        [Id::Durability, Id::TierAdmit, Id::TierWaitSecs, Id::TierStopSecs, Id::TierDirtyBytes];
+    let of_tier = [
+        Id::Durability,
+        Id::TierAdmit,
+        Id::TierWaitSecs,
+        Id::TierStopSecs,
+        Id::TierDirtyBytes,
+        Id::TierAcceptLoss,
+    ];
     let asked = Asked::of(values).map(|asked| asked.id);
     let (superfluous, what) = match asked {
         Some(Id::TierPath) => {

@@ -59,6 +59,8 @@ pub struct DiskTier {
     pub stop: Duration,
     /// `--tier-dirty-bytes`: memory for changes that are not on the disk yet, in bytes.
     pub dirty_bytes: u64,
+    /// `--tier-accept-loss`: a damaged store is opened, without what may be out of date.
+    pub accept_loss: bool,
 }
 
 impl DiskTier {
@@ -84,6 +86,7 @@ impl DiskTier {
             stop: secs(Id::TierStopSecs),
             // A default that is too large is lowered; `check` refuses a given one.
             dirty_bytes: dirty.min(largest.max(DIRTY_MIN)),
+            accept_loss: values.switch(Id::TierAcceptLoss),
         })
     }
 }

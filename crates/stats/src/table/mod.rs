@@ -338,11 +338,13 @@ Larder {
     "tier_reads" tier_gauge Reads if Tier "Items read from the disk since the start.";
     "tier_segments_reclaimed" tier_gauge SegmentsReclaimed if Tier "Segments of the log reclaimed since the start.";
     "tier_items_copied" tier_gauge ItemsCopied if Tier "Live items that reclaim has copied since the start.";
-    "tier_segments_damaged" tier_gauge SegmentsDamaged if Tier "Segments that reclaim has found damaged since the start, and left where they are until their damaged items are set or deleted.";
-    "tier_reads_retried" tier_gauge ReadsRetried if Tier "Reads of segments by reclaim that the disk failed since the start, and that were tried again. A segment that it fails five times counts as damaged.";
+    "tier_segments_damaged" tier_gauge SegmentsDamaged if Tier "Segments that reclaim has found damaged since the start: it has copied what is good of them.";
+    "tier_items_lost" tier_gauge ItemsLost if TierStore "Items that reclaim has found damaged, before the last start too. A get of one fails until it is set or deleted.";
+    "tier_reads_retried" tier_gauge ReadsRetried if Tier "Reads of segments by reclaim that the disk failed since the start, and that were tried again. A page that it fails five times counts as damaged.";
     "tier_items_unreadable" tier_gauge ItemsUnreadable if Tier "Items that the disk did not return since the start, or whose records are damaged.";
     "tier_items_evicted" tier_gauge ItemsEvicted if Tier "Items that memory evicted and the disk of a cache took since the start.";
     "tier_items_dropped" tier_gauge ItemsDropped if Tier "Items that memory evicted and for which the disk of a cache had no room at the moment, since the start.";
+    "tier_clock_behind_secs" tier_gauge ClockBehindSecs if Tier "By how much the system's clock was behind the directory's latest time when the server started, in seconds: items keep the time to live that they had then.";
     "tier_failed" tier_gauge Failed if Tier "1 if a write or a sync of the log has failed: until the server is started again, a store takes no changes, and the disk of a cache takes no items.";
 }
 }
