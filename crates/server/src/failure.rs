@@ -1,6 +1,7 @@
 //! The error of a server that did not start.
 
 use std::fmt;
+use std::{process, thread};
 
 /// The error message for the operator, and the exit status.
 #[derive(Debug, thiserror::Error)]
@@ -25,3 +26,15 @@ pub(crate) const EXIT_USAGE: u8 = 64;
 pub(crate) const EXIT_NO_USER: u8 = 67;
 /// EX_OSERR: the system refuses.
 pub(crate) const EXIT_OS: u8 = 71;
+
+/// Aborts the process if a thread panics that executes commands: it may have left a group of the
+/// cache locked, and its clients would wait forever. The service manager starts a new process.
+pub(crate) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            process::abort();
+        }
+    }
+}

@@ -43,7 +43,7 @@
 //! | `admin` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
-//! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, and its files |
+//! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, its files, and words of messages |
 #![deny(unsafe_code)]
 // These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]
@@ -63,6 +63,7 @@ mod stats;
 mod stop;
 mod tls;
 mod waker;
+mod words;
 
 pub use buffers::output::Output;
 pub use failure::Failure;

@@ -58,6 +58,44 @@ fn a_peer_that_does_not_read_holds_little_and_delays_no_other() -> Result<()> {
     scene.end()
 }
 
+/// Each page of keys has more than a megabyte, most of which its socket does not take.
+#[test]
+fn pages_of_keys_that_no_peer_reads_take_a_bounded_memory() -> Result<()> {
+    let place = tempfile::tempdir()?;
+    let path = place.path().join("admin");
+    let option = format!("--admin-listen={}", path.display());
+    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let server = ServerUnderTest::start(&binary, Transport::Tcp, &[&option, "-m", "64"])?;
+    let admin = Address::Unix(path);
+    wait_until_ready(&admin)?;
+    let mut client = server.connect()?;
+    for number in 0..2000 {
+        // In JSON each of these characters takes six bytes.
+        let key = format!("{number:04}{}", "\x01".repeat(246));
+        client.ask(format!("set {key} 0 0 1\r\nx\r\n").as_bytes(), b"STORED\r\n")?;
+    }
+    let page = get(&admin, "/api/v1/keys?limit=1000", &[])?;
+    ensure!(page.status == 200 && page.bytes.len() > 1_000_000, "{} bytes", page.bytes.len());
+    let before = server.rss_bytes()?;
+    let mut deaf = Vec::new();
+    for _ in 0..120 {
+        let mut stream = Stream::connect(&admin)?;
+        stream.write_all(b"GET /api/v1/keys?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        deaf.push(stream);
+    }
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut most = 0;
+    while Instant::now() < until {
+        most = most.max(server.rss_bytes()?.saturating_sub(before));
+        for path in ["/health", "/ready", "/metrics"] {
+            assert_eq!(get(&admin, path, &[])?.status, 200, "{path} beside unread pages");
+        }
+    }
+    ensure!(most < 20 << 20, "the unread pages take {most} bytes");
+    drop(deaf);
+    Ok(())
+}
+
 #[test]
 fn a_body_that_does_not_arrive_is_waited_for_no_longer_than_its_limit() -> Result<()> {
     let (_server, admin) = start("", &[])?;
@@ -141,5 +179,26 @@ fn odd_paths_are_no_way_around_a_role() -> Result<()> {
     }
     assert_eq!(get(&full, "/health", &[])?.status, 200);
     ensure!(!server.log().contains("panicked"), "{}", server.log());
+    Ok(())
+}
+
+/// A client writes `%23` for it, and one that does not means the same.
+#[test]
+fn a_number_sign_in_a_path_is_a_part_of_it() -> Result<()> {
+    let (_server, admin) = start("", &[])?;
+    let ask = |method: &str, path: &str, body: &str| -> Result<(u16, String)> {
+        let head = format!("{method} /api/v1/cache/{path} HTTP/1.1\r\nHost: localhost\r\n");
+        let rest = format!("Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let response = exchange(&admin, (head + &rest).as_bytes())?;
+        Ok((response.status, response.body))
+    };
+    assert_eq!(ask("PUT", "user", "a user # of all")?.0, 201);
+    assert_eq!(ask("PUT", "user#1", "the first")?.0, 201);
+    assert_eq!(ask("GET", "user", "")?, (200, "a user # of all".to_owned()));
+    assert_eq!(ask("GET", "user%231", "")?, (200, "the first".to_owned()));
+    assert_eq!(ask("GET", "user#1", "")?, (200, "the first".to_owned()));
+    assert_eq!(ask("DELETE", "user#2", "")?.0, 404);
+    assert_eq!(ask("DELETE", "user#1", "")?.0, 200);
+    assert_eq!(ask("GET", "user", "")?.0, 200);
     Ok(())
 }

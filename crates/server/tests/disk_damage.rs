@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, larderd};
+use larder_testkit::server::{Signal, command, larderd, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream};
 use tempfile::TempDir;
 
@@ -23,36 +23,106 @@ fn binary() -> PathBuf {
 
 /// A store whose items were damaged while no process served.
 struct Scene {
-    _folder: TempDir,
+    folder: TempDir,
     server: ServerUnderTest,
     admin: Address,
 }
+
+/// The items of a new store.
+const ITEMS: usize = 1000;
 
 /// Bytes of a value: memory has room for few of them, and the disk has all.
 const VALUE_BYTES: usize = 12_000;
 
 impl Scene {
-    /// Damages the values of some keys, or with `in_key` the keys.
+    /// Damages the values of some keys, or with `in_key` the keys, after a clean stop.
     fn new(damaged: &[&str], in_key: bool) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let tier = folder.path().join("tier");
-        let path = tier.to_str().context("a path in UTF-8")?;
-        let args = ["-m", "8", "-t", "1", "--tier-path", path, "--tier-size", "64m"];
-        let args = [&args[..], &["--tier-mode", "store", "--durability", "sync"]].concat();
-        let (server, _) = start(&binary(), &args)?;
-        let mut stream = server.connect()?;
-        for number in 0..1000 {
-            let set = format!("set key{number:04} 0 0 {VALUE_BYTES}\r\n");
-            let value = format!("{number:04}").repeat(VALUE_BYTES / 4);
-            let answer = stream.ask((set + &value + "\r\n").as_bytes(), b"\r\n")?;
-            ensure!(answer == b"STORED\r\n", "{}", answer.escape_ascii());
-        }
+        let Self { folder, server, .. } = Self::undamaged()?;
         ensure!(server.stop(Signal::TERM)?.success(), "a clean stop");
         for key in damaged {
-            damage(&tier.join("log"), key, in_key)?;
+            damage(&log(&folder), key, in_key)?;
         }
-        let (server, admin) = start(&binary(), &args)?;
-        Ok(Self { _folder: folder, server, admin })
+        Self::start(folder, &[])
+    }
+
+    fn undamaged() -> Result<Self> {
+        let scene = Self::start(tempfile::tempdir()?, &[])?;
+        let mut stream = scene.server.connect()?;
+        for number in 0..ITEMS {
+            let set = format!("set key{number:04} 0 0 {VALUE_BYTES}\r\n");
+            let answer = stream.ask((set + &value(number) + "\r\n").as_bytes(), b"\r\n")?;
+            ensure!(answer == b"STORED\r\n", "{}", answer.escape_ascii());
+        }
+        drop(stream);
+        Ok(scene)
+    }
+
+    fn start(folder: TempDir, more: &[&str]) -> Result<Self> {
+        let (server, admin) = begin(&folder, more)?;
+        Ok(Self { folder, server, admin })
+    }
+
+    /// Kills the server, as a crash would.
+    fn kill(self) -> Result<TempDir> {
+        self.server.stop(Signal::KILL)?;
+        Ok(self.folder)
+    }
+
+    fn stat(&self, name: &str) -> Result<u64> {
+        let mut stream = self.server.connect()?;
+        let answer = String::from_utf8(stream.ask(b"stats larder\r\n", b"END\r\n")?)?;
+        let line = answer.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        Ok(line.with_context(|| format!("{name} is not in {answer}"))?.parse()?)
+    }
+
+    /// The numbers of keys whose items are served, checked, and of those that cannot be read.
+    fn items(&self) -> Result<(Vec<usize>, Vec<usize>)> {
+        let (mut there, mut unreadable) = (Vec::new(), Vec::new());
+        let mut stream = self.server.connect()?;
+        for number in 0..ITEMS {
+            let get = format!("mg key{number:04} v\r\nmn\r\n");
+            let answer = String::from_utf8(stream.ask(get.as_bytes(), b"MN\r\n")?)?;
+            match &answer[..2] {
+                "EN" => {}
+                "SE" => unreadable.push(number),
+                _ => {
+                    let expected = format!("VA {VALUE_BYTES}\r\n{}\r\nMN\r\n", value(number));
+                    ensure!(answer == expected, "key {number} has another value");
+                    there.push(number);
+                }
+            }
+        }
+        Ok((there, unreadable))
+    }
+
+    /// Overwrites keys until reclaim has met all that is on the disk now.
+    fn churn(&self) -> Result<()> {
+        let before = self.stat("tier_segments_reclaimed")?;
+        let mut stream = self.server.connect()?;
+        for number in 0..600 {
+            let set = format!("set churn{} 0 0 900000\r\n{}\r\n", number % 5, "z".repeat(900_000));
+            ensure!(stream.ask(set.as_bytes(), b"\r\n")? == b"STORED\r\n", "a full disk");
+            if self.stat("tier_segments_reclaimed")? >= before + 16 {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("reclaim has not met all segments")
+    }
+
+    /// Waits until the log contains a text.
+    fn logs(&self, words: &str) -> Result<()> {
+        for _ in 0..500 {
+            if self.server.log().contains(words) {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20));
+        }
+        anyhow::bail!("{words:?} is not in the log: {}", self.server.log())
+    }
+
+    fn ready(&self) -> Result<(u16, String)> {
+        let answer = get(&self.admin, "/ready", &[])?;
+        Ok((answer.status, answer.body))
     }
 
     fn ask(&self, request: &str) -> Result<String> {
@@ -65,6 +135,36 @@ impl Scene {
         let rest = format!("Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         Ok(exchange(&self.admin, (head + &rest).as_bytes())?.status)
     }
+}
+
+/// The options of a server, without its addresses.
+fn options(folder: &TempDir) -> Vec<String> {
+    let path = folder.path().join("tier").display().to_string();
+    let rest = ["--tier-size", "64m", "--tier-mode", "store", "--durability", "sync"];
+    let all = [&["-m", "8", "-t", "1", "--tier-path", &path][..], &rest].concat();
+    all.into_iter().map(str::to_owned).collect()
+}
+
+fn begin(folder: &TempDir, more: &[&str]) -> Result<(ServerUnderTest, Address)> {
+    let options = options(folder);
+    let options = options.iter().map(String::as_str).chain(more.iter().copied());
+    start(&binary(), &options.collect::<Vec<_>>())
+}
+
+/// Starts a server that must not start, and returns its message.
+fn refused(folder: &TempDir) -> Result<String> {
+    let socket = folder.path().join("refused");
+    let output = run_to_end(command(&binary()).args(options(folder)).arg("-s").arg(socket))?;
+    ensure!(!output.status.success(), "it has started and stopped");
+    Ok(String::from_utf8(output.stderr)?)
+}
+
+fn log(folder: &TempDir) -> PathBuf {
+    folder.path().join("tier").join("log")
+}
+
+fn value(number: usize) -> String {
+    format!("{number:04}").repeat(VALUE_BYTES / 4)
 }
 
 /// Flips a bit of the record of a key.
@@ -86,6 +186,7 @@ fn a_damaged_item_can_be_set_and_deleted_and_is_no_miss() {
         let answer = ask(&format!("get {key}\r\n"));
         assert!(answer.starts_with("SERVER_ERROR "), "{key}: {answer}");
     }
+    scene.logs("the disk did not return ").unwrap();
     assert_eq!(ask("set key0001 0 0 3\r\nnew\r\n"), "STORED\r\n");
     assert_eq!(ask("mg key0001 s\r\n"), "HD s3\r\n");
     assert_eq!(ask("delete key0002\r\n"), "DELETED\r\n");
@@ -153,4 +254,81 @@ fn a_get_of_a_connection_goes_on_behind_a_damaged_item() {
     let answer = stream.ask(b"get key0001\r\n", b"\r\n").unwrap();
     assert!(answer.starts_with(b"SERVER_ERROR "), "{}", answer.escape_ascii());
     assert_eq!(stream.ask(b"mg key0002 s\r\n", b"\r\n").unwrap(), b"HD s12000\r\n");
+}
+
+/// Reclaim passes the damage, and nothing of the rest depends on the damaged segment any more.
+#[test]
+fn a_damaged_item_stays_unreadable_past_reclaim_a_stop_and_a_kill() {
+    let mut scene = Scene::new(&["key0500"], false).unwrap();
+    for number in 0..100 {
+        assert_eq!(scene.ask(&format!("delete key{number:04}\r\n")).unwrap(), "DELETED\r\n");
+    }
+    scene.churn().unwrap();
+    scene.logs("the disk is damaged in 1 segment; 1 item lost").unwrap();
+    let expected: Vec<_> = (100..ITEMS).filter(|number| *number != 500).collect();
+    for end in [Signal::KILL, Signal::TERM, Signal::KILL] {
+        assert_eq!(scene.items().unwrap(), (expected.clone(), vec![500]), "before {end:?}");
+        assert_eq!(scene.stat("tier_items_lost").unwrap(), 1);
+        let (status, body) = scene.ready().unwrap();
+        assert!(status == 200 && body.contains("degraded: 1 item"), "{status}: {body}");
+        scene.server.stop(end).unwrap();
+        scene = Scene::start(scene.folder, &[]).unwrap();
+    }
+    assert_eq!(scene.ask("delete key0500\r\n").unwrap(), "DELETED\r\n");
+    assert_eq!(scene.items().unwrap(), (expected, vec![]));
+    let scene = Scene::start(scene.kill().unwrap(), &[]).unwrap();
+    let (status, body) = scene.ready().unwrap();
+    assert!(status == 200 && !body.contains("degraded"), "{status}: {body}");
+}
+
+#[test]
+fn a_removal_by_prefix_takes_items_that_reclaim_has_found_damaged() {
+    let scene = Scene::new(&["key0500"], false).unwrap();
+    scene.churn().unwrap();
+    assert_eq!(scene.stat("tier_items_lost").unwrap(), 1);
+    assert!(scene.ask("delete_prefix key05\r\n").unwrap().starts_with("OK "));
+    for _ in 0..500 {
+        if scene.stat("tier_items_lost").unwrap() == 0 {
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    assert_eq!(scene.stat("tier_items_lost").unwrap(), 0, "the item has the prefix");
+    assert_eq!(scene.ask("get key0500\r\n").unwrap(), "END\r\n");
+}
+
+/// After a crash the log is read, which does not tell what the damaged record was.
+#[test]
+fn a_store_that_is_damaged_at_a_crash_starts_once_its_loss_is_accepted() {
+    let scene = Scene::undamaged().unwrap();
+    for number in 0..100 {
+        assert_eq!(scene.ask(&format!("delete key{number:04}\r\n")).unwrap(), "DELETED\r\n");
+    }
+    let folder = scene.kill().unwrap();
+    damage(&log(&folder), "key0500", false).unwrap();
+    let refused = refused(&folder).unwrap();
+    for words in ["the log is damaged at", "records at most", "--tier-accept-loss"] {
+        assert!(refused.contains(words), "{words:?} is not in {refused}");
+    }
+    let scene = Scene::start(folder, &["--tier-accept-loss"]).unwrap();
+    let log = scene.server.log();
+    for words in ["damaged: segment ", "400 items that may have been out of date"] {
+        assert!(log.contains(words), "{words:?} is not in {log}");
+    }
+    let (status, body) = scene.ready().unwrap();
+    assert!(status == 200 && body.contains("degraded"), "{status}: {body}");
+    // Items after the damage are there, and no deleted item is back.
+    let expected: Vec<_> = (501..ITEMS).collect();
+    assert_eq!(scene.items().unwrap(), (expected.clone(), vec![]));
+    let scene = Scene::start(scene.kill().unwrap(), &[]).unwrap();
+    assert_eq!(scene.items().unwrap(), (expected, vec![]));
+    let (status, body) = scene.ready().unwrap();
+    assert!(status == 200 && !body.contains("degraded"), "{status}: {body}");
+}
+
+#[test]
+fn a_start_that_need_not_accept_a_loss_says_so() {
+    let scene = Scene::start(tempfile::tempdir().unwrap(), &["--tier-accept-loss"]).unwrap();
+    let log = scene.server.log();
+    assert!(log.contains("leave --tier-accept-loss out"), "{log}");
 }

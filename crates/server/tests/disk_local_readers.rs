@@ -177,7 +177,8 @@ fn read_beside_writers(mode: &str, io: &str) -> Result<()> {
     };
     for Seen { local, by_server, missing } in seen {
         ensure!(missing.len() <= dropped, "{} are missing, {dropped} dropped", missing.len());
-        ensure!(local > 100 && by_server > 100, "{local} local, {by_server} by the server");
+        // On a busy machine the writers leave a reader little time.
+        ensure!(local >= 10 && by_server >= 10, "{local} local, {by_server} by the server");
     }
     ensure!(stat(&mut stream, "tier_reads")? > 1000);
     ensure!(stat(&mut stream, "local_reads")? > 0);

@@ -303,3 +303,35 @@ fn a_start_that_cannot_be_meant_is_refused_with_a_reason() -> Result<()> {
     }
     Ok(())
 }
+
+/// A directory whose index needs more memory than `-m` leaves for it: the start says so, and what
+/// is there is served.
+#[test]
+fn a_start_with_too_little_memory_for_its_index_says_so() -> Result<()> {
+    const ITEMS: u32 = 250_000;
+    let place = Place::new()?;
+    let args = ["-t", "2", "--durability", "async"];
+    let server = place.start(&[&args[..], &["-m", "64"]].concat())?;
+    let mut stream = server.connect()?;
+    for first in (0..ITEMS).step_by(5000) {
+        let sets = (first..first + 5000).map(|n| format!("set i{n} 0 0 1 noreply\r\nx\r\n"));
+        stream.ask(format!("{}mn\r\n", sets.collect::<String>()).as_bytes(), b"MN\r\n")?;
+    }
+    ensure!(stat(&mut stream, "tier_items")? == u64::from(ITEMS), "not all items are stored");
+    ensure!(server.stop(Signal::TERM)?.success(), "a clean stop");
+    let server = place.start(&[&args[..], &["-m", "2"]].concat())?;
+    let mut stream = server.connect()?;
+    let found = stream.ask(b"get i77\r\n", b"END\r\n")?;
+    ensure!(found == b"VALUE i77 0 1\r\nx\r\nEND\r\n", "{}", String::from_utf8_lossy(&found));
+    let log = server.log();
+    ensure!(log.contains("its index takes") && log.contains("raise -m"), "{log}");
+    let index_bytes = stat(&mut stream, "tier_index_bytes")?;
+    let is_refused = (0..ITEMS).any(|n| {
+        let answer = stream.ask(format!("set new{n} 0 0 1\r\nx\r\n").as_bytes(), b"\r\n");
+        answer.is_ok_and(|answer| answer.starts_with(b"SERVER_ERROR"))
+    });
+    ensure!(is_refused, "the index takes as many items again");
+    let grown = stat(&mut stream, "tier_index_bytes")? - index_bytes;
+    ensure!(grown == 0, "the index has grown by {grown} bytes");
+    Ok(())
+}

@@ -170,7 +170,7 @@ impl Account {
 
     /// Waits until everything is as before.
     fn is_back(&self, site: &Site, stream: &mut Stream) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             let now = Self::of(site, stream)?;
             if now == *self {

@@ -58,7 +58,7 @@ fn a_large_value_streams_in_little_memory() -> Result<()> {
     let pinned = cache.stat("stats larder", "segments_pinned")?;
     ensure!(pinned > 0, "the readers pin nothing");
     drop((last, readers));
-    wait_until_unpinned(&cache, Duration::from_secs(5))
+    wait_until_unpinned(&cache, Duration::from_secs(30))
 }
 
 fn wait_until_unpinned(cache: &Cache, patience: Duration) -> Result<()> {

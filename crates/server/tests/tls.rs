@@ -236,6 +236,11 @@ fn addresses_differ_in_their_certificate_policy() -> Result<()> {
     let list = format!("notls:{plain},btls:{any},mtls:{mutual}");
     let words = "ssl_verify_mode=1,ssl_session_cache";
     let scene = Encrypted::start_with(files, words, &["-l", &list])?;
+    // The server binds these addresses after the one at which it was awaited.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while TcpStream::connect(mutual).is_err() && Instant::now() < deadline {
+        sleep(Duration::from_millis(5));
+    }
 
     let mut socket = TcpStream::connect(plain)?;
     set(&mut socket, "k", b"v")?;

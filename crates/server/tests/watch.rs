@@ -66,7 +66,7 @@ impl Watcher {
 }
 
 fn wait_for(stream: &mut Stream, name: &str, wanted: u64) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while stat(stream, "", name)? != wanted {
         ensure!(Instant::now() < deadline, "{name} does not become {wanted}");
         sleep(Duration::from_millis(10));

@@ -211,14 +211,18 @@ impl PrefixRemovals {
     }
 
     /// Ends the removal in progress and begins no other: another process has the cache, or the
-    /// server ends. Returns when no thread removes any more.
+    /// server ends. Returns when no thread removes any more, or when a disk that hangs keeps one
+    /// from ending: the disk tier refuses what such a thread asks for after its stop.
     pub(crate) fn retire(&self) {
         let mut thread = self.thread();
         self.is_over.store(true, Relaxed);
-        if let Some(thread) = thread.take() {
-            // A removal that panicked is over, too.
-            let _ = thread.join();
+        let deadline = Instant::now() + END_MAX;
+        while thread.as_ref().is_some_and(|thread| !thread.is_finished())
+            && Instant::now() < deadline
+        {
+            thread::sleep(PAUSE);
         }
+        *thread = None;
     }
 
     fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
@@ -246,6 +250,9 @@ const GROUPS_PER_SLICE: usize = 64;
 
 /// … and the pause after them, which leaves the processor to other threads.
 const PAUSE: Duration = Duration::from_micros(200);
+
+/// How long the end of a thread is waited for.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// How many removals are remembered.
 const JOBS_MAX: usize = 16;

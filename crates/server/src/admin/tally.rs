@@ -15,6 +15,8 @@ pub(crate) struct ClassTally {
     workers: Vec<Arc<ClassCounters>>,
     /// Those of the admin listener, which executes commands too.
     admin: Arc<ClassCounters>,
+    /// Those of the threads that wait for the disk.
+    disk_threads: Vec<Arc<ClassCounters>>,
     eviction_counters: Arc<EvictionCounters>,
     /// The counter values at the last `stats reset`.
     at_reset: Mutex<Vec<[u64; ClassCounter::COUNT]>>,
@@ -30,11 +32,12 @@ pub(crate) struct EvictionCounters {
 }
 
 impl ClassTally {
-    pub(crate) fn new(classes: &Arc<Classes>, worker_count: usize) -> Self {
+    pub(crate) fn new(classes: &Arc<Classes>, worker_count: usize, disk_threads: usize) -> Self {
         let of_classes = usize::from(classes.last()) + 1;
         Self {
             workers: (0..worker_count).map(|_| Arc::default()).collect(),
             admin: Arc::default(),
+            disk_threads: (0..disk_threads).map(|_| Arc::default()).collect(),
             eviction_counters: Arc::new(EvictionCounters {
                 classes: Arc::clone(classes),
                 counters: ClassCounters::default(),
@@ -52,6 +55,11 @@ impl ClassTally {
     /// Returns the counters of the admin listener.
     pub(crate) fn admin(&self) -> Arc<ClassCounters> {
         Arc::clone(&self.admin)
+    }
+
+    /// Returns the counters of a thread that waits for the disk.
+    pub(crate) fn disk_thread(&self, number: usize) -> Arc<ClassCounters> {
+        Arc::clone(&self.disk_threads[number])
     }
 
     /// Returns the eviction counters.
@@ -93,7 +101,7 @@ impl ClassTally {
     }
 
     fn sum(&self, class: u8, counter: ClassCounter) -> u64 {
-        let threads = self.workers.iter().chain([&self.admin]);
+        let threads = self.workers.iter().chain([&self.admin]).chain(&self.disk_threads);
         let counts = threads.map(|counters| counters.read(class, counter));
         counts.fold(self.eviction_counters.counters.read(class, counter), u64::wrapping_add)
     }

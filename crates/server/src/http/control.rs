@@ -59,12 +59,14 @@ fn drain_state(server: &Server) -> (StatusCode, Value) {
     (StatusCode::OK, json!({ "state": state, "connections": connections }))
 }
 
+#[expect(clippy::redundant_closure_for_method_calls, reason = "a method has one lifetime")]
 async fn clear(State(site): State<Site>) -> Response {
-    let Some(Serving { server, .. }) = site.serving() else { return recovering() };
-    match server.clear_all() {
-        Ok(()) => as_json((StatusCode::OK, json!({ "status": "cleared" }))),
-        Err(NotCleared::Forbidden(error)) => refusal(StatusCode::FORBIDDEN, words(error)),
-        Err(NotCleared::Refused(error)) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
+    let Some(serving) = site.serving() else { return recovering() };
+    match serving.execute(|direct| direct.clear_all()).await {
+        Ok(Ok(())) => as_json((StatusCode::OK, json!({ "status": "cleared" }))),
+        Ok(Err(NotCleared::Forbidden(error))) => refusal(StatusCode::FORBIDDEN, words(error)),
+        Ok(Err(NotCleared::Refused(error))) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
+        Err(error) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
     }
 }
 

@@ -13,6 +13,7 @@ use super::Serving;
 use crate::clock::monotonic_us;
 use crate::server::Server;
 use crate::server::progress::Progress;
+use crate::words::Counted;
 
 /// Returns the answer of `/health`: whether the workers turn their loops. A server that is still
 /// opening its cache is alive.
@@ -45,7 +46,10 @@ pub(super) fn ready(
         };
     };
     match reason_not_ready(server) {
-        None => (StatusCode::OK, json!({ "status": "ready", "reasons": [] })),
+        None => {
+            let reasons: Vec<_> = reason_degraded(server).into_iter().collect();
+            (StatusCode::OK, json!({ "status": "ready", "reasons": reasons }))
+        }
         Some(reason) => not_ready(&reason),
     }
 }
@@ -63,6 +67,22 @@ pub(super) fn reason_not_ready(server: &Server) -> Option<Cow<'static, str>> {
     } else {
         failure_of_store(server).map(|why| format!("the disk has failed: {why}").into())
     }
+}
+
+/// Returns what a store that is served lacks; `None`: nothing, as far as is known.
+fn reason_degraded(server: &Server) -> Option<String> {
+    let tier = server.cache.tier().filter(|tier| tier.mode == TierMode::Store)?;
+    let items = |count| Counted(count, "item");
+    if let Some(accepted) = tier.started.accepted {
+        let dropped = items(accepted.doubtful);
+        return Some(format!("degraded: this start has dropped {dropped} because of damage"));
+    }
+    let lost = tier.statistics.lost_items;
+    if lost > 0 {
+        return Some(format!("degraded: {} of the disk damaged and lost", items(lost)));
+    }
+    let unreadable = tier.unreadable;
+    (unreadable > 0).then(|| format!("degraded: the disk did not return {}", items(unreadable)))
 }
 
 /// Why the server takes no changes. A cache goes on in memory.

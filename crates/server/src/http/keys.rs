@@ -10,7 +10,6 @@
 //! moves between memory and disk meanwhile may be shown twice, or be missing.
 
 use std::hash::{BuildHasher, RandomState};
-use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
 use axum::extract::{RawQuery, State};
@@ -21,8 +20,11 @@ use larder_item::{Deadline, KEY_BYTES_MAX};
 use larder_protocol::base64;
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value, json};
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::yield_now;
 
+use super::Serving;
+use super::cache::memory::{Lease, Memory};
+use super::executing::NoResult;
 use super::json::{decoded, decoded_for_url, insert_bytes, refusal};
 use super::routes::{Site, as_json, recovering};
 
@@ -72,7 +74,11 @@ pub(super) async fn keys(State(site): State<Site>, RawQuery(query): RawQuery) ->
         Ok(asked) => asked,
         Err(words) => return refusal(StatusCode::BAD_REQUEST, words),
     };
-    let Page { shown, next, unreadable } = page(&serving.server.cache, &asked).await;
+    let Page { shown, next, unreadable, lease: _lease } =
+        match page(serving, &site.shared.memory, &asked).await {
+            Ok(page) => page,
+            Err(words) => return refusal(StatusCode::SERVICE_UNAVAILABLE, words),
+        };
     let rows = shown.iter().map(|item| row(&serving.server.cache, item));
     let cursor = next.map(|place| place.text());
     let mut page = json!({ "keys": rows.collect::<Vec<_>>(), "cursor": cursor });
@@ -83,17 +89,23 @@ pub(super) async fn keys(State(site): State<Site>, RawQuery(query): RawQuery) ->
 }
 
 /// The items of a page.
-#[derive(Default)]
 struct Page {
     shown: Vec<Dumped>,
+    /// Their memory.
+    lease: Lease,
     /// Where the next page begins; `None` behind the last one.
     next: Option<Place>,
     /// Items that the disk did not return.
     unreadable: u64,
 }
 
-async fn page(cache: &Cache, asked: &Asked) -> Page {
-    let mut page = Page::default();
+/// Finds the items of a page.
+///
+/// # Errors
+/// The words for the client: the disk hangs, or no memory is left.
+async fn page(serving: &Serving, memory: &Memory, asked: &Asked) -> Result<Page, String> {
+    let cache = &serving.server.cache;
+    let mut page = Page { shown: Vec::new(), lease: memory.lease(), next: None, unreadable: 0 };
     let mut place = asked.place.clone();
     let mode = cache.tier().map(|tier| tier.mode);
     if mode == Some(TierMode::Store) {
@@ -103,11 +115,14 @@ async fn page(cache: &Cache, asked: &Asked) -> Page {
     while looks_left > 0 {
         let listed = match place.index {
             Index::Memory => group(cache, &asked.prefix, place.number),
-            Index::Disk => slice(cache, &asked.prefix, place.number).await,
+            Index::Disk => {
+                let slice = slice(serving, &asked.prefix, place.number).await;
+                slice.map_err(|error| error.to_string())?
+            }
         };
         let Some(listed) = listed else {
             if place.index == Index::Disk || mode.is_none() {
-                return page;
+                return Ok(page);
             }
             place = Place { index: Index::Disk, ..Place::default() };
             continue;
@@ -118,9 +133,13 @@ async fn page(cache: &Cache, asked: &Asked) -> Page {
             yield_now().await;
         }
         page.unreadable += listed.unreadable;
+        let bytes_max = (page.shown.len() + listed.found.len()).min(asked.rows_max) * ITEM_BYTES;
+        if !page.lease.grow_to(bytes_max) {
+            return Err(Memory::EXHAUSTED.to_owned());
+        }
         if !page.takes(listed.found, &mut place, asked.rows_max) {
             page.next = Some(place);
-            return page;
+            return Ok(page);
         }
         place = Place { number: listed.next, after: Vec::new(), ..place };
         if place.index == Index::Disk {
@@ -128,7 +147,7 @@ async fn page(cache: &Cache, asked: &Asked) -> Page {
         }
     }
     page.next = Some(place);
-    page
+    Ok(page)
 }
 
 impl Page {
@@ -158,15 +177,15 @@ fn group(cache: &Cache, prefix: &[u8], number: u64) -> Option<Listed> {
 
 /// Returns the items of a slice of the disk; `None` behind the last one. Does not hold up the
 /// listener while it waits for the disk.
-async fn slice(cache: &Cache, prefix: &[u8], number: u64) -> Option<Listed> {
-    let (cache, prefix) = (cache.clone(), prefix.to_vec());
-    let listing = spawn_blocking(move || {
+async fn slice(serving: &Serving, prefix: &[u8], number: u64) -> Result<Option<Listed>, NoResult> {
+    let (cache, prefix) = (serving.server.cache.clone(), prefix.to_vec());
+    let listing = serving.execute(move |_| {
         let (mut walk, next) = cache.walk_disk_from(number, SLICE_ENTRIES, prefix)?;
         let mut found = Vec::new();
         while walk.advance(&mut found) {}
         Some(Listed { found, next, unreadable: walk.unreadable() })
     });
-    listing.await.unwrap_or_else(|panic| resume_unwind(panic.into_panic()))
+    listing.await
 }
 
 /// Returns the row of an item.
@@ -260,6 +279,9 @@ impl Place {
 /// Rows of a page, unless another number is asked for.
 const ROWS: usize = 100;
 const ROWS_MAX: usize = 1000;
+
+/// The memory of an item of a page, at most: its key, and what is known of it.
+const ITEM_BYTES: usize = KEY_BYTES_MAX + size_of::<Dumped>();
 
 /// How many groups of the index a page looks at: some ten thousand items, a few milliseconds.
 const LOOKS_MAX: usize = 2048;

@@ -8,6 +8,7 @@ pub(crate) mod access;
 mod cache;
 mod connections;
 mod control;
+mod executing;
 mod health;
 mod history;
 mod hot;
@@ -36,12 +37,13 @@ use crate::log;
 use crate::net::sockets::Address;
 use crate::server::Server;
 use crate::server::progress::Progress;
+use crate::session::execute::disk_threads::DiskThreads;
 use crate::tls::certificates::Certificates;
 use crate::waker::Waker;
 use access::Rules;
 use access::journal::Journal;
 use access::tokens::Tokens;
-use cache::memory::Memory;
+use cache::memory::{Memory, OF_PROBES};
 use connections::secured::Secured;
 use health::OpeningCache;
 use history::History;
@@ -66,6 +68,8 @@ pub(crate) struct Http {
 struct Shared {
     tokens: Option<Tokens>,
     memory: Memory,
+    /// The memory of the answers of probes.
+    probes: Memory,
     /// The server, once its workers run.
     serving: OnceLock<Serving>,
     /// What is being opened; set when the listener starts.
@@ -78,6 +82,8 @@ struct Shared {
 struct Serving {
     server: Arc<Server>,
     workers: Vec<Arc<Waker>>,
+    /// `None` without a disk tier.
+    disk_threads: Option<DiskThreads>,
 }
 
 impl Http {
@@ -90,7 +96,8 @@ impl Http {
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
         let (memory, serving, opening, journal, history) = Default::default();
-        let shared = Shared { tokens, memory, serving, opening, journal, history };
+        let probes = Memory::new(OF_PROBES);
+        let shared = Shared { tokens, memory, probes, serving, opening, journal, history };
         let shared = Arc::new(shared);
         let http = Self {
             sockets,
@@ -157,10 +164,16 @@ impl Http {
         }
     }
 
-    /// Tells the listener that the server serves, with these workers.
-    pub(crate) fn serve(&self, server: &Arc<Server>, workers: Vec<Arc<Waker>>) {
-        let server = Arc::clone(server);
-        self.shared.serving.set(Serving { server, workers }).expect("a server serves once");
+    /// Tells the listener that the server serves, with these workers. `disk_threads` execute what
+    /// may wait for the disk.
+    pub(crate) fn serve(
+        &self,
+        server: &Arc<Server>,
+        workers: Vec<Arc<Waker>>,
+        disk_threads: Option<DiskThreads>,
+    ) {
+        let serving = Serving { server: Arc::clone(server), workers, disk_threads };
+        self.shared.serving.set(serving).expect("a server serves once");
     }
 
     /// Returns the listening sockets, for a successor process.
@@ -275,7 +288,7 @@ async fn ask_workers(shared: Arc<Shared>) {
     let mut interval = tokio::time::interval(HEARTBEAT_PAUSE);
     loop {
         interval.tick().await;
-        if let Some(Serving { server, workers }) = shared.serving.get() {
+        if let Some(Serving { server, workers, .. }) = shared.serving.get() {
             server.heartbeats.ask(monotonic_us());
             for worker in workers {
                 worker.wake();

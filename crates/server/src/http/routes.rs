@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::{Serving, Shared};
 use crate::http::access::journal::{Peer, Write};
 use crate::http::access::{Asked, Refused, Rules};
+use crate::http::cache::memory::Memory;
 use crate::http::connections::activity::Activity;
 use crate::http::{cache, control, health, hot, keys, metrics, page, removals, status};
 
@@ -104,10 +105,11 @@ fn role_needed(method: &Method, path: &str) -> Role {
 /// Lets a request through if it may do what its method and path need.
 async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
+    let is_probe = PROBES.contains(&path);
     let is_value = cache::takes_value(request.method(), path);
     let mut response = if !is_value && body_bytes(request.headers()) > BODY_BYTES_MAX as u64 {
         (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n").into_response()
-    } else if PROBES.contains(&path) {
+    } else if is_probe {
         next.run(request).await
     } else {
         let needed = role_needed(request.method(), path);
@@ -144,6 +146,9 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
             }
         }
     };
+    let Shared { probes, memory, .. } = &*site.shared;
+    let memories = if is_probe { &[probes, memory][..] } else { &[memory] };
+    response = Memory::lease_of(memories, response).await;
     let headers = response.headers_mut();
     for (name, value) in ON_EVERY_RESPONSE {
         headers.insert(name.clone(), HeaderValue::from_static(value));
@@ -237,7 +242,7 @@ async fn stats(State(site): State<Site>) -> Response {
 
 async fn item(State(site): State<Site>, request: Request) -> Response {
     let Some(serving) = site.shared.serving.get() else { return recovering() };
-    cache::answer(&serving.server, &site.shared.memory, request).await
+    cache::answer(serving, &site.shared.memory, request).await
 }
 
 pub(super) fn recovering() -> Response {

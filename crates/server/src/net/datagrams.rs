@@ -3,17 +3,21 @@
 //! A request is one datagram: a header of eight bytes, then the same bytes as over TCP. The
 //! response is one message of up to 65,535 datagrams, numbered from 0. An attacker can flood a
 //! third party by sending small requests with a forged source address; so the response to another
-//! machine is limited to a multiple of the request's length.
+//! machine is limited to a multiple of the request's length. A request that waits for the disk goes
+//! on in another thread.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
+use larder::{Awaited, Awaiting, DiskRead};
 use larder_stats::Counter;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
 use crate::buffers::output::Output;
 use crate::net::scratch::Scratch;
+use crate::session::execute::disk_threads::DiskThreads;
 use crate::session::execute::{Executor, NO_CONNECTION};
 use crate::session::{Allowance, Next, Session};
 
@@ -33,75 +37,214 @@ struct Head {
     count: u16,
 }
 
-impl Datagrams {
-    /// Serves waiting requests, up to a limit.
-    pub(crate) fn serve(&self, executor: &Executor, scratch: &mut Scratch) {
-        let (mut received_bytes, mut turns) = (0, 0);
-        while turns < TURNS_MAX && received_bytes <= BYTES_PER_TURN {
-            turns += 1;
-            let (bytes, peer) =
-                match recvfrom(&self.socket, &mut *scratch.input, RecvFlags::empty()) {
-                    Ok((bytes, _, Some(peer))) => (bytes, peer),
-                    Ok((_, _, None)) | Err(Errno::INTR | Errno::CONNREFUSED) => continue,
-                    Err(_) => return,
-                };
-            executor.counters().add(Counter::WireBytesRead, bytes as u64);
-            if let Ok(peer) = SocketAddr::try_from(peer) {
-                turns += self.answer(executor, &scratch.input[..bytes], peer, &mut scratch.output);
-            }
-            scratch.clear_output();
-            received_bytes += bytes;
-        }
-    }
+/// What serves requests, besides the sockets.
+pub(crate) struct Site<'a> {
+    pub(crate) executor: &'a Executor,
+    /// `None` without a disk tier.
+    pub(crate) disk_threads: Option<&'a DiskThreads>,
+}
 
-    /// Answers a request. Returns the number of turns it took beyond the first.
-    fn answer(
-        &self,
-        executor: &Executor,
-        datagram: &[u8],
-        peer: SocketAddr,
-        out: &mut Output,
-    ) -> usize {
-        reply(executor, datagram, peer, out, |datagram| {
-            // The system drops datagrams it has no room for; UDP permits that.
-            let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &peer);
-            sent.inspect(|sent| executor.counters().add(Counter::WireBytesWritten, *sent as u64))
-                .is_ok()
-        })
+/// Serves waiting requests of one of the sockets, up to a limit.
+pub(crate) fn serve(
+    sockets: &Arc<[Datagrams]>,
+    number: usize,
+    site: &Site<'_>,
+    scratch: &mut Scratch,
+) {
+    let Site { executor, disk_threads } = *site;
+    let (mut received_bytes, mut turns) = (0, 0);
+    while turns < TURNS_MAX && received_bytes <= BYTES_PER_TURN {
+        turns += 1;
+        let socket = &sockets[number];
+        let (bytes, peer) = match recvfrom(&socket.socket, &mut *scratch.input, RecvFlags::empty())
+        {
+            Ok((bytes, _, Some(peer))) => (bytes, peer),
+            Ok((_, _, None)) | Err(Errno::INTR | Errno::CONNREFUSED) => continue,
+            Err(_) => return,
+        };
+        executor.counters().add(Counter::WireBytesRead, bytes as u64);
+        if let Ok(peer) = SocketAddr::try_from(peer) {
+            let (input, out) = (&scratch.input[..bytes], &mut scratch.output);
+            match begin(executor, input, peer, out) {
+                Begun::NoRequest => {}
+                Begun::Over { head, more_turns } => {
+                    turns += more_turns;
+                    send(head, &out.bytes, |datagram| socket.send(executor, datagram, peer));
+                }
+                Begun::Waits(mut waiting) => {
+                    let sockets = Arc::clone(sockets);
+                    // The request is dropped if too many wait: UDP permits that.
+                    let _ = disk_threads.map(|threads| {
+                        threads.execute(move |executor| {
+                            waiting.end(executor);
+                            let socket = &sockets[number];
+                            send(waiting.head, &waiting.out.bytes, |datagram| {
+                                socket.send(executor, datagram, peer)
+                            });
+                        })
+                    });
+                }
+            }
+        }
+        scratch.clear_output();
+        received_bytes += bytes;
     }
 }
 
-/// Answers a datagram that came from `peer`: passes the datagrams of the response to `send`, until
-/// that returns false. Sends none if the datagram is not a request. `out` must be empty and holds
-/// the response meanwhile. Returns the number of turns the request took beyond the first.
+impl Datagrams {
+    /// Sends a datagram. False if the system has no room for it and drops it: UDP permits that.
+    fn send(&self, executor: &Executor, datagram: &[u8], peer: SocketAddr) -> bool {
+        let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &peer);
+        sent.inspect(|sent| executor.counters().add(Counter::WireBytesWritten, *sent as u64))
+            .is_ok()
+    }
+}
+
+/// Answers a datagram that came from `peer`, of a server without a disk tier: passes the datagrams
+/// of the response to `pass_on`, until that returns false. Passes none if the datagram is not a
+/// request. `out` must be empty and holds the response meanwhile. Returns the number of turns the
+/// request took beyond the first.
 pub fn reply(
     executor: &Executor,
     datagram: &[u8],
     peer: SocketAddr,
     out: &mut Output,
-    mut send: impl FnMut(&[u8]) -> bool,
+    pass_on: impl FnMut(&[u8]) -> bool,
 ) -> usize {
-    let Some((head, request)) = Head::read(datagram) else {
-        return 0;
-    };
+    match begin(executor, datagram, peer, out) {
+        Begun::NoRequest | Begun::Waits(_) => 0,
+        Begun::Over { head, more_turns } => {
+            send(head, &out.bytes, pass_on);
+            more_turns
+        }
+    }
+}
+
+/// What became of a request.
+enum Begun {
+    /// The datagram is none.
+    NoRequest,
+    /// The response is complete, or a refusal.
+    Over { head: Head, more_turns: usize },
+    /// It waits for the disk.
+    Waits(Box<Waiting>),
+}
+
+/// A request that waits for the disk.
+struct Waiting {
+    head: Head,
+    /// The whole request, and how much of it is executed.
+    request: Vec<u8>,
+    consumed: usize,
+    session: Session,
+    /// The response so far, and the length that it may have.
+    out: Output,
+    bytes_max: usize,
+    /// What the response so far waits for.
+    awaited: Option<Awaited>,
+}
+
+/// Executes a request, as far as the worker can without waiting for the disk.
+fn begin(executor: &Executor, datagram: &[u8], peer: SocketAddr, out: &mut Output) -> Begun {
+    let Some((head, request)) = Head::read(datagram) else { return Begun::NoRequest };
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
-    let (more_turns, is_done) = converse(executor, request, bytes_max, out);
-    if !is_done {
-        out.bytes.clear();
+    executor.turn_to(NO_CONNECTION);
+    let mut session = Session::brief(executor.server());
+    let turns_max = TURNS_MAX;
+    let Conversed { consumed, turns, next } =
+        converse(&mut session, executor, request, (turns_max, bytes_max), out);
+    let cache = executor.cache();
+    let awaited = cache.take_awaited();
+    let durability = awaited.map_or(Awaiting::Durable, |awaited| cache.durability(awaited));
+    let is_within = out.len() <= bytes_max;
+    let is_answered = matches!(next, Next::Input | Next::Lines | Next::Close) && is_within;
+    let needs_disk = next == Next::Disk || executor.asks_disk() && turns == turns_max;
+    if needs_disk || is_answered && durability == Awaiting::Pending {
+        let (request, out) = (request.to_vec(), std::mem::take(out));
+        let waiting = Waiting { head, request, consumed, session, out, bytes_max, awaited };
+        return Begun::Waits(Box::new(waiting));
+    }
+    if !is_answered || durability != Awaiting::Durable {
         refuse(request, &mut out.bytes);
     }
-    let pieces = out.bytes.chunks(PAYLOAD_BYTES_MAX);
+    Begun::Over { head, more_turns: turns - 1 }
+}
+
+impl Waiting {
+    /// Executes the rest of the request, on a thread that may wait for the disk. Then the response
+    /// is complete, or a refusal.
+    fn end(&mut self, executor: &Executor) {
+        let Self { request, consumed, session, out, bytes_max, .. } = self;
+        let is_answered = loop {
+            let rest = &request[*consumed..];
+            let conversed = converse(session, executor, rest, (1, *bytes_max), out);
+            *consumed += conversed.consumed;
+            match conversed.next {
+                Next::Turn | Next::GiveWay => {}
+                Next::Disk => {
+                    let reads = session.reads_to_list().into_iter();
+                    session.give_read(reads.map(DiskRead::perform).collect());
+                }
+                Next::Drain | Next::Region => break false,
+                Next::Input | Next::Lines | Next::Close => break out.len() <= *bytes_max,
+            }
+        };
+        let cache = executor.cache();
+        let durability = self.awaited.map_or(Awaiting::Durable, |at| cache.wait_durable(at));
+        if !is_answered || durability != Awaiting::Durable {
+            refuse(&self.request, &mut self.out.bytes);
+        }
+    }
+}
+
+/// How far a request is.
+struct Conversed {
+    consumed: usize,
+    turns: usize,
+    next: Next,
+}
+
+/// Executes the commands of a request in at most `turns_max` turns, and until the response exceeds
+/// `bytes_max`.
+fn converse(
+    session: &mut Session,
+    executor: &Executor,
+    request: &[u8],
+    (turns_max, bytes_max): (usize, usize),
+    out: &mut Output,
+) -> Conversed {
+    let allowance = Allowance {
+        commands_max: COMMANDS_MAX,
+        keys_max: usize::MAX,
+        out_bytes_max: bytes_max + 1,
+        is_tight: false,
+    };
+    let (mut consumed, mut turns) = (0, 0);
+    // The output has no pieces: a brief session copies large values, too.
+    loop {
+        let progress = session.receive(executor, &request[consumed..], allowance, out);
+        consumed += progress.consumed;
+        turns += 1;
+        let next = progress.next;
+        if !matches!(next, Next::Turn | Next::GiveWay) || turns == turns_max {
+            return Conversed { consumed, turns, next };
+        }
+    }
+}
+
+/// Passes the datagrams of a response on, until that returns false.
+fn send(head: Head, response: &[u8], mut pass_on: impl FnMut(&[u8]) -> bool) {
+    let pieces = response.chunks(PAYLOAD_BYTES_MAX);
     let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
     let mut datagram = Vec::with_capacity(DATAGRAM_BYTES_MAX);
     for (piece, sequence) in pieces.zip(0..count) {
         datagram.clear();
         Head { sequence, count, ..head }.write(&mut datagram);
         datagram.extend_from_slice(piece);
-        if !send(&datagram) {
+        if !pass_on(&datagram) {
             break;
         }
     }
-    more_turns
 }
 
 impl AsFd for Datagrams {
@@ -131,39 +274,6 @@ impl Head {
     }
 }
 
-/// Executes the commands of a request. Returns the number of turns it took beyond the first, and
-/// whether the response is complete: it is not if it exceeds its limit or takes too much work.
-fn converse(
-    executor: &Executor,
-    request: &[u8],
-    bytes_max: usize,
-    out: &mut Output,
-) -> (usize, bool) {
-    let allowance = Allowance {
-        commands_max: COMMANDS_MAX,
-        keys_max: usize::MAX,
-        out_bytes_max: bytes_max + 1,
-        is_tight: false,
-    };
-    executor.turn_to(NO_CONNECTION);
-    let mut session = Session::brief(executor.server());
-    let mut consumed = 0;
-    // The output has no pieces: a brief session copies large values, too.
-    for more_turns in 0..TURNS_MAX {
-        let progress = session.receive(executor, &request[consumed..], allowance, out);
-        consumed += progress.consumed;
-        match progress.next {
-            // A brief session never asks the disk without waiting for it.
-            Next::Turn | Next::GiveWay | Next::Disk => {}
-            Next::Drain | Next::Region => return (more_turns, false),
-            Next::Input | Next::Lines | Next::Close => {
-                return (more_turns, executor.is_durable() && out.len() <= bytes_max);
-            }
-        }
-    }
-    (TURNS_MAX, false)
-}
-
 /// Returns the maximum length of the response without headers, so that all datagrams together stay
 /// within the limit. A response to this machine's own loopback addresses cannot flood a third party
 /// and is not limited by the request.
@@ -177,8 +287,9 @@ fn answer_bytes_max(executor: &Executor, datagram_bytes: usize, peer: SocketAddr
     (full * PAYLOAD_BYTES_MAX + rest.saturating_sub(HEAD_BYTES)).min(ANSWER_BYTES_MAX)
 }
 
-/// Renders the error that replaces a refused response, in the dialect of the request.
+/// Replaces the response by an error, in the dialect of the request.
 fn refuse(request: &[u8], out: &mut Vec<u8>) {
+    out.clear();
     const WORDS: &[u8] = b"Too large.";
     match request {
         [0x80, opcode, _, _, _, _, _, _, _, _, _, _, o0, o1, o2, o3, ..] => {
@@ -246,7 +357,6 @@ mod tests {
         refuse(b"get k\r\n", &mut out);
         assert!(out.starts_with(b"SERVER_ERROR "));
         assert!(out.ends_with(b"\r\n"));
-        out.clear();
         let request = [&[0x80, 0x0c][..], &[0; 10], b"opaq", &[0; 8]].concat();
         refuse(&request, &mut out);
         assert_eq!(out.len(), 24 + 10);

@@ -3,18 +3,20 @@
 //! A start may take minutes: a directory is read, memory is reserved. Until the directory changes
 //! so that only an orderly stop keeps its items, and until the first request is answered, nothing
 //! is lost if the process just ends, and a thread ends it. From then on ([`EarlyStop::pass`]) the
-//! main thread handles signals, and the stop is orderly.
+//! main thread handles signals, and the stop is orderly. Until the cache is open, a disk that hangs
+//! may keep the main thread from that: then the stop is overdue.
 
 use std::io;
-use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::leftovers::Leftovers;
 use crate::log;
+use crate::process::overdue::{self, Overdue};
 use crate::process::signals::Signals;
 use crate::process::steps::{Step, reach};
 use crate::waker::Waker;
@@ -37,13 +39,22 @@ impl EarlyStop {
     ///
     /// # Errors
     /// No descriptors or threads are left.
-    pub(crate) fn watch(mut signals: Signals, leftovers: Leftovers) -> io::Result<Self> {
+    pub(crate) fn watch(
+        mut signals: Signals,
+        leftovers: Leftovers,
+        overdue: Overdue,
+    ) -> io::Result<Self> {
         if signals.take().stop.is_some() {
             end(&leftovers);
         }
         let shared = Arc::new(Shared { stage: AtomicU8::new(STARTING), waker: Waker::new()? });
         let watched = Arc::clone(&shared);
-        let watch = move || watched.run(signals, &leftovers);
+        // A disk that hangs may hold this thread and those that it starts.
+        Signals::leave_to_others()?;
+        let watch = move || match Signals::accept_here() {
+            Ok(()) => watched.run(signals, &leftovers, &overdue),
+            Err(error) => log::say(format_args!("larderd: no signal stops the start: {error}")),
+        };
         thread::Builder::new().name("start".to_owned()).spawn(watch)?;
         Ok(Self { shared })
     }
@@ -62,21 +73,30 @@ impl EarlyStop {
             reach(Step::StopOrderly);
         }
     }
+
+    /// As [`Self::pass`]. Ends the thread, too: the calling one gets the signals from here on.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn retire(&self) -> io::Result<()> {
+        self.pass();
+        Signals::accept_here()?;
+        self.shared.stage.store(OVER, SeqCst);
+        self.shared.waker.wake();
+        Ok(())
+    }
 }
 
 impl Shared {
-    fn run(&self, mut signals: Signals, leftovers: &Leftovers) {
-        loop {
-            if self.stage.load(SeqCst) == PASSED {
-                return;
-            }
+    fn run(&self, mut signals: Signals, leftovers: &Leftovers, overdue: &Overdue) {
+        while self.stage.load(SeqCst) != OVER {
             if signals.take().stop.is_some() {
                 let ends = self.stage.compare_exchange(STARTING, ENDING, SeqCst, SeqCst);
-                if ends.is_err() {
-                    // The main thread has got the signal, too.
-                    return;
+                if ends.is_ok() {
+                    end(leftovers);
                 }
-                end(leftovers);
+                // The main thread has got the signal, too, and looks at it once it serves.
+                return overdue.begin(Duration::ZERO);
             }
             let mut waited =
                 [PollFd::new(&signals, PollFlags::IN), PollFd::new(&self.waker, PollFlags::IN)];
@@ -89,9 +109,10 @@ impl Shared {
 fn end(leftovers: &Leftovers) -> ! {
     log::say(format_args!("larderd: stopped while it started"));
     leftovers.remove();
-    process::exit(0)
+    overdue::exit(0)
 }
 
 const STARTING: u8 = 0;
 const PASSED: u8 = 1;
 const ENDING: u8 = 2;
+const OVER: u8 = 3;

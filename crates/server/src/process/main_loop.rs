@@ -13,7 +13,8 @@ use crate::process::signals::{Asked, Signals};
 use crate::process::steps::{Step, reach};
 use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::{Turn, Upgrade};
-use crate::server::{Server, disk_tier};
+use crate::server::Server;
+use crate::server::disk_trouble::DiskTrouble;
 use crate::stop::Manner;
 
 /// The state of the main thread.
@@ -25,8 +26,7 @@ pub(crate) struct MainLoop<'a> {
     pub(crate) http: Http,
     signals: Signals,
     pub(crate) upgrade: Upgrade,
-    /// True if the failure of the disk tier is logged.
-    has_reported: bool,
+    disk_trouble: DiskTrouble,
     /// True if a signal has asked the process to stop.
     was_told_to_stop: bool,
 }
@@ -39,7 +39,6 @@ impl<'a> MainLoop<'a> {
         signals: Signals,
         upgrade: Upgrade,
     ) -> Self {
-        let (has_reported, was_told_to_stop) = (false, false);
         Self {
             server,
             supervisor,
@@ -47,8 +46,8 @@ impl<'a> MainLoop<'a> {
             http,
             signals,
             upgrade,
-            has_reported,
-            was_told_to_stop,
+            disk_trouble: DiskTrouble::default(),
+            was_told_to_stop: false,
         }
     }
 
@@ -58,7 +57,7 @@ impl<'a> MainLoop<'a> {
             let readable = self.wait();
             let asked = self.signals.take();
             self.obey(asked);
-            disk_tier::report_failure(&self.server.cache, &mut self.has_reported);
+            self.disk_trouble.look(&self.server.cache);
             self.listener.accept_from(readable);
             match self.upgrade.turn(self.server, self.supervisor) {
                 Turn::None => {}

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+use nix::sys::signal::SigSet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
@@ -18,8 +19,18 @@ impl Signals {
     /// Starts to catch the signals.
     pub(crate) fn catch() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        let signals = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP];
-        SignalDelivery::with_pipe(read, write, SignalOnly, signals).map(Self)
+        SignalDelivery::with_pipe(read, write, SignalOnly, CAUGHT).map(Self)
+    }
+
+    /// Lets the system interrupt another thread than the calling one, and those that it starts. A
+    /// thread that waits for a disk in the kernel does not see a signal.
+    pub(crate) fn leave_to_others() -> io::Result<()> {
+        Ok(caught()?.thread_block()?)
+    }
+
+    /// Lets the system interrupt the calling thread.
+    pub(crate) fn accept_here() -> io::Result<()> {
+        Ok(caught()?.thread_unblock()?)
     }
 
     /// Returns what the signals since the last call request.
@@ -36,6 +47,16 @@ impl Signals {
         asked
     }
 }
+
+fn caught() -> io::Result<SigSet> {
+    let mut caught = SigSet::empty();
+    for signal in CAUGHT {
+        caught.add(nix::sys::signal::Signal::try_from(signal)?);
+    }
+    Ok(caught)
+}
+
+const CAUGHT: [i32; 5] = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP];
 
 /// The requests of received signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,8 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{self, PathBuf};
-use std::process;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use larder::Cache;
 use larder_options::Options;
@@ -24,11 +23,11 @@ use crate::net::inbox::Inbox;
 use crate::net::listener::Listener;
 use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
-use crate::net::worker::Worker;
 use crate::process::daemon::Detached;
 use crate::process::early_stop::EarlyStop;
 use crate::process::main_loop::MainLoop;
 use crate::process::opening::Opening;
+use crate::process::overdue::Overdue;
 use crate::process::signals::Signals;
 use crate::process::steps::{Step, reach};
 use crate::process::supervisor::Supervisor;
@@ -38,14 +37,17 @@ use crate::process::upgrade::handover::{Handover, Predecessor};
 use crate::process::upgrade::inherited::InheritedSocket;
 use crate::process::upgrade::program::Program;
 use crate::process::upgrade::{activation, inherited};
+use crate::process::workers::{self, Workers};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::credentials::Credentials;
 use crate::server::error::{ServerError, UsersError};
 use crate::server::open::{self, InheritedMemory, Takeover, Unopened};
 use crate::server::progress::Progress;
 use crate::server::{Server, disk_tier};
+use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
+use crate::words::Counted;
 
 /// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in
 /// the background instead, which logs them.
@@ -80,13 +82,16 @@ fn start(
         // Before the threads start, which inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
     }
-    let early_stop = EarlyStop::watch(ground.early_signals, leftovers.clone());
-    let early_stop = early_stop.map_err(|error| os_failure("start a thread", &error))?;
+    let no_thread = |error| os_failure("start a thread", &error);
+    let overdue = Overdue::watch(&options).map_err(no_thread)?;
+    let early_stop = EarlyStop::watch(ground.early_signals, leftovers.clone(), overdue.clone());
+    let early_stop = early_stop.map_err(no_thread)?;
     reach(Step::StopWatched);
     let (progress, supervisor) = (Progress::default(), &ground.supervisor);
     let opens = Opens { options: &options, sockets: &sockets, progress: &progress, supervisor };
     let handed_over = predecessor.as_ref().map(|predecessor| (predecessor, memory));
     let (cache, opening) = opens.open(handed_over, &early_stop, &mut http)?;
+    overdue.note_open(&cache);
     let mut server = with_cache(options, cache)?;
     server.certificates = ground.certificates;
     server.connection_count_max = ground.connection_count_max;
@@ -95,12 +100,16 @@ fn start(
     show_classes(&server);
     enroll(&server, &sockets, &datagrams);
     reach(Step::CacheOpen);
-    early_stop.pass();
-    let (inboxes, workers) = start_workers(&server, &datagrams)?;
+    // From here on the main thread does not wait for the disk.
+    early_stop.retire().map_err(|error| os_failure("get signals", &error))?;
+    let disk_threads = DiskThreads::start(&server);
+    let disk_threads = disk_threads.map_err(no_thread)?;
+    let (inboxes, workers) = workers::start(&server, &datagrams, disk_threads.as_ref())?;
     reach(Step::WorkersRun);
     end_opening(opening, &server, &inboxes);
     reach(Step::OpeningEnded);
-    http.serve(&server, inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect());
+    let wakers = inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect();
+    http.serve(&server, wakers, disk_threads);
     start_http(&mut http, options, &progress)?;
     if let Some(pidfile) = pidfile
         && let Err(failure) = pidfile.publish(predecessor.as_ref().and_then(|of| of.pid))
@@ -135,7 +144,7 @@ fn start(
     let mut main_loop =
         MainLoop::new(&server, supervisor, (listener, http), ground.signals, upgrade);
     main_loop.obey(asked);
-    serve(main_loop, workers, &inboxes)
+    serve(main_loop, (workers, &inboxes), &overdue)
 }
 
 /// What a process has before it listens.
@@ -254,10 +263,14 @@ fn restrict(options: &Options) -> Result<(), Failure> {
 /// Runs the main loop to its end, then ends everything else.
 fn serve(
     mut main_loop: MainLoop<'_>,
-    workers: Workers,
-    inboxes: &[Arc<Inbox>],
+    (workers, inboxes): (Workers, &[Arc<Inbox>]),
+    overdue: &Overdue,
 ) -> Result<(), Failure> {
     main_loop.run();
+    overdue.begin(match main_loop.server.stop.requested() {
+        Some(Manner::Graceful) => GRACE,
+        Some(Manner::Now) | None => Duration::ZERO,
+    });
     reach(Step::StopAsked);
     let server = main_loop.server;
     if main_loop.has_successor() {
@@ -287,7 +300,7 @@ fn leave(
     inboxes: &[Arc<Inbox>],
 ) -> Result<(), Failure> {
     let server = main_loop.server;
-    stop(server, inboxes, workers);
+    workers::stop(server, inboxes, workers);
     reach(Step::WorkersEnded);
     let left = match server.options.disk_tier {
         Some(_) => disk_tier::hand_over(&server.cache),
@@ -307,7 +320,7 @@ fn leave(
 /// Ends the workers, then the disk tier. Returns the bytes of changes that are not on the disk.
 fn end(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) -> u64 {
     server.stop.request(Manner::Now);
-    stop(server, inboxes, workers);
+    workers::stop(server, inboxes, workers);
     reach(Step::WorkersEnded);
     let left = disk_tier::stop(&server.cache);
     reach(Step::DiskEnded);
@@ -321,8 +334,9 @@ fn check_left(left: u64) -> Result<(), Failure> {
         left => Err(Failure::new(
             EXIT_FAILURE,
             format_args!(
-                "the stop lost {left} bytes of changes that are not on the disk; a higher \
-                 --tier-stop-secs gives a slow disk more time"
+                "the stop lost {} of changes that are not on the disk; a higher \
+                 --tier-stop-secs gives a slow disk more time",
+                Counted(left, "byte"),
             ),
         )),
     }
@@ -460,7 +474,7 @@ fn end_opening(opening: Option<Opening>, server: &Server, inboxes: &[Arc<Inbox>]
     }));
 }
 
-fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
+pub(super) fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot {attempted}: {error}"))
 }
 
@@ -486,69 +500,15 @@ fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
     }
 }
 
-/// Starts the evaluation of hot keys. With an admin listener it begins at once, so that the first
-/// request finds a list.
-fn start_hot_keys(server: &Server) -> Result<(), Failure> {
-    let started = server.hot_keys.start(&server.stop);
-    started.map_err(|error| os_failure("start the thread for hot keys", &error))?;
-    if !server.options.admin_listen.is_empty() && server.options.dump {
-        server.hot_keys.enable();
-    }
-    Ok(())
-}
-
-type Workers = Vec<JoinHandle<()>>;
-
-fn start_workers(
-    server: &Arc<Server>,
-    datagrams: &Arc<[Datagrams]>,
-) -> Result<(Vec<Arc<Inbox>>, Workers), Failure> {
-    start_hot_keys(server)?;
-    let failure = |error: &dyn std::error::Error| os_failure("start a worker", error);
-    let (mut inboxes, mut workers) = (Vec::new(), Vec::new());
-    for number in 0..server.options.worker_count {
-        let inbox = Arc::new(Inbox::new().map_err(|error| failure(&error))?);
-        let mut worker =
-            Worker::new(server, number, Arc::clone(&inbox)).map_err(|error| failure(&error))?;
-        worker.share(Arc::clone(datagrams)).map_err(|error| failure(&error))?;
-        if number == 0 {
-            match worker.no_ring() {
-                Some(no_ring) => server.log.event(format_args!("{no_ring}")),
-                None => server.log.event(format_args!("workers wait by {}", worker.waits_by())),
-            }
-        }
-        let thread = thread::Builder::new().name(format!("worker {number}"));
-        let serve = move || {
-            let _guard = AbortOnPanic;
-            worker.run();
-        };
-        workers.push(thread.spawn(serve).map_err(|error| failure(&error))?);
-        inboxes.push(inbox);
-    }
-    Ok((inboxes, workers))
-}
-
-/// Aborts the process if a worker panics: it may have left a group of the cache locked, and its
-/// connections would wait forever. The service manager starts a new process.
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            process::abort();
-        }
-    }
-}
-
 /// Prints where the server listens, and how to try it.
 fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http: &Http) {
     let mut words = String::new();
     for socket in sockets {
         let mebibytes = options.memory_bytes >> 20;
         words += &format!(
-            "larderd: listening on {} ({mebibytes} MiB, {} workers{})\n",
+            "larderd: listening on {} ({mebibytes} MiB, {}{})\n",
             socket.address,
-            options.worker_count,
+            Counted(options.worker_count as u64, "worker"),
             if socket.client_certificates.is_some() { ", TLS" } else { "" },
         );
     }
@@ -577,17 +537,5 @@ fn try_line(host: &str, port: u16) -> String {
     format!("try: (exec 3<>/dev/tcp/{host}/{port}; {talk})\n")
 }
 
-fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
-    match server.stop.requested() {
-        Some(Manner::Graceful) => log::say(format_args!("Gracefully stopping")),
-        _ => server.log.event(format_args!("Exiting normally")),
-    }
-    for inbox in inboxes {
-        inbox.waker().wake();
-    }
-    for worker in workers {
-        // A worker that panics ends the process, so this cannot fail.
-        let _ = worker.join();
-    }
-    server.prefix_removals.retire();
-}
+/// What a graceful stop takes for the requests that have arrived, at most.
+const GRACE: Duration = Duration::from_secs(15);

@@ -2,15 +2,20 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use larder::{Builder, Cache, OpenError, TierMode, TierStatistics as Statistics};
+use larder::{
+    Builder, Cache, OpenError, TierDamage, TierMode, TierStarted, TierStatistics as Statistics,
+};
 use larder_options::{self as options, Options};
 
 use crate::clock::Stopwatch;
 use crate::log;
 use crate::server::progress::Progress;
+use crate::words::Counted;
 
 /// The directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +49,7 @@ impl Default for Observer {
 pub(crate) struct UnopenedDirectory {
     cache: larder::Prepared,
     path: PathBuf,
+    accepts_loss: bool,
 }
 
 impl UnopenedDirectory {
@@ -64,7 +70,7 @@ impl UnopenedDirectory {
             false => builder.memory_bytes_max(options.memory_bytes * super::open::GROWTH_MAX),
         };
         let cache = builder.prepare().map_err(DiskTierError)?;
-        Ok(Self { cache, path: tier.path.clone() })
+        Ok(Self { cache, path: tier.path.clone(), accepts_loss: tier.accept_loss })
     }
 
     /// Checks whether the directory, which the predecessor still uses, could be opened.
@@ -81,16 +87,33 @@ impl UnopenedDirectory {
     /// [`DiskTierError`]: the directory or its log cannot be used.
     pub(super) fn open(self) -> Result<Cache, DiskTierError> {
         let stopwatch = Stopwatch::start();
-        let path = self.path.display();
+        let path = self.path.display().to_string();
         let cache = self.cache.open().map_err(DiskTierError)?;
         let ms = stopwatch.elapsed_us() as f64 / 1000.0;
         let Some(status) = cache.tier() else { return Ok(cache) };
         let items = status.started.items;
         let source = if status.started.is_from_index { ", from its index" } else { "" };
         log::say(format_args!(
-            "larderd: directory {path}: opened in {ms:.1} ms, with {items} {}{source}",
-            if items == 1 { "item" } else { "items" },
+            "larderd: directory {path}: opened in {ms:.1} ms, with {}{source}",
+            Counted(items, "item"),
         ));
+        report_loss(&path, &status.started, self.accepts_loss);
+        if status.started.flipped > 0 {
+            log::say(format_args!(
+                "larderd: directory {path}: {} in MANIFEST or in headers of the log, flipped back; \
+                 nothing is lost. Check the disk",
+                Counted(status.started.flipped, "flipped bit"),
+            ));
+        }
+        if status.started.is_index_unread {
+            let result = match status.mode {
+                TierMode::Store => "the log was read instead",
+                TierMode::Cache => "the cache begins empty",
+            };
+            log::say(format_args!(
+                "larderd: directory {path}: the disk does not return INDEX; {result}. Check the disk"
+            ));
+        }
         if let Some(caution) = status.caution {
             log::say(format_args!("larderd: directory {path}: {caution}"));
         }
@@ -102,8 +125,8 @@ impl UnopenedDirectory {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             log::say(format_args!(
                 "larderd: directory {path}: its index takes {} MiB of memory, more than the {} MiB \
-                 that -m leaves for it: larderd uses more memory than -m, and takes no new keys; \
-                 raise -m",
+                 that -m leaves for it: larderd uses more memory than -m, and the index grows no \
+                 more, so that stores of new keys fail soon; raise -m",
                 mib(catalog_bytes),
                 mib(catalog_bytes_max),
             ));
@@ -123,27 +146,62 @@ impl UnopenedDirectory {
 /// The directory as the options describe it.
 fn settings(tier: &options::DiskTier, observer: Observer) -> larder::DiskTier {
     let Observer { progress, before_change } = observer;
-    larder::DiskTier::new(&tier.path, tier.bytes)
-        .mode(match tier.mode {
-            options::TierMode::Store => TierMode::Store,
-            options::TierMode::Cache => TierMode::Cache,
-        })
-        .admission(match tier.admission {
-            options::TierAdmission::Reused => larder::Admission::Reused,
-            options::TierAdmission::All => larder::Admission::All,
-        })
-        .item_bytes_min(tier.item_bytes_min)
-        .durability(match tier.durability {
-            options::Durability::Sync => larder::Durability::Sync,
-            options::Durability::Interval(interval) => larder::Durability::Interval(interval),
-            options::Durability::Async => larder::Durability::Async,
-        })
-        .wait(tier.wait)
-        .stop(tier.stop)
-        .dirty_bytes(tier.dirty_bytes)
-        .progress(report(progress))
-        .before_change(move || before_change())
+    let disk = larder::DiskTier::new(&tier.path, tier.bytes);
+    let disk = match tier.accept_loss {
+        true => disk.accept_loss(report_damage()),
+        false => disk,
+    };
+    disk.mode(match tier.mode {
+        options::TierMode::Store => TierMode::Store,
+        options::TierMode::Cache => TierMode::Cache,
+    })
+    .admission(match tier.admission {
+        options::TierAdmission::Reused => larder::Admission::Reused,
+        options::TierAdmission::All => larder::Admission::All,
+    })
+    .item_bytes_min(tier.item_bytes_min)
+    .durability(match tier.durability {
+        options::Durability::Sync => larder::Durability::Sync,
+        options::Durability::Interval(interval) => larder::Durability::Interval(interval),
+        options::Durability::Async => larder::Durability::Async,
+    })
+    .wait(tier.wait)
+    .stop(tier.stop)
+    .dirty_bytes(tier.dirty_bytes)
+    .progress(report(progress))
+    .before_change(move || before_change())
 }
+
+/// Logs the damaged places of a log whose loss is accepted, up to a number.
+fn report_damage() -> impl Fn(&TierDamage) + Send + Sync + 'static {
+    let said = AtomicU64::new(0);
+    move |damage| match said.fetch_add(1, Relaxed) {
+        ..DAMAGES_MAX => log::say(format_args!("larderd: damaged: {damage}")),
+        DAMAGES_MAX => log::say(format_args!("larderd: more places are damaged")),
+        _ => {}
+    }
+}
+
+/// Logs what a start with --tier-accept-loss has lost.
+fn report_loss(path: &str, started: &TierStarted, is_accepted: bool) {
+    match started.accepted {
+        Some(lost) => log::say(format_args!(
+            "larderd: directory {path}: {} of the log damaged, {} not read; dropped, as \
+             --tier-accept-loss allows: {} that may have been out of date",
+            Counted(lost.damages, "place"),
+            Counted(lost.lost_bytes, "byte"),
+            Counted(lost.doubtful, "item"),
+        )),
+        None if is_accepted => log::say(format_args!(
+            "larderd: directory {path}: nothing was lost: leave --tier-accept-loss out from now \
+             on, because it accepts any later loss"
+        )),
+        None => {}
+    }
+}
+
+/// Damaged places that are logged.
+const DAMAGES_MAX: u64 = 100;
 
 /// Notes how much of the log or the index is read, and logs it every few seconds.
 fn report(progress: Progress) -> impl Fn(usize, usize) + Send + Sync + 'static {
@@ -159,22 +217,6 @@ fn report(progress: Progress) -> impl Fn(usize, usize) + Send + Sync + 'static {
     }
 }
 
-/// Logs once that the log has failed.
-pub(crate) fn report_failure(cache: &Cache, has_reported: &mut bool) {
-    if !*has_reported && cache.has_tier_failed() {
-        *has_reported = true;
-        let why = cache.tier().and_then(|status| status.trouble).unwrap_or_default();
-        let effect = match is_cache(cache) {
-            false => "the server takes no more changes, and still answers gets",
-            true => "the disk takes no more items, and the cache continues in memory",
-        };
-        log::say(format_args!(
-            "larderd: the disk has failed: {why}; {effect}; repair the disk and start the server \
-             again",
-        ));
-    }
-}
-
 /// Stops the directory's log. Returns the bytes of changes that are not on the disk.
 pub(crate) fn stop(cache: &Cache) -> u64 {
     report_left(cache, cache.stop_tier())
@@ -183,6 +225,12 @@ pub(crate) fn stop(cache: &Cache) -> u64 {
 /// As [`stop`], for another process that takes the directory over.
 pub(crate) fn hand_over(cache: &Cache) -> u64 {
     report_left(cache, cache.hand_tier_over())
+}
+
+/// Logs what a stop that is broken off leaves undone.
+pub(crate) fn report_unwritten(cache: &Cache) {
+    let dirty_bytes = cache.tier().map_or(0, |tier| tier.statistics.dirty_bytes);
+    report_left(cache, dirty_bytes.max(u64::from(is_cache(cache))));
 }
 
 fn report_left(cache: &Cache, left: u64) -> u64 {

@@ -8,6 +8,7 @@ use larder_options::Options;
 
 use crate::clock::Stopwatch;
 use crate::log;
+use crate::words::Counted;
 
 /// The memory file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +65,8 @@ pub(crate) fn open(
     let cache_is = match cache.opening() {
         Opening::Attached => {
             let age_secs = cache.system_second().saturating_sub(Epoch::FIRST_SECOND);
-            format!("attached in {ms:.1} ms, with {} items; begun {age_secs} s ago", cache.len())
+            let items = Counted(cache.len(), "item");
+            format!("attached in {ms:.1} ms, with {items}; begun {age_secs} s ago")
         }
         Opening::Replaced(reason) => {
             format!("the cache begins empty, since the old contents cannot be used: {reason}")

@@ -2,6 +2,7 @@
 
 pub(crate) mod credentials;
 pub(crate) mod disk_tier;
+pub(crate) mod disk_trouble;
 pub(crate) mod drain;
 pub(crate) mod error;
 pub(crate) mod heartbeats;
@@ -89,7 +90,8 @@ pub struct Server {
     /// False while new connections wait because the connection limit is reached.
     pub(crate) accepting: AtomicBool,
     /// Counters of each worker, then of the watchers, the crawler, the admin listener's thread, the
-    /// thread that serves while the cache opens, and the listener.
+    /// thread that serves while the cache opens, the listener, and the threads that wait for the
+    /// disk.
     counters: Vec<Arc<Counters>>,
     /// Counter values at the last `stats reset`, or at the start. Counters have one writer each and
     /// are never set back, and those of a cache that outlives its servers continue; statistics show
@@ -127,21 +129,23 @@ impl Server {
     ) -> Result<Self, ServerError> {
         cache.tick(cache.system_second());
         let readers = Readers::new(&options, &cache)?;
-        let counters: Vec<Arc<Counters>> =
-            (0..options.worker_count + COUNTERS_MORE).map(|_| Arc::default()).collect();
+        let disk_threads = if options.disk_tier.is_some() { DISK_THREADS } else { 0 };
+        let threads = options.worker_count + COUNTERS_MORE + disk_threads;
+        let counters: Vec<Arc<Counters>> = (0..threads).map(|_| Arc::default()).collect();
         let bytes_max = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         let log = Arc::new(Log::new(options.verbosity));
         log.set_prefixes(options.stat_prefix_delimiter.is_some());
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(&counters[options.worker_count]),
-            // The workers, the listener, the maintainer, the crawler and the admin listener.
-            options.worker_count + 4,
+            // The workers, the listener, the maintainer, the crawler, the admin listener and the
+            // threads that wait for the disk.
+            options.worker_count + 4 + disk_threads,
             bytes_max(options.worker_log_bytes),
             bytes_max(options.watcher_log_bytes),
         ));
         let classes = Arc::new(Classes::new(&options.slabs, options.cas));
-        let class_tally = ClassTally::new(&classes, options.worker_count);
+        let class_tally = ClassTally::new(&classes, options.worker_count, disk_threads);
         let eviction_counters = Arc::clone(class_tally.eviction_counters());
         let evictions = watch::evictions(&watchers, Arc::clone(&classes));
         cache.set_departure_hook(move |leaving| {
@@ -202,12 +206,17 @@ impl Server {
 
     /// Returns the counters of the listener.
     pub(crate) fn listener_counters(&self) -> Arc<Counters> {
-        Arc::clone(self.counters.last().expect("the listener has counters"))
+        Arc::clone(&self.counters[self.options.worker_count + LISTENER_COUNTERS])
     }
 
     /// Returns the counters of the thread that serves connections while the cache opens.
     pub(crate) fn opening_counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters[self.options.worker_count + OPENING_COUNTERS])
+    }
+
+    /// Returns the counters of a thread that waits for the disk, counted from 0.
+    pub(crate) fn disk_thread_counters(&self, number: usize) -> Arc<Counters> {
+        Arc::clone(&self.counters[self.options.worker_count + COUNTERS_MORE + number])
     }
 
     /// Returns the counters of the admin listener's thread.
@@ -268,7 +277,6 @@ impl Server {
     /// # Errors
     /// `-F` forbids it, or the disk tier takes no changes.
     pub(crate) fn clear_all(&self) -> Result<(), NotCleared> {
-        self.admin_counters().bump(Counter::CmdFlush);
         if !self.options.flush_all {
             return Err(NotCleared::Forbidden(ClientError::FlushNotAllowed));
         }
@@ -403,11 +411,16 @@ pub(crate) fn descriptors_reserved(options: &Options) -> usize {
     3 + 3 + 3 * options.worker_count + listening + 1 + admin + DESCRIPTORS_SPARE
 }
 
-/// How many counters follow those of the workers, and the places of the admin listener's thread
-/// and of the one that serves while the cache opens.
+/// How many counters follow those of the workers and precede those of the threads that wait for the
+/// disk; and the places of the admin listener's thread, of the one that serves while the cache
+/// opens, and of the listener.
 const COUNTERS_MORE: usize = 5;
 const ADMIN_COUNTERS: usize = 2;
 const OPENING_COUNTERS: usize = 3;
+const LISTENER_COUNTERS: usize = 4;
+
+/// How many requests wait for the disk at the same time, each on a thread.
+pub(crate) const DISK_THREADS: usize = 8;
 
 /// Connections of the admin listener at once.
 pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 128;

@@ -8,6 +8,7 @@ use crate::log;
 use crate::server::disk_tier::{self, UnopenedDirectory};
 use crate::server::error::ServerError;
 use crate::server::memory_file;
+use crate::words::Counted;
 
 /// What a server takes over from the one that it replaces.
 #[derive(Debug)]
@@ -106,7 +107,8 @@ fn inherit(builder: &Builder, options: &Options, memory: InheritedMemory) -> Opt
     };
     match opened {
         Ok(cache) => {
-            log::say(format_args!("larderd: inherited a cache of {} items", cache.len()));
+            let items = Counted(cache.len(), "item");
+            log::say(format_args!("larderd: inherited a cache of {items}"));
             Some(cache)
         }
         Err(why) => {

@@ -33,7 +33,8 @@ impl Session {
         frame: &Frame<'_>,
     ) {
         (batch.left, batch.took_long) = (0, true);
-        if self.is_brief {
+        // A thread that may wait for the disk goes on with what a worker leaves.
+        if self.is_brief && !batch.asks_disk {
             gathering.finish(frame, &mut batch.out.bytes);
             return batch.respond(&Response::EndOfStats, frame);
         }

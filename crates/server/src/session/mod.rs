@@ -125,8 +125,7 @@ impl Session {
             tight_bytes_max: if allowance.is_tight { allowance.out_bytes_max } else { usize::MAX },
             left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
             keys_left: allowance.keys_max,
-            // A brief session has nothing to wait with.
-            asks_disk: executor.has_disk() && !self.is_brief,
+            asks_disk: executor.asks_disk(),
         };
         executor.let_ask(batch.asks_disk);
         let mut consumed = 0;

@@ -13,10 +13,9 @@ use serde_json::{Map, Value};
 
 use super::{Refusal, failed, terms};
 use crate::clock::Clock;
-use crate::http::Serving;
 use crate::http::json::{decoded_for_url, insert_bytes, refusal};
 use crate::http::routes::{Site, as_json, recovering};
-use crate::session::execute::direct::{Direct, Looked};
+use crate::session::execute::direct::Looked;
 
 /// The path of an item, up to its key.
 pub(in crate::http) const PREFIX: &str = "/api/v1/item/";
@@ -27,7 +26,8 @@ pub(in crate::http) async fn show(
     Path(key): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let Some(Serving { server, .. }) = site.serving() else { return recovering() };
+    let Some(serving) = site.serving() else { return recovering() };
+    let server = &serving.server;
     // Workers advance the clock when they are asked; the main thread, once a second.
     Clock::new(server.cache.clone(), server.warp.clone());
     let asked = key_of(&key).and_then(|key| Ok((key, bytes_of(query.as_deref())?)));
@@ -35,9 +35,11 @@ pub(in crate::http) async fn show(
         Ok(asked) => asked,
         Err((status, words)) => return refusal(status, words),
     };
-    match Direct::new(server).look(&key, bytes_max) {
-        Ok(Some(looked)) => as_json((StatusCode::OK, document(&key, looked, bytes_max))),
-        Ok(None) => refusal(StatusCode::NOT_FOUND, "there is no such item"),
+    let asked = key.clone();
+    match serving.execute(move |direct| direct.look(&asked, bytes_max)).await {
+        Ok(Ok(Some(looked))) => as_json((StatusCode::OK, document(&key, looked, bytes_max))),
+        Ok(Ok(None)) => refusal(StatusCode::NOT_FOUND, "there is no such item"),
+        Ok(Err(error)) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
         Err(error) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
     }
 }
@@ -49,7 +51,8 @@ pub(in crate::http) async fn remove(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let Some(Serving { server, .. }) = site.serving() else { return recovering() };
+    let Some(serving) = site.serving() else { return recovering() };
+    let server = &serving.server;
     Clock::new(server.cache.clone(), server.warp.clone());
     let asked = key_of(&key).and_then(|key| {
         terms::without_conditions(&headers)?;
@@ -62,7 +65,11 @@ pub(in crate::http) async fn remove(
         Ok(key) => key,
         Err((status, words)) => return refusal(status, words),
     };
-    match Direct::new(server).delete(&key) {
+    let response = match serving.execute(move |direct| direct.delete(&key)).await {
+        Ok(response) => response,
+        Err(error) => return refusal(StatusCode::SERVICE_UNAVAILABLE, error),
+    };
+    match response {
         protocol::Response::Deleted => StatusCode::OK.into_response(),
         protocol::Response::NotFound => refusal(StatusCode::NOT_FOUND, "there is no such item"),
         response => {

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::body::{Body, to_bytes};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Body as _, Bytes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The bytes that requests may still take.
@@ -15,9 +19,25 @@ pub(in crate::http) struct Lease {
     taken: Option<OwnedSemaphorePermit>,
 }
 
+/// A response whose body is in the cache's memory, or leases its own.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct Streams;
+
+/// The body of a response, and its memory.
+struct Leased {
+    body: Bytes,
+    _lease: Lease,
+}
+
+impl AsRef<[u8]> for Leased {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
 impl Default for Memory {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(BYTES_MAX)))
+        Self::new(BYTES_MAX)
     }
 }
 
@@ -25,6 +45,32 @@ impl Memory {
     /// The words for a request that gets no more.
     pub(in crate::http) const EXHAUSTED: &str =
         "other requests take all memory of the admin listener; try again";
+
+    pub(in crate::http) fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes)))
+    }
+
+    /// Has a long response lease its memory, of the first of these that has it, until the peer has
+    /// taken it. Refuses a response for which none has it.
+    pub(in crate::http) async fn lease_of(memories: &[&Self], response: Response) -> Response {
+        let bytes = response.body().size_hint().lower();
+        if bytes <= OF_CONNECTION || response.extensions().get::<Streams>().is_some() {
+            return response;
+        }
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut leases = memories.iter().map(|memory| memory.lease());
+        let Some(lease) = leases.find_map(|mut lease| lease.grow_to(bytes).then_some(lease)) else {
+            let words = format!("{}\n", Self::EXHAUSTED);
+            return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
+        };
+        let (head, body) = response.into_parts();
+        // The body is there already: no one waits.
+        let Ok(body) = to_bytes(body, usize::MAX).await else {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        };
+        let body = Bytes::from_owner(Leased { body, _lease: lease });
+        Response::from_parts(head, Body::from(body))
+    }
 
     /// Begins a lease of nothing.
     pub(in crate::http) fn lease(&self) -> Lease {
@@ -51,8 +97,14 @@ impl Lease {
     }
 }
 
+/// The memory of the answers of probes, which others cannot take, in bytes.
+pub(in crate::http) const OF_PROBES: usize = 2 << 20;
+
+/// A response up to this length is in the memory of its connection.
+const OF_CONNECTION: u64 = 16 * 1024;
+
 /// Beside these 8 MiB each of 128 connections has 16 KiB for input, 16 KiB for output and a value
-/// of 16 KiB: at most 14 MiB in all.
+/// of 16 KiB: with the memory of probes at most 16 MiB in all.
 const BYTES_MAX: usize = 8 << 20;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `/api/v1/cache/{key}`: items over HTTP. The value is the body.
 //!
-//! Requests run on the admin listener's thread, a bounded slice at a time, and have the effect and
-//! the counters of a get, a set and a delete of the text protocol. docs/http.md describes them.
+//! Requests take a bounded slice of the admin listener's thread at a time, or, with a disk tier,
+//! run on a thread that may wait for the disk. They have the effect and the counters of a get, a
+//! set and a delete of the text protocol. docs/http.md describes them.
 
 mod get;
 mod key;
@@ -11,21 +12,20 @@ mod pace;
 mod put;
 mod terms;
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{
     ALLOW, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
 };
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use larder_protocol as protocol;
 
 use crate::clock::Clock;
-use crate::server::{NotCleared, Server};
-use crate::session::execute::direct::{Direct, Found, Value};
-use memory::Memory;
+use crate::http::Serving;
+use crate::server::NotCleared;
+use crate::session::execute::direct::{Found, Value};
+use memory::{Memory, Streams};
 use terms::TTL;
 
 /// What the path of every item begins with.
@@ -40,16 +40,21 @@ pub(super) fn takes_value(method: &Method, path: &str) -> bool {
 }
 
 /// Answers a request for an item.
-pub(super) async fn answer(server: &Arc<Server>, memory: &Memory, request: Request) -> Response {
+pub(super) async fn answer(serving: &Serving, memory: &Memory, request: Request) -> Response {
+    let server = &serving.server;
     // Workers advance the clock when they are asked; the main thread, once a second.
     Clock::new(server.cache.clone(), server.warp.clone());
     let path = request.uri().path();
     let answered = match *request.method() {
         // The raw path decides, so that the item `clear` has one: `%63lear`.
-        Method::DELETE if path == CLEAR => clear(server),
-        Method::GET | Method::HEAD => read(server, memory, &request),
-        Method::DELETE => delete(server, &request),
-        Method::PUT => put::put(server, memory, request).await,
+        Method::DELETE if path == CLEAR => clear(serving).await,
+        Method::GET => read(serving, memory, request.uri(), true).await,
+        Method::HEAD => read(serving, memory, request.uri(), false).await,
+        Method::DELETE => {
+            let unconditional = terms::without_conditions(request.headers());
+            delete(serving, request.uri(), unconditional).await
+        }
+        Method::PUT => put::put(serving, memory, request).await,
         _ => Ok((StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, METHODS)]).into_response()),
     };
     let refused = |(status, words): Refusal| (status, format!("{words}\n")).into_response();
@@ -60,11 +65,16 @@ pub(super) async fn answer(server: &Arc<Server>, memory: &Memory, request: Reque
     response
 }
 
-fn read(server: &Arc<Server>, memory: &Memory, request: &Request) -> Result<Response, Refusal> {
-    terms::without_query(request.uri())?;
-    let key = key::of_path(request.uri().path())?;
-    let with_value = *request.method() == Method::GET;
-    let found = Direct::new(server).get(&key, with_value).map_err(|response| failed(&response))?;
+async fn read(
+    serving: &Serving,
+    memory: &Memory,
+    uri: &Uri,
+    with_value: bool,
+) -> Result<Response, Refusal> {
+    terms::without_query(uri)?;
+    let key = key::of_path(uri.path())?;
+    let found = serving.execute(move |direct| direct.get(&key, with_value)).await?;
+    let found = found.map_err(|response| failed(&response))?;
     let Some(Found { meta, ttl_secs, value }) = found else {
         return Ok(StatusCode::NOT_FOUND.into_response());
     };
@@ -73,6 +83,7 @@ fn read(server: &Arc<Server>, memory: &Memory, request: &Request) -> Result<Resp
         Value::Pieces(first, others) => get::stream(memory, first, others, meta.value_bytes)?,
     };
     let mut response = body.into_response();
+    response.extensions_mut().insert(Streams);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     // Of a HEAD too, whose body is empty.
@@ -84,19 +95,24 @@ fn read(server: &Arc<Server>, memory: &Memory, request: &Request) -> Result<Resp
     Ok(response)
 }
 
-fn delete(server: &Arc<Server>, request: &Request) -> Result<Response, Refusal> {
-    terms::without_query(request.uri())?;
-    terms::without_conditions(request.headers())?;
-    let key = key::of_path(request.uri().path())?;
-    match Direct::new(server).delete(&key) {
+async fn delete(
+    serving: &Serving,
+    uri: &Uri,
+    unconditional: Result<(), Refusal>,
+) -> Result<Response, Refusal> {
+    terms::without_query(uri)?;
+    unconditional?;
+    let key = key::of_path(uri.path())?;
+    match serving.execute(move |direct| direct.delete(&key)).await? {
         protocol::Response::Deleted => Ok(StatusCode::OK.into_response()),
         protocol::Response::NotFound => Ok(StatusCode::NOT_FOUND.into_response()),
         response => Err(failed(&response)),
     }
 }
 
-fn clear(server: &Arc<Server>) -> Result<Response, Refusal> {
-    match server.clear_all() {
+#[expect(clippy::redundant_closure_for_method_calls, reason = "a method has one lifetime")]
+async fn clear(serving: &Serving) -> Result<Response, Refusal> {
+    match serving.execute(|direct| direct.clear_all()).await? {
         Ok(()) => Ok(StatusCode::OK.into_response()),
         Err(NotCleared::Forbidden(_)) => {
             Err((StatusCode::FORBIDDEN, "the server runs with -F, which forbids this".to_owned()))

@@ -19,14 +19,12 @@ use super::memory::{Lease, Memory};
 use super::pace::Pace;
 use super::terms::Terms;
 use super::{Refusal, failed, key};
-use crate::server::Server;
+use crate::http::Serving;
 use crate::session::execute::direct::Direct;
 
 /// A store that is under way.
 struct Put<'a> {
-    server: &'a Arc<Server>,
-    key: Vec<u8>,
-    terms: Terms,
+    item: Item<'a>,
     body: Body,
     pace: Pace,
     /// Bytes since other requests had their turn.
@@ -34,9 +32,16 @@ struct Put<'a> {
     lease: Lease,
 }
 
+/// The item that is stored, but for its value.
+struct Item<'a> {
+    serving: &'a Serving,
+    key: Arc<[u8]>,
+    terms: Terms,
+}
+
 /// Stores the body of a request. A body that ends early changes nothing.
 pub(super) async fn put(
-    server: &Arc<Server>,
+    serving: &Serving,
     memory: &Memory,
     request: Request,
 ) -> Result<Response, Refusal> {
@@ -45,7 +50,8 @@ pub(super) async fn put(
     let body = request.into_body();
     let announced = body.size_hint().exact();
     let lease = memory.lease();
-    let mut put = Put { server, key, terms, body, pace: Pace::begin(), slice_bytes: 0, lease };
+    let item = Item { serving, key: key.into(), terms };
+    let mut put = Put { item, body, pace: Pace::begin(), slice_bytes: 0, lease };
     let response = match announced {
         None => put.unannounced().await?,
         Some(bytes) => put.announced(usize::try_from(bytes).unwrap_or(usize::MAX)).await?,
@@ -59,10 +65,10 @@ pub(super) async fn put(
 impl Put<'_> {
     /// Stores a body that has announced its length.
     async fn announced(&mut self, bytes: usize) -> Result<protocol::Response, Refusal> {
-        if let Some(response) = self.direct().refusal(&self.store(bytes)) {
+        if let Some(response) = self.item.refusal(bytes).await? {
             return Ok(response);
         }
-        if bytes > self.direct().whole_bytes_max() {
+        if bytes > self.whole_bytes_max() {
             return self.upload(bytes).await;
         }
         // Not more than 16 KiB.
@@ -70,7 +76,7 @@ impl Put<'_> {
         while let Some(part) = self.part().await? {
             value.extend_from_slice(&part);
         }
-        Ok(self.direct().store(&self.store(value.len()), &value))
+        self.item.store(value).await
     }
 
     /// Stores a body in chunks, whose length shows at its end: until then it is in the memory of
@@ -79,7 +85,7 @@ impl Put<'_> {
         let mut value = Vec::new();
         while let Some(part) = self.part().await? {
             let bytes = value.len() + part.len();
-            if let Some(response) = self.direct().refusal(&self.store(bytes)) {
+            if let Some(response) = self.item.refusal(bytes).await? {
                 return Ok(response);
             }
             if bytes > UNANNOUNCED_BYTES_MAX {
@@ -93,32 +99,38 @@ impl Put<'_> {
             }
             value.extend_from_slice(&part);
         }
-        if value.len() <= self.direct().whole_bytes_max() {
-            return Ok(self.direct().store(&self.store(value.len()), &value));
+        if value.len() <= self.whole_bytes_max() {
+            return self.item.store(value).await;
         }
-        let mut upload = match self.direct().begin_upload(&self.store(value.len())) {
+        let bytes = value.len();
+        let mut upload = match self.item.begin_upload(bytes).await? {
             Ok(upload) => upload,
             Err(response) => return Ok(response),
         };
-        if upload.push(&value).is_err() {
-            return Ok(self.direct().give_up(&self.store(value.len())));
+        match upload.push(&value) {
+            Ok(()) => self.item.finish_upload(bytes, upload).await,
+            Err(_) => self.item.give_up(bytes).await,
         }
-        Ok(self.direct().finish_upload(&self.store(value.len()), upload))
     }
 
     /// Stores a body in the pieces that it is kept in.
     async fn upload(&mut self, bytes: usize) -> Result<protocol::Response, Refusal> {
-        let mut upload: Upload = match self.direct().begin_upload(&self.store(bytes)) {
+        let mut upload = match self.item.begin_upload(bytes).await? {
             Ok(upload) => upload,
             Err(response) => return Ok(response),
         };
         while let Some(part) = self.part().await? {
             if upload.push(&part).is_err() {
-                return Ok(self.direct().give_up(&self.store(bytes)));
+                return self.item.give_up(bytes).await;
             }
             self.lease(upload.held_bytes())?;
         }
-        Ok(self.direct().finish_upload(&self.store(bytes), upload))
+        self.item.finish_upload(bytes, upload).await
+    }
+
+    /// Returns the longest value, in bytes, that is stored at once.
+    fn whole_bytes_max(&self) -> usize {
+        self.item.serving.server.cache.upload_bytes_min()
     }
 
     /// Returns the next part of the body, or `None` at its end.
@@ -152,26 +164,61 @@ impl Put<'_> {
         }
     }
 
-    /// Created for each use: it must not outlive a wait, during which others count.
-    fn direct(&self) -> Direct {
-        Direct::new(self.server)
-    }
-
-    /// Returns the store of a value of this length. Its time to live begins now.
-    fn store(&self, value_bytes: usize) -> Store<'_> {
-        let exptime = self.terms.ttl_secs.map_or(0, |secs| self.direct().exptime(secs));
-        Store { key: &self.key, flags: self.terms.flags, exptime, value_bytes, ..Store::PLAIN }
-    }
-
     fn refused(&self, response: protocol::Response) -> Refusal {
         match response {
             protocol::Response::ServerError(ServerError::TooLarge) => {
-                let bytes_max = self.server.options.item_bytes_max;
+                let bytes_max = self.item.serving.server.options.item_bytes_max;
                 let words = format!("an item has at most {bytes_max} bytes (-I), the key included");
                 (StatusCode::PAYLOAD_TOO_LARGE, words)
             }
             response => failed(&response),
         }
+    }
+}
+
+#[expect(clippy::redundant_closure_for_method_calls, reason = "a method has one lifetime")]
+impl Item<'_> {
+    /// Checks a store before its value arrives.
+    async fn refusal(&self, bytes: usize) -> Result<Option<protocol::Response>, Refusal> {
+        self.execute(bytes, |direct, store| direct.refusal(store)).await
+    }
+
+    async fn store(&self, value: Vec<u8>) -> Result<protocol::Response, Refusal> {
+        self.execute(value.len(), move |direct, store| direct.store(store, &value)).await
+    }
+
+    async fn begin_upload(
+        &self,
+        bytes: usize,
+    ) -> Result<Result<Upload, protocol::Response>, Refusal> {
+        self.execute(bytes, |direct, store| direct.begin_upload(store)).await
+    }
+
+    async fn finish_upload(
+        &self,
+        bytes: usize,
+        upload: Upload,
+    ) -> Result<protocol::Response, Refusal> {
+        self.execute(bytes, move |direct, store| direct.finish_upload(store, upload)).await
+    }
+
+    /// Abandons a store for whose value no memory was left.
+    async fn give_up(&self, bytes: usize) -> Result<protocol::Response, Refusal> {
+        self.execute(bytes, |direct, store| direct.give_up(store)).await
+    }
+
+    /// Executes a command of the store of a value of this length. Its time to live begins now.
+    async fn execute<T: Send + 'static>(
+        &self,
+        value_bytes: usize,
+        command: impl FnOnce(&Direct<'_>, &Store<'_>) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (key, Terms { ttl_secs, flags }) = (Arc::clone(&self.key), self.terms);
+        let executed = self.serving.execute(move |direct| {
+            let exptime = ttl_secs.map_or(0, |secs| direct.exptime(secs));
+            command(direct, &Store { key: &key, flags, exptime, value_bytes, ..Store::PLAIN })
+        });
+        Ok(executed.await?)
     }
 }
 

@@ -3,6 +3,7 @@
 pub(super) mod activity;
 pub(super) mod secured;
 mod stalls;
+mod targets;
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -31,6 +32,7 @@ use crate::server::ADMIN_CONNECTIONS_MAX;
 use activity::Activity;
 use secured::Secured;
 use stalls::Stalls;
+use targets::Targets;
 
 /// The open connections. When there are too many, the one that has waited for longest is closed:
 /// connections that only wait cannot keep a probe out. Where each has a request in flight that
@@ -204,7 +206,8 @@ where
         .header_read_timeout(HEADER_TIME_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(Stalls::new(stream)), service));
+    let stream = TokioIo::new(Stalls::new(Targets::new(stream)));
+    let mut connection = pin!(builder.serve_connection(stream, service));
     let mut time_is_up = pin!(timeout(LIFE_MAX, is_over.wait_for(|is_over| *is_over)));
     // An error is the peer's: it has gone, or what it sends is not HTTP.
     let has_ended = poll_fn(|context| {

@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::net::connection::turn::{Begun, Input, TurnLimits, TurnOutcome};
 use crate::net::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Connection};
 use crate::net::connections::Connections;
-use crate::net::datagrams::Datagrams;
+use crate::net::datagrams::{self, Datagrams};
 use crate::net::inbox::Inbox;
 use crate::net::poller::{LAST_KEY, NoRing, Poller};
 use crate::net::ring::event::Event;
@@ -35,6 +35,7 @@ use crate::net::scratch::Scratch;
 use crate::net::token::Token;
 use crate::server::Server;
 use crate::session::execute::Executor;
+use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::Records;
 use asking::{Answers, Asking};
@@ -54,6 +55,8 @@ pub(crate) struct Worker {
     /// UDP sockets. They stay open for the worker's lifetime: the ring's queue may name them to the
     /// end.
     datagrams: Arc<[Datagrams]>,
+    /// Those that execute UDP requests which wait for the disk.
+    disk_threads: Option<DiskThreads>,
     /// True while this worker waits for datagrams.
     takes_datagrams: bool,
     /// Numbers of the UDP sockets with waiting requests.
@@ -152,6 +155,7 @@ impl Worker {
             no_ring,
             connections: Connections::default(),
             datagrams: Arc::default(),
+            disk_threads: None,
             takes_datagrams: false,
             datagrams_ready: Vec::new(),
             watching: Vec::new(),
@@ -188,15 +192,19 @@ impl Worker {
     }
 
     /// Lets the worker serve its share of the UDP requests. Each datagram wakes one of the waiting
-    /// workers.
+    /// workers. `disk_threads` execute requests that wait for the disk.
     ///
     /// # Errors
     /// The system cannot wait for the sockets.
-    pub(crate) fn share(&mut self, datagrams: Arc<[Datagrams]>) -> io::Result<()> {
+    pub(crate) fn share(
+        &mut self,
+        datagrams: Arc<[Datagrams]>,
+        disk_threads: Option<DiskThreads>,
+    ) -> io::Result<()> {
         for (number, socket) in datagrams.iter().enumerate() {
             self.poller.watch(socket, datagrams_key(number))?;
         }
-        self.datagrams = datagrams;
+        (self.datagrams, self.disk_threads) = (datagrams, disk_threads);
         self.takes_datagrams = true;
         Ok(())
     }
@@ -320,7 +328,9 @@ impl Worker {
             self.end_turns(contended);
         }
         for number in self.datagrams_ready.drain(..) {
-            self.datagrams[number].serve(&self.executor, &mut self.scratch);
+            let (executor, disk_threads) = (&self.executor, self.disk_threads.as_ref());
+            let site = datagrams::Site { executor, disk_threads };
+            datagrams::serve(&self.datagrams, number, &site, &mut self.scratch);
             if self.takes_datagrams {
                 self.poller.watch_on(&self.datagrams[number], datagrams_key(number));
             }

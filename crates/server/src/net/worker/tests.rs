@@ -346,7 +346,7 @@ fn a_worker_that_leaves_its_datagrams_has_no_operation_on_them() {
     client.connect(socket.local_addr().unwrap()).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let address = socket.local_addr().unwrap();
-    worker.share(Arc::from([Datagrams { socket: socket.into(), address }])).unwrap();
+    worker.share(Arc::from([Datagrams { socket: socket.into(), address }]), None).unwrap();
     assert_eq!(under_way(&mut worker), Some(2));
     worker.leave_datagrams();
     // It arrives before the kernel has taken the cancellation.

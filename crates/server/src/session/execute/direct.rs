@@ -1,8 +1,6 @@
 //! Commands on single items that come without a dialect, from the HTTP API. They have the effect,
 //! the counters and the observers of the same commands in the text protocol.
 
-use std::sync::Arc;
-
 use larder::{Evicted, LargeValue, Piece, Read, ReadOptions, StoreError, Upload};
 use larder_item::{Epoch, Meta, Second};
 use larder_protocol::{Command, Delete, Frame, Remains, Response, ServerError, Store};
@@ -12,12 +10,12 @@ use super::fetch::ttl_secs;
 use super::store::change_error;
 use super::{Executor, READ_ATTEMPTS_MAX};
 use crate::admin::classes::ItemSize;
-use crate::server::Server;
+use crate::server::NotCleared;
 use crate::session::observer::Observer;
 
-/// Executes commands for the thread of the admin listener.
-pub(crate) struct Direct {
-    executor: Executor,
+/// Executes commands for the admin listener, by the executor of the thread that it runs on.
+pub(crate) struct Direct<'a> {
+    executor: &'a Executor,
 }
 
 /// An item that was found.
@@ -59,9 +57,9 @@ pub(crate) enum Value {
     Pieces(Piece, Box<LargeValue>),
 }
 
-impl Direct {
-    pub(crate) fn new(server: &Arc<Server>) -> Self {
-        Self { executor: Executor::of_admin(Arc::clone(server)) }
+impl<'a> Direct<'a> {
+    pub(crate) fn new(executor: &'a Executor) -> Self {
+        Self { executor }
     }
 
     /// Reads an item, with its value or without. Either is a get.
@@ -71,7 +69,7 @@ impl Direct {
     pub(crate) fn get(&self, key: &[u8], with_value: bool) -> Result<Option<Found>, Response> {
         let command = Command::Get { key, with_cas: false, exptime: None };
         self.observed(&command, || {
-            let Executor { counters, .. } = &self.executor;
+            let Executor { counters, .. } = self.executor;
             counters.bump(Counter::CmdGet);
             let found = match self.executor.find(key, with_value) {
                 Ok(found) => found,
@@ -126,15 +124,19 @@ impl Direct {
         })
     }
 
+    /// Removes all items, as `flush_all`.
+    ///
+    /// # Errors
+    /// As [`Server::clear_all`](crate::server::Server::clear_all).
+    pub(crate) fn clear_all(&self) -> Result<(), NotCleared> {
+        self.executor.counters.bump(Counter::CmdFlush);
+        self.executor.server.clear_all()
+    }
+
     /// Checks a store before its value arrives, as [`Executor::refusal`].
     pub(crate) fn refusal(&self, store: &Store<'_>) -> Option<Response> {
         let response = self.executor.refusal(store, &Frame::default())?;
         Some(self.stored(store, response))
-    }
-
-    /// Returns the longest value, in bytes, that is stored at once.
-    pub(crate) fn whole_bytes_max(&self) -> usize {
-        self.executor.cache.upload_bytes_min()
     }
 
     /// Begins to store a value in parts.
@@ -193,7 +195,7 @@ impl Direct {
 
     fn observer(&self) -> Option<Observer<'_>> {
         let interest = self.executor.log.interest();
-        let observer = Observer { executor: &self.executor, interest, connection: NO_SESSION };
+        let observer = Observer { executor: self.executor, interest, connection: NO_SESSION };
         (!interest.is_none()).then_some(observer)
     }
 }

@@ -3,6 +3,7 @@
 mod admin;
 mod change;
 pub(crate) mod direct;
+pub(crate) mod disk_threads;
 mod fetch;
 mod login;
 mod store;
@@ -12,8 +13,8 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use larder::{
-    Asking, Awaiting, Cache, LargeValue, Miss, Piece, Read, ReadOptions, Refusal as Refused,
-    Returns, StoreError,
+    Asking, Cache, LargeValue, Miss, Piece, Read, ReadOptions, Refusal as Refused, Returns,
+    StoreError,
 };
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
@@ -52,7 +53,8 @@ pub struct Executor {
     sampler: Sampler,
     /// Wakes the worker; `None` if no worker waits for asynchronous results.
     waker: Option<Arc<Waker>>,
-    has_disk: bool,
+    /// True if commands that need the disk are left to the caller, who looks their keys up.
+    asks_disk: bool,
     /// True while reads that need the disk are [`Executed::AsksDisk`] instead of waiting for it.
     may_ask: Cell<bool>,
 }
@@ -134,6 +136,13 @@ impl Executor {
         Self::counting(server, counters, class_counters)
     }
 
+    /// Creates the executor of a thread that may wait for the disk, counted from 0.
+    pub(crate) fn of_disk_thread(server: Arc<Server>, number: usize) -> Self {
+        let counters = server.disk_thread_counters(number);
+        let class_counters = server.class_tally.disk_thread(number);
+        Self { asks_disk: false, ..Self::counting(server, counters, class_counters) }
+    }
+
     /// Creates an executor of a thread, which alone writes these counters.
     fn counting(
         server: Arc<Server>,
@@ -144,7 +153,7 @@ impl Executor {
         let asker = Cell::new(NO_CONNECTION);
         let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.classes));
         let sampler = server.hot_keys.sampler();
-        let (waker, has_disk) = (None, cache.tier().is_some());
+        let (waker, asks_disk) = (None, cache.tier().is_some());
         Self {
             server,
             cache,
@@ -155,7 +164,7 @@ impl Executor {
             classes,
             sampler,
             waker,
-            has_disk,
+            asks_disk,
             may_ask: Cell::new(false),
         }
     }
@@ -173,16 +182,6 @@ impl Executor {
     /// Prefetches the memory for commands on these keys, which must follow at once.
     pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.cache.prefetch(keys);
-    }
-
-    /// Waits until everything that the responses since the last call show is durable. False if that
-    /// is unknown: the responses must not be sent.
-    #[inline]
-    pub(crate) fn is_durable(&self) -> bool {
-        match self.cache.take_awaited() {
-            None => true,
-            Some(awaited) => self.cache.wait_durable(awaited) == Awaiting::Durable,
-        }
     }
 
     /// Executes a command. Appends everything before the response to `out`. A store is executed by
@@ -475,9 +474,9 @@ impl Executor {
         self.cache.deadline(exptime)
     }
 
-    /// True if items may be on a disk only.
-    pub(crate) fn has_disk(&self) -> bool {
-        self.has_disk
+    /// True if commands that need the disk are left to the caller.
+    pub(crate) fn asks_disk(&self) -> bool {
+        self.asks_disk
     }
 
     /// Says whether reads that need the disk are [`Executed::AsksDisk`] instead of waiting for it.

@@ -1,0 +1,70 @@
+//! Commands of the admin listener: on its own thread, or, with a disk tier, on threads that may
+//! wait for the disk.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::Serving;
+use crate::session::execute::Executor;
+use crate::session::execute::direct::Direct;
+use crate::session::execute::disk_threads::TooMuchWork;
+
+/// Why a command has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoResult {
+    #[error("too many requests wait for the disk; try again later")]
+    TooMany,
+    #[error(
+        "the disk has not answered for {} s; a change may still be made, or not",
+        DISK_WAIT.as_secs()
+    )]
+    TooLate,
+}
+
+impl From<TooMuchWork> for NoResult {
+    fn from(_: TooMuchWork) -> Self {
+        Self::TooMany
+    }
+}
+
+impl From<NoResult> for (StatusCode, String) {
+    fn from(error: NoResult) -> Self {
+        (StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl Serving {
+    /// Executes commands. With a disk tier another thread executes them, and other requests are
+    /// answered in the meantime.
+    ///
+    /// # Errors
+    /// [`NoResult`]: the disk hangs. The commands are then executed late, or never.
+    pub(super) async fn execute<T: Send + 'static>(
+        &self,
+        commands: impl FnOnce(&Direct<'_>) -> T + Send + 'static,
+    ) -> Result<T, NoResult> {
+        let Some(threads) = &self.disk_threads else {
+            return Ok(commands(&Direct::new(&Executor::of_admin(self.server.clone()))));
+        };
+        let (sender, receiver) = oneshot::channel();
+        threads.execute(move |executor| {
+            // Its client has an error by now, and may have stored something newer.
+            if sender.is_closed() {
+                return;
+            }
+            // Fails if the wait is over.
+            let _ = sender.send(commands(&Direct::new(executor)));
+        })?;
+        match timeout(DISK_WAIT, receiver).await {
+            Ok(Ok(result)) => Ok(result),
+            // A command that panics ends the process.
+            Ok(Err(_)) | Err(_) => Err(NoResult::TooLate),
+        }
+    }
+}
+
+/// How long a request waits for the disk.
+const DISK_WAIT: Duration = Duration::from_secs(10);

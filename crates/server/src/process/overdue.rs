@@ -1,0 +1,132 @@
+//! A stop that takes too long: a disk that hangs does not keep the process from ending.
+
+use std::fs;
+use std::io;
+use std::os::fd::{IntoRawFd, RawFd};
+use std::process;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder::Cache;
+use larder_options::Options;
+
+use crate::failure::EXIT_FAILURE;
+use crate::log;
+use crate::server::disk_tier;
+
+/// A thread that ends the process when its stop is overdue. Clones share it. Without a disk tier
+/// there is none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overdue(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    /// How long a stop may take.
+    limit: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the stop is overdue; `None` before it begins.
+    deadline: Option<Instant>,
+    /// Once it is open.
+    cache: Option<Cache>,
+}
+
+impl Overdue {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn watch(options: &Options) -> io::Result<Self> {
+        let Some(tier) = &options.disk_tier else { return Ok(Self::default()) };
+        let (limit, state, changed) = (tier.stop + MORE, Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { limit, state, changed });
+        let watched = Arc::clone(&shared);
+        thread::Builder::new().name("overdue".to_owned()).spawn(move || watched.run())?;
+        Ok(Self(Some(shared)))
+    }
+
+    /// Notes the cache, whose loss is reported.
+    pub(crate) fn note_open(&self, cache: &Cache) {
+        if let Some(shared) = &self.0 {
+            shared.state().cache = Some(cache.clone());
+        }
+    }
+
+    /// Notes that a stop begins, unless one has begun. It may take `more` than usual.
+    pub(crate) fn begin(&self, more: Duration) {
+        let Some(shared) = &self.0 else { return };
+        shared.state().deadline.get_or_insert_with(|| Instant::now() + shared.limit + more);
+        shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.state();
+        loop {
+            state = match state.deadline.map(|at| at.saturating_duration_since(Instant::now())) {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => break,
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        let secs = self.limit.as_secs();
+        log::say(format_args!(
+            "larderd: the stop has not ended within {secs} s, and is broken off: the disk does \
+             not answer"
+        ));
+        if let Some(cache) = &state.cache {
+            disk_tier::report_unwritten(cache);
+        }
+        exit(EXIT_FAILURE);
+    }
+}
+
+/// Ends the process, and closes its sockets before. A thread that waits for a disk in the kernel
+/// keeps the process, and its descriptors, until the disk answers: clients must not wait for that.
+/// The lock of the directory stays, since such a thread may still write.
+pub(crate) fn exit(code: u8) -> ! {
+    for descriptor in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+        let is_socket = fs::read_link(descriptor.path()).is_ok_and(|of| {
+            let of = of.to_string_lossy();
+            // A ring holds its sockets.
+            of.starts_with("socket:") || of.contains("io_uring")
+        });
+        let number = descriptor.file_name().to_string_lossy().parse::<RawFd>();
+        if let Ok(number) = number
+            && number > STANDARD_ERROR
+            && is_socket
+        {
+            replace(number);
+        }
+    }
+    process::exit(code.into())
+}
+
+/// Closes a descriptor, whose number stays open.
+#[expect(unsafe_code, reason = "the descriptor belongs to another thread")]
+fn replace(number: RawFd) {
+    // SAFETY: The owner of the number goes on to own an open descriptor, which this leaves to it.
+    // That it stands for standard input from here on lasts until the process exits, which is next.
+    let replaced = unsafe { nix::unistd::dup2_raw(io::stdin(), number) };
+    // Fails if the owner has closed it meanwhile.
+    let _ = replaced.map(IntoRawFd::into_raw_fd);
+}
+
+/// Standard error may be a socket, of the service manager.
+const STANDARD_ERROR: RawFd = 2;
+
+/// What a stop takes besides the wait for the disk, at most.
+const MORE: Duration = Duration::from_secs(2);

@@ -1,0 +1,82 @@
+//! Logs the faults of a disk: each once, or at most once a minute.
+
+use std::time::{Duration, Instant};
+
+use larder::{Cache, TierMode};
+
+use crate::log;
+use crate::words::Counted;
+
+/// The faults that the log has already.
+#[derive(Debug, Default)]
+pub(crate) struct DiskTrouble {
+    has_failed: bool,
+    looked: Option<Instant>,
+    /// Segments that reclaim has found damaged.
+    damaged: u64,
+    /// Items that the disk did not return, and when that was logged.
+    unreadable: u64,
+    unreadable_said: Option<Instant>,
+}
+
+impl DiskTrouble {
+    /// Logs what is new.
+    ///
+    /// Cost: a load and a look at the clock; once in a second the lock of the log's head.
+    pub(crate) fn look(&mut self, cache: &Cache) {
+        if !self.has_failed && cache.has_tier_failed() {
+            self.has_failed = true;
+            report_failure(cache);
+        }
+        if self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let Some(tier) = cache.tier() else { return };
+        let damaged = tier.statistics.damaged_segments;
+        if damaged > self.damaged {
+            self.damaged = damaged;
+            report_damage(damaged, tier.statistics.lost_items, tier.mode);
+        }
+        let is_silent = self.unreadable_said.is_some_and(|said| said.elapsed() < SILENCE);
+        if tier.unreadable > self.unreadable && !is_silent {
+            (self.unreadable, self.unreadable_said) = (tier.unreadable, Some(Instant::now()));
+            let items = Counted(tier.unreadable, "item");
+            let why = tier.trouble.unwrap_or_default();
+            log::say(format_args!("larderd: the disk did not return {items} so far: {why}"));
+        }
+    }
+}
+
+fn report_failure(cache: &Cache) {
+    let Some(tier) = cache.tier() else { return };
+    let why = tier.trouble.unwrap_or_default();
+    let effect = match tier.mode {
+        TierMode::Store => "the server takes no more changes, and still answers gets",
+        TierMode::Cache => "the disk takes no more items, and the cache continues in memory",
+    };
+    log::say(format_args!(
+        "larderd: the disk has failed: {why}; {effect}; repair the disk and start the server again",
+    ));
+}
+
+fn report_damage(segments: u64, lost: u64, mode: TierMode) {
+    let segments = Counted(segments, "segment");
+    match mode {
+        TierMode::Store => log::say(format_args!(
+            "larderd: the disk is damaged in {segments}; {} lost, whose gets fail until they are \
+             set or deleted; the kernel's log says whether the device has errors",
+            Counted(lost, "item")
+        )),
+        TierMode::Cache => log::say(format_args!(
+            "larderd: the disk is damaged in {segments}, whose items are misses now; the kernel's \
+             log says whether the device has errors",
+        )),
+    }
+}
+
+/// How often the statistics are looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How long items that are not returned are not logged again.
+const SILENCE: Duration = Duration::from_secs(60);
