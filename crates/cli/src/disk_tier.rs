@@ -26,12 +26,21 @@ pub(crate) fn fsck(path: &Path) -> Result<Outcome> {
         }
         Err(error) => return Err(error.into()),
     };
-    let TierFindings { items, segments, .. } = findings;
+    let TierFindings { items, segments, flipped, .. } = findings;
     let took = units::duration_of(started.elapsed());
     let (items, segments) = (counted(items, "item"), counted(segments as u64, "segment"));
-    writeln!(out, "checked {items} in {segments} in {took}: no damage found")?;
+    let result = match flipped {
+        0 => "no damage found".to_owned(),
+        _ => format!(
+            "{} in MANIFEST or in headers of the log; nothing is lost, and a start of larderd flips \
+             them back. Check the disk",
+            counted(flipped, "flipped bit"),
+        ),
+    };
+    writeln!(out, "checked {items} in {segments} in {took}: {result}")?;
+    describe_lost(&findings, &mut out)?;
     describe_end(&directory, &findings, &mut out)?;
-    Ok(Outcome::Done)
+    Ok(if flipped == 0 { Outcome::Done } else { Outcome::Missed })
 }
 
 /// Describes the directory.
@@ -53,8 +62,17 @@ pub(crate) fn inspect(path: &Path) -> Result<Outcome> {
     line("size", format!("{size} bytes, {segments} in use"))?;
     line("items", format!("{}, {} bytes with their heads", findings.items, findings.bytes))?;
     line("dead", format!("{} that reclaim will drop", counted(findings.dead, "record")))?;
+    describe_lost(&findings, &mut out)?;
     describe_end(&directory, &findings, &mut out)?;
     Ok(Outcome::Done)
+}
+
+fn describe_lost(findings: &TierFindings, out: &mut impl Write) -> Result<()> {
+    if findings.lost > 0 {
+        let items = counted(findings.lost, "item");
+        writeln!(out, "{items} damaged earlier and lost, until set or deleted")?;
+    }
+    Ok(())
 }
 
 fn date(unix_secs: u64) -> String {
@@ -97,7 +115,8 @@ fn show_damage(directory: &TierInspection, first: &TierError) -> Result<(), Tier
     let path = directory.path().display();
     eprintln!(
         "larder: a server that has to read the log of a store does not start on it: restore it from \
-         a backup, or save what can be read with larder export {path} FILE --past-damage readable"
+         a backup, save what can be read with larder export {path} FILE --past-damage readable, or \
+         start larderd once with --tier-accept-loss, which drops what may be out of date"
     );
     Ok(())
 }

@@ -25,6 +25,7 @@ mod replay;
 mod set;
 mod source;
 mod stats;
+mod time_limit;
 mod top;
 mod transfer;
 mod units;

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 
 pub(crate) use larder_load::Outcome;
 
+/// The command could not do its work.
+pub(crate) const EXIT_FAILED: u8 = 2;
+
 /// Prints an error and returns the exit code of a subcommand.
 pub(crate) fn exit_code(ended: anyhow::Result<Outcome>) -> ExitCode {
     match ended {
@@ -13,7 +16,7 @@ pub(crate) fn exit_code(ended: anyhow::Result<Outcome>) -> ExitCode {
         Err(error) if is_closed_output(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("larder: {error:#}");
-            ExitCode::from(2)
+            ExitCode::from(EXIT_FAILED)
         }
     }
 }

@@ -11,6 +11,7 @@ use larder_protocol::{Admin, Command, StatsSection};
 
 use crate::connection::{Connection, refused, unexpected};
 use crate::outcome::Outcome;
+use crate::time_limit::TimeLimit;
 use larder_load::connect::dialer::ServerArguments;
 
 /// Print the statistics of a server
@@ -19,6 +20,8 @@ use larder_load::connect::dialer::ServerArguments;
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
+    #[command(flatten)]
+    limit: TimeLimit,
     /// Print the lines as the server sends them, with STAT, instead of a table
     #[arg(long)]
     raw: bool,
@@ -80,6 +83,7 @@ pub(crate) struct Line {
 /// Runs `larder stats`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let command = arguments.command()?;
+    arguments.limit.begin();
     let address = arguments.server.address();
     let mut connection = Connection::open(&arguments.server.dialer()?)?;
     let lines =
@@ -109,7 +113,7 @@ fn ask_lines(connection: &mut Connection, command: &Command<'_>) -> Result<Vec<S
     let mut asked = Vec::new();
     request::command(&mut asked, command, false)?;
     connection.send(&asked)?;
-    let mut lines = Vec::new();
+    let (mut lines, mut bytes) = (Vec::new(), 0);
     loop {
         let line = connection.line()?;
         match line {
@@ -117,12 +121,30 @@ fn ask_lines(connection: &mut Connection, command: &Command<'_>) -> Result<Vec<S
             b"OK" if matches!(command, Command::Admin(_)) => return Ok(lines),
             _ if ERRORS.iter().any(|word| line.starts_with(word)) => return Err(refused(line)),
             _ if ROWS.iter().any(|word| line.starts_with(word)) => {
-                lines.push(line.escape_ascii().to_string());
+                let line = line.escape_ascii().to_string();
+                bytes += line.len();
+                lines.push(line);
             }
             _ => return Err(connection.foreign()),
         }
+        check_length(bytes)?;
     }
 }
+
+/// Fails if statistics have no end.
+fn check_length(bytes: usize) -> Result<()> {
+    if bytes > BYTES_MAX {
+        bail!(
+            "the server sends more than {} MiB of statistics: check that it is the address of a \
+             memcached",
+            BYTES_MAX >> 20
+        );
+    }
+    Ok(())
+}
+
+/// The statistics that are read at once, in bytes: `stats detail dump` has a line for each prefix.
+const BYTES_MAX: usize = 64 << 20;
 
 const ERRORS: [&[u8]; 3] = [b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"];
 const ROWS: [&[u8]; 3] = [b"STAT ", b"PREFIX ", b"ITEM "];
@@ -181,15 +203,18 @@ pub(crate) fn ask(connection: &mut Connection, section: StatsSection) -> Result<
     let mut asked = Vec::new();
     request::command(&mut asked, &Command::Stats(section), false)?;
     connection.send(&asked)?;
-    let mut lines = Vec::new();
+    let (mut lines, mut bytes) = (Vec::new(), 0);
     loop {
         match connection.reply()? {
             Reply::Stat { name, value } => {
                 let (name, value) = (name.escape_ascii(), value.escape_ascii());
-                lines.push(Line { name: name.to_string(), value: value.to_string() });
+                let line = Line { name: name.to_string(), value: value.to_string() };
+                bytes += line.name.len() + line.value.len();
+                lines.push(line);
             }
             Reply::End | Reply::Reset => return Ok(lines),
             other => return Err(unexpected(other)),
         }
+        check_length(bytes)?;
     }
 }

@@ -22,6 +22,7 @@ pub(super) const RULES: &[Rule] = &[
     lies_on_another_file_system,
     exceeds_its_file_system,
     is_stopped_too_early,
+    has_an_earlier_clock,
 ];
 
 fn has_failed(facts: &Facts) -> Option<Finding> {
@@ -107,15 +108,23 @@ fn drops_items(facts: &Facts) -> Option<Finding> {
 }
 
 fn is_unreadable(facts: &Facts) -> Option<Finding> {
-    let (items, segments) =
-        (facts.number("tier_items_unreadable"), facts.number("tier_segments_damaged"));
-    (items + segments > 0).then(|| {
+    let (items, segments, lost) = (
+        facts.number("tier_items_unreadable"),
+        facts.number("tier_segments_damaged"),
+        facts.number("tier_items_lost"),
+    );
+    let seen = [
+        (items, format!("the disk did not return {}", counted(items, "item"))),
+        (segments, format!("reclaim found {} damaged", counted(segments, "segment"))),
+        (lost, format!("{} lost until set or deleted", counted(lost, "item"))),
+    ];
+    let seen: Vec<_> = seen.into_iter().filter(|(count, _)| *count > 0).map(|it| it.1).collect();
+    (!seen.is_empty()).then(|| {
         let path = facts.setting("tier_path");
         let sentence = format!(
-            "{} of {path} could not be read, and reclaim found {} damaged: look for errors of the \
-             device in the kernel's log. docs/runbook.md, LarderDiskUnreadable, says how to go on",
-            counted(items, "item"),
-            counted(segments, "segment")
+            "{path}: {}. Look for errors of the device in the kernel's log. docs/runbook.md, \
+             LarderDiskUnreadable, says how to go on",
+            seen.join(", "),
         );
         Finding::new("disk-unreadable", sentence)
     })
@@ -180,6 +189,18 @@ fn is_stopped_too_early(facts: &Facts) -> Option<Finding> {
     })
 }
 
+fn has_an_earlier_clock(facts: &Facts) -> Option<Finding> {
+    let behind_secs = facts.number("tier_clock_behind_secs");
+    (behind_secs >= BEHIND_SECS_MIN).then(|| {
+        let sentence = format!(
+            "when the server started, the system's clock was {behind_secs} s behind the time at \
+             which its directory was last written; items keep the time to live that they had then. \
+             Check the clock; if it is wrong, set it and start the server again"
+        );
+        Finding::new("disk-clock", sentence)
+    })
+}
+
 fn is_store(facts: &Facts) -> bool {
     facts.setting("tier_mode") == "store"
 }
@@ -192,6 +213,9 @@ fn directory(facts: &Facts) -> Option<PathBuf> {
 }
 
 const FULL_PERCENT_MIN: u64 = 90;
+
+/// A clock that is less behind is worth no words, as in the log of the server.
+const BEHIND_SECS_MIN: u64 = 60;
 
 /// Fewer items say little about their mean length.
 const ITEMS_MIN: u64 = 10_000;

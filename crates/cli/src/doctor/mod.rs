@@ -34,6 +34,7 @@ use larder_load::connect::dialer::AccessArguments;
 
 use crate::outcome::Outcome;
 use crate::source::Source;
+use crate::time_limit::TimeLimit;
 use facts::Facts;
 
 /// Name the problems of a server or a memory file, and their remedies
@@ -46,6 +47,8 @@ pub(crate) struct Arguments {
     /// Leave out findings with this name
     #[arg(long, value_name = "NAME")]
     ignore: Vec<String>,
+    #[command(flatten)]
+    limit: TimeLimit,
     #[command(flatten)]
     access: AccessArguments,
 }
@@ -109,12 +112,14 @@ const NAMES: &[&str] = &[
     "disk-file-system",
     "disk-space",
     "disk-stop",
+    "disk-clock",
     "file-old",
     "file-killed",
 ];
 
 /// Runs `larder doctor`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    arguments.limit.begin();
     if let Some(unknown) = arguments.ignore.iter().find(|name| !NAMES.contains(&name.as_str())) {
         bail!(
             "there is no finding {}, expected one of {}",

@@ -51,7 +51,8 @@ fn pages_and_completions_are_written_and_programs_can_read_them() {
 
 /// Runs the program on the file; `None` if the machine does not have it.
 fn run(program: &str, arguments: &[&str], path: &Path) -> Option<Output> {
-    Command::new(program).args(arguments).arg(path).output().ok()
+    let output = Command::new(program).args(arguments).arg(path).output();
+    output.inspect_err(|error| larder_testkit::skip(format!("{program}: {error}"))).ok()
 }
 
 fn check(output: Option<Output>, path: &str) {

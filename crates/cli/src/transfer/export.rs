@@ -21,7 +21,7 @@ use super::{directory, memory_file};
 use crate::connection::Connection;
 use crate::outcome::Outcome;
 use crate::source::Source;
-use crate::stats;
+use crate::{stats, time_limit};
 
 /// Write the items of a server, a memory file or a disk tier to a dump
 ///
@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// Ask for at most this many items per second
     #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = whole::<u32>(1..=u32::MAX))]
     rate: Option<u32>,
+    /// End with exit code 2 if the whole export takes longer
+    #[arg(long, value_name = "SECS", value_parser = whole::<u32>(1..=u32::MAX))]
+    timeout: Option<u32>,
     /// Go on past damage of a directory, and write these items
     #[arg(long, value_name = "WHICH")]
     past_damage: Option<Past>,
@@ -77,6 +80,9 @@ end, the server does not take their keys, or the directory is damaged; 2 there i
 
 /// Runs `larder export`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    if let Some(secs) = arguments.timeout {
+        time_limit::begin(secs);
+    }
     let source = Source::open(&arguments.source, &arguments.access)?;
     let output = Output::open(&arguments.dump)?;
     let mut writer = Writer::new(output, now_unix_secs()).map_err(as_message)?;
@@ -170,6 +176,7 @@ impl Output {
         let mut file = OpenOptions::new();
         file.write(true).create(true).truncate(true).mode(0o600);
         let file = file.open(&part).with_context(|| format!("cannot write {}", part.display()))?;
+        time_limit::set_unfinished(Some(&part));
         Ok(Self::File { file, part, path: path.to_owned() })
     }
 
@@ -180,6 +187,7 @@ impl Output {
             fs::rename(&*part, &*path)
                 .with_context(|| format!("cannot name {}", path.display()))?;
             part.clear();
+            time_limit::set_unfinished(None);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use larder::{Cache, DiskTier, Durability, TierMode};
@@ -89,19 +90,35 @@ fn a_directory_is_checked_described_and_exported_without_a_change() {
 }
 
 #[test]
+fn a_flipped_bit_that_costs_nothing_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, items) = made(&folder, TierMode::Store);
+    let manifest = folder.path().join("tier/MANIFEST");
+    let mut bytes = std::fs::read(&manifest).unwrap();
+    bytes[60] ^= 4;
+    std::fs::write(&manifest, bytes).unwrap();
+    let checked = larder(b"", &["fsck", &path]);
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert_eq!(checked.exit_code, 1, "{checked:?}");
+    assert!(said.contains("1 flipped bit in MANIFEST or in headers of the log"), "{said}");
+    let dump = folder.path().join("items.dump");
+    assert_eq!(exported(&["export", &path], &dump).len(), items.len());
+}
+
+#[test]
 fn damage_is_found_and_ends_an_export() {
     let folder = tempfile::tempdir().unwrap();
     let (path, items) = made(&folder, TierMode::Store);
     let log = folder.path().join("tier/log");
     let mut bytes = std::fs::read(&log).unwrap();
-    // In two units, and the header of the first segment.
-    for at in [1_000_000, 1_500_000, 40] {
+    // In two units, of which the second follows current items, and in the first header.
+    for at in [1_000_000, 3_000_000, 40] {
         bytes[at] ^= 1;
     }
     std::fs::write(&log, bytes).unwrap();
     let checked = larder(b"", &["fsck", &path]);
-    checked.failed(1, "larder: damaged: segment 1 (extent 0), offset 0: the header is damaged");
-    checked.failed(1, "bytes cannot be read\nlarder: damaged: segment 1 (extent 0), offset 1");
+    checked.failed(1, "larder: damaged: extent 0: one bit of the header is flipped; nothing in it");
+    checked.failed(1, "records at most\nlarder: damaged: segment 1 (extent 0), offset 2");
     checked.failed(1, "larder: 3 places are damaged, ");
     checked.failed(1, "does not start on it");
     let dump = folder.path().join("items.dump");
@@ -139,4 +156,44 @@ fn a_directory_of_something_else_is_refused_by_name() {
 
 fn private() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o700)
+}
+
+/// The checksum is right and the numbers are not: no command takes memory or time by them.
+#[test]
+fn a_forged_number_of_segments_is_an_error_and_takes_no_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = made(&folder, TierMode::Store);
+    let manifest = folder.path().join("tier/MANIFEST");
+    let mut bytes = std::fs::read(&manifest).unwrap();
+    bytes[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
+    let checksum = crc32(&bytes[..104]);
+    bytes[104..108].copy_from_slice(&checksum.to_le_bytes());
+    std::fs::write(&manifest, bytes).unwrap();
+    let out = folder.path().join("items.dump");
+    let out = out.to_str().unwrap();
+    let within = |args: &[&str]| {
+        let limited = format!("ulimit -v 1000000; exec \"$0\" {}", args.join(" "));
+        let tool = env!("CARGO_BIN_EXE_larder");
+        Command::new("sh").args(["-c", &limited, tool]).output().unwrap()
+    };
+    for (args, code) in [
+        (&["fsck", &path][..], 1),
+        (&["inspect", &path], 2),
+        (&["export", "--quiet", &path, out], 2),
+        (&["export", "--quiet", "--past-damage", "readable", &path, out], 1),
+    ] {
+        let output = within(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains("the log"), "{args:?}: {said}");
+    }
+}
+
+/// CRC-32 as in zlib.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            crc >> 1 ^ if crc & 1 == 1 { 0xEDB8_8320 } else { 0 }
+        })
+    })
 }

@@ -156,7 +156,7 @@ fn damaged_items_are_found() {
     for number in 0..2000 {
         stream.ask(format!("mg key-{number} s\r\n").as_bytes(), b"\r\n").unwrap();
     }
-    disk.assert_finds("disk-unreadable", &[], &["items of /", "kernel's log"]);
+    disk.assert_finds("disk-unreadable", &[], &["the disk did not return ", "kernel's log"]);
 }
 
 #[test]
