@@ -37,5 +37,5 @@ pub(crate) fn two_peers_of(config: &Config) -> (crate::engine::Engine, crate::en
     let (again, relocked) = (memory.again(), locks.reopened().unwrap());
     let one = Engine::create_shared(memory, locks, config, &Birth::default()).unwrap();
     let check = |_: &Config, _: &Birth| Ok::<(), AttachError>(());
-    (one, Engine::attach(again, relocked, config.item_bytes_max, check).unwrap())
+    (one, Engine::attach(again, relocked, config.item_bytes_max, check).unwrap().peer().unwrap())
 }

@@ -60,7 +60,7 @@ pub use inspect::item::{ItemReport, ItemReports};
 pub use inspect::report::Report;
 pub use inspect::validate::Broken;
 pub use journal::{Change, Entry, Journal, Refusal};
-pub use open::{Config, CreateError};
+pub use open::{Config, CreateError, Role};
 pub use ops::arithmetic::signed::{Signed, SignedChange, SignedRequest};
 pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};
 pub use ops::basis::Basis;

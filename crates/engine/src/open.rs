@@ -65,6 +65,37 @@ pub enum CreateError {
     },
 }
 
+/// What a process is in a region that others use.
+#[derive(Debug)]
+pub enum Role {
+    /// A peer.
+    Peer(Engine),
+    /// None: there is no row for it. As for [`Engine::read_only`], only [`Engine::look_up`] and the
+    /// reports may be used, and [`Engine::in_child`], which tries again.
+    Reader(Engine, JoinError),
+}
+
+impl Role {
+    fn of(engine: Engine) -> Result<Self, JoinError> {
+        match engine.join() {
+            Ok(()) => Ok(Self::Peer(engine)),
+            Err(error @ JoinError::Full(_)) => Ok(Self::Reader(engine, error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the engine of a peer.
+    ///
+    /// # Errors
+    /// Why the process is none.
+    pub fn peer(self) -> Result<Engine, JoinError> {
+        match self {
+            Self::Peer(engine) => Ok(engine),
+            Self::Reader(_, error) => Err(error),
+        }
+    }
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
         self.peers().leave(|row| self.reclaimer().repair(row));
@@ -151,8 +182,8 @@ impl Engine {
         Self::new(Reclaimer::new(index), config.item_bytes_max, config.epoch, *birth)
     }
 
-    /// Becomes a peer of the cache in an existing region, and repairs what dead processes left in
-    /// it. Calls `check` with the parameters of the cache before it changes anything.
+    /// Becomes a peer of the cache in an existing region, if it has a row for one, and repairs what
+    /// dead processes left in it. Calls `check` with the parameters of the cache before it changes anything.
     ///
     /// # Errors
     /// [`AttachError`] names the field that differs from what this program needs.
@@ -161,15 +192,17 @@ impl Engine {
         locks: Locks,
         item_bytes_max: usize,
         check: impl FnOnce(&Config, &Birth) -> Result<(), E>,
-    ) -> Result<Self, E> {
+    ) -> Result<Role, E> {
         let (engine, config) = Self::open(memory, Some(locks), item_bytes_max)?;
         check(&config, engine.birth())?;
         let is_alone = engine.check_before_joining()?;
-        engine.join().map_err(AttachError::from)?;
-        if is_alone {
+        let role = Role::of(engine).map_err(AttachError::from)?;
+        if let Role::Peer(engine) = &role
+            && is_alone
+        {
             engine.reclaimer().count_alone();
         }
-        Ok(engine)
+        Ok(role)
     }
 
     /// Opens a region without becoming a peer and without a store, for memory that is mapped for
@@ -190,7 +223,7 @@ impl Engine {
         let layout = superblock.layout;
         let config = Config {
             memory_bytes: superblock.memory_bytes,
-            memory_bytes_max: layout.region_bytes,
+            memory_bytes_max: layout.capacity_bytes,
             item_bytes_max: item_bytes_max.min(superblock.memory_bytes / 2),
             huge_pages: false,
             keeps_versions: superblock.flags & flag::VERSIONS != 0,
@@ -204,7 +237,7 @@ impl Engine {
     }
 
     /// Returns the same cache for a process that was forked from the opener. Shared memory gets
-    /// another peer; of private memory the child has a copy.
+    /// another peer, if it has a row for one; of private memory the child has a copy.
     ///
     /// The system copies page by page while other threads run, so the copy may hold a later store
     /// of theirs without an earlier one. If threads other than the forking one may have been
@@ -212,12 +245,12 @@ impl Engine {
     /// thread count `own_thread_slots`.
     ///
     /// # Errors
-    /// [`CreateError`] if the child cannot become a peer or memory is short.
-    pub fn in_child(&self, own_thread_slots: usize) -> Result<Self, CreateError> {
+    /// [`CreateError`] if the locks cannot be used or memory is short.
+    pub fn in_child(&self, own_thread_slots: usize) -> Result<Role, CreateError> {
         let layout = *self.region().layout();
         let config = Config {
             memory_bytes: self.memory_limit(),
-            memory_bytes_max: layout.region_bytes,
+            memory_bytes_max: layout.capacity_bytes,
             item_bytes_max: self.item_bytes_max(),
             huge_pages: false,
             keeps_versions: self.keeps_versions(),
@@ -229,7 +262,7 @@ impl Engine {
         let own = self.peers().thread_slots_of(self.peers().row()).count();
         if !self.has_peers() && own > own_thread_slots {
             let item_bytes_max = config.item_bytes_max.min(config.memory_bytes / 2);
-            return Self::create(&Config { item_bytes_max, ..config });
+            return Self::create(&Config { item_bytes_max, ..config }).map(Role::Peer);
         }
         let region = Region::new(self.region().memory().again(), layout);
         let locks = self.peers().reopened_locks()?;
@@ -239,8 +272,7 @@ impl Engine {
         if !engine.has_peers() {
             engine.reclaimer().repair(0);
         }
-        engine.join()?;
-        Ok(engine)
+        Ok(Role::of(engine)?)
     }
 
     fn write_superblock(&self, config: &Config) {
@@ -261,6 +293,7 @@ impl Engine {
         half(superblock::FLAGS, flags as usize);
         let word = |at, value: u64| self.region().word(at).store(value, Relaxed);
         word(superblock::REGION_BYTES, layout.region_bytes as u64);
+        word(superblock::CAPACITY_BYTES, layout.capacity_bytes as u64);
         word(superblock::MEMORY_BYTES, config.memory_bytes as u64);
         word(superblock::HASH_SEED, config.hash_seed);
         word(superblock::EPOCH_UNIX_SECS, self.epoch().unix_secs.cast_unsigned());
@@ -302,7 +335,10 @@ impl Engine {
             self.reclaimer().reap_peer(row);
         }
         self.peers().take_row(row);
-        self.reclaimer().reap_peers();
+        match self.peers().has_living_peers() {
+            true => self.reclaimer().reap_some_peers(),
+            false => self.reclaimer().reap_peers(),
+        };
         Ok(())
     }
 

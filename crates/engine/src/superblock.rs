@@ -3,8 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use larder_item::Epoch;
-use larder_region::layout::{self, PEER_BYTES, REGION_BYTES_MIN, superblock};
-use larder_region::processes::peers_max;
+use larder_region::layout::{self, PEER_BYTES, PEERS_MAX, REGION_BYTES_MIN, superblock};
 use larder_region::{Layout, LayoutError, Memory, Sharing};
 
 use crate::process::peers::JoinError;
@@ -71,27 +70,24 @@ impl Superblock {
         expect("format", u64::from(layout::FORMAT), u64::from(half(superblock::FORMAT)))?;
         let region_bytes = word(superblock::REGION_BYTES);
         expect("size in bytes", memory.bytes() as u64, region_bytes)?;
-        let memory_bytes = word(superblock::MEMORY_BYTES) as usize;
-        if memory_bytes < REGION_BYTES_MIN || memory_bytes > memory.bytes() {
-            let expected = REGION_BYTES_MIN.max(memory.bytes()) as u64;
-            return Err(AttachError::Field {
-                field: "memory in bytes",
-                expected,
-                found: memory_bytes as u64,
-            });
-        }
+        let within = |field, at, min: usize, max: usize| match word(at) {
+            found if found < min as u64 => Err(field_error(field, min, found)),
+            found if found > max as u64 => Err(field_error(field, max, found)),
+            found => Ok(found as usize),
+        };
+        let capacity_at = superblock::CAPACITY_BYTES;
+        let capacity_bytes =
+            within("capacity in bytes", capacity_at, REGION_BYTES_MIN, memory.bytes())?;
+        let memory_at = superblock::MEMORY_BYTES;
+        let memory_bytes = within("memory in bytes", memory_at, REGION_BYTES_MIN, capacity_bytes)?;
         // The number that the creator asked for; the others follow from it.
         let peers = half(superblock::PEERS) as usize;
-        if peers == 0 || peers > peers_max(memory_bytes) {
-            let expected = peers_max(memory_bytes) as u64;
-            return Err(AttachError::Field {
-                field: "number of peers",
-                expected,
-                found: peers as u64,
-            });
+        if peers == 0 || peers > PEERS_MAX {
+            return Err(field_error("number of peers", PEERS_MAX, peers as u64));
         }
         let sharing = Sharing::Peers(peers);
-        let layout = Layout::new(memory_bytes, memory.bytes(), THREAD_SLOT_BYTES, sharing)?;
+        let layout = Layout::new(memory_bytes, capacity_bytes, THREAD_SLOT_BYTES, sharing)?;
+        expect("size in bytes", layout.region_bytes as u64, region_bytes)?;
         for (field, at, expected) in [
             ("bytes of a segment", superblock::SEGMENT_BYTES, layout.segment_bytes),
             ("number of segments", superblock::SEGMENTS, layout.segments),
@@ -116,6 +112,10 @@ impl Superblock {
             },
         })
     }
+}
+
+fn field_error(field: &'static str, expected: usize, found: u64) -> AttachError {
+    AttachError::Field { field, expected: expected as u64, found }
 }
 
 fn expect(field: &'static str, expected: u64, found: u64) -> Result<(), AttachError> {

@@ -3,13 +3,13 @@
 //! docs/region-format.md draws these bytes; the constants below and the assertions at the end keep
 //! the drawing and the code in agreement.
 
-pub use crate::processes::{PEERS_MAX, THREAD_SLOTS_MAX};
-use crate::processes::{peers_by_memory, peers_max, shared_by};
+use crate::processes::Room;
+pub use crate::processes::{OWNERS_MAX, PEERS_MAX, THREAD_SLOTS_MAX};
 
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Incremented with every change of the layout that an older reader would misread.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// A pair of cache lines: the unit that the hardware prefetches and that two writers must not
 /// share.
@@ -79,6 +79,8 @@ pub mod superblock {
     /// The boot of the system in which the region was created, two u64; the monotonic clock counts
     /// from there.
     pub const BOOT: usize = 104;
+    /// Size of the region in bytes without the tables that are in addition to its memory, u64.
+    pub const CAPACITY_BYTES: usize = 120;
 }
 
 /// The bits of [`superblock::FLAGS`].
@@ -151,6 +153,9 @@ pub mod global {
     /// Bits for counts that must be repeated, u64. 1: the counters of a segment, 2: the segments in
     /// use.
     pub const SUSPECTS: usize = PEERS_USED + 16;
+    /// The row of the table of peers at which the next process that joins begins to look for dead
+    /// ones, u64.
+    pub const REAP_NEXT: usize = PEERS_USED + 24;
     /// For each pool, the range of filled cells in its queue of segments by age: the first, u64,
     /// and the end, u64. Each pool has a line.
     pub const AGE_QUEUES: usize = PEERS_USED + LINE_BYTES;
@@ -177,16 +182,9 @@ pub enum LayoutError {
     /// The region is larger than slots can address.
     #[error("a region has at most {REGION_BYTES_MAX} bytes, found {0}; ask for less memory")]
     TooLarge(usize),
-    /// The region is for more processes than its memory allows.
-    #[error(
-        "a cache of this memory is for at most {max} processes, found {asked}; ask for fewer, or for more memory"
-    )]
-    TooManyPeers {
-        /// The requested processes.
-        asked: usize,
-        /// The possible processes.
-        max: usize,
-    },
+    /// The region is for more processes than the table of peers can have rows.
+    #[error("a cache is for at most {PEERS_MAX} processes, found {0}; ask for fewer")]
+    TooManyPeers(usize),
 }
 
 /// The offsets of all parts of a region.
@@ -194,6 +192,9 @@ pub enum LayoutError {
 pub struct Layout {
     /// Size of the whole region, in bytes.
     pub region_bytes: usize,
+    /// Size of the region in bytes without the tables of those peers that its memory does not pay
+    /// for: the memory that its limit can be raised to.
+    pub capacity_bytes: usize,
     /// Size of a segment, in bytes; a power of two.
     pub segment_bytes: usize,
     /// Number of segments.
@@ -204,6 +205,9 @@ pub struct Layout {
     pub thread_slot_bytes: usize,
     /// Number of peers: processes that can be attached at the same time.
     pub peers: usize,
+    /// Number of peers whose tables are a part of the memory. Those of the others are in addition
+    /// to it, and take memory only where they are used.
+    pub paid_peers: usize,
     /// Number of TTL classes. Items of one class are appended to the same segments.
     pub ttl_classes: usize,
     /// Number of appenders per stream, that is, per pool and TTL class.
@@ -226,7 +230,7 @@ pub struct Layout {
     pub ghost_directory_at: usize,
     /// Offset of the peers' holds: for each peer, one u64 per segment.
     pub holds_at: usize,
-    /// Offset of the segments' holders: for each segment, a bit for each peer, in whole words.
+    /// Offset of the segments' holders: for each 64 peers, a word per segment with a bit for each.
     pub holders_at: usize,
     /// Offset of the sets of segments: one for each share of live bytes, and that of free segments.
     pub sets_at: usize,
@@ -234,6 +238,8 @@ pub struct Layout {
     pub ages_at: usize,
     /// Offset of segment 0.
     pub pool_at: usize,
+    /// The bytes before the sequences that are a part of the memory.
+    paid_bytes: usize,
 }
 
 /// Number of pools with appenders of their own: small and main.
@@ -265,15 +271,15 @@ pub enum Sharing {
 }
 
 impl Layout {
-    /// Lays out a region for `memory_bytes` that can grow to `region_bytes`, with thread slots of
-    /// `thread_slot_bytes` each. The segment size follows from `memory_bytes`; `region_bytes` is
+    /// Lays out a region for `memory_bytes` that can grow to `capacity_bytes`, with thread slots of
+    /// `thread_slot_bytes` each. The segment size follows from `memory_bytes`; `capacity_bytes` is
     /// limited to the largest number of such segments.
     ///
     /// # Errors
     /// [`LayoutError`] if a size is out of bounds.
     pub fn new(
         memory_bytes: usize,
-        region_bytes: usize,
+        capacity_bytes: usize,
         thread_slot_bytes: usize,
         sharing: Sharing,
     ) -> Result<Self, LayoutError> {
@@ -285,19 +291,10 @@ impl Layout {
         }
         let segment_bytes =
             prev_power_of_two(memory_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-        let region_bytes = region_bytes.clamp(memory_bytes, SEGMENTS_MAX * segment_bytes);
+        let capacity_bytes = capacity_bytes.clamp(memory_bytes, SEGMENTS_MAX * segment_bytes);
         let thread_slot_bytes = thread_slot_bytes.next_multiple_of(LINE_BYTES);
-        let (thread_slots, peers) = match (sharing, memory_bytes >> 20) {
-            (Sharing::Alone, 0..16) => (16, 1),
-            (Sharing::Alone, 16..64) => (64, 1),
-            (Sharing::Alone, _) => (256, 1),
-            (Sharing::Peers(0), _) => shared_by(memory_bytes, peers_by_memory(memory_bytes)),
-            (Sharing::Peers(peers), _) => shared_by(memory_bytes, peers),
-        };
-        let max = peers_max(memory_bytes);
-        if peers > max {
-            return Err(LayoutError::TooManyPeers { asked: peers, max });
-        }
+        let Room { peers, thread_slots } = Room::asked(memory_bytes, sharing)?;
+        let paid = Room::paid(memory_bytes, sharing);
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
         // All appenders together take at most an eighth of the segments. A thread that loses its
@@ -311,7 +308,13 @@ impl Layout {
         let thread_slots_at = peers_at + peers * PEER_BYTES;
         let appenders_at = thread_slots_at + thread_slots * thread_slot_bytes;
         let sequences_at = appenders_at + POOLS * ttl_classes * stripes * LINE_BYTES;
-        let segments = segments_in(region_bytes, sequences_at, segment_bytes, peers);
+        let unpaid_rows = (peers - paid.peers) * PEER_BYTES
+            + (thread_slots - paid.thread_slots) * thread_slot_bytes;
+        let paid_bytes = sequences_at - unpaid_rows;
+        let segments = segments_in(capacity_bytes, paid_bytes, segment_bytes, paid.peers);
+        let unpaid_bytes =
+            unpaid_rows + segments * (per_segment_bytes(peers) - per_segment_bytes(paid.peers));
+        let region_bytes = capacity_bytes + unpaid_bytes.next_multiple_of(LINE_BYTES);
         let headers_at = (sequences_at + segments * 8).next_multiple_of(SEGMENT_HEADER_BYTES);
         let groups_directory_at = headers_at + segments * SEGMENT_HEADER_BYTES;
         let overflow_directory_at = groups_directory_at + segments * 4;
@@ -325,11 +328,14 @@ impl Layout {
         debug_assert!(ages_at + segments * AGE_BYTES <= pool_at);
         Ok(Self {
             region_bytes,
+            capacity_bytes,
             segment_bytes,
             segments,
             thread_slots,
             thread_slot_bytes,
             peers,
+            paid_peers: paid.peers,
+            paid_bytes,
             ttl_classes,
             stripes,
             peers_at,
@@ -362,6 +368,28 @@ impl Layout {
         holders_bytes(self.peers) / 8
     }
 
+    /// Returns the thread slot that is reserved for a peer. They lie between the others, so that a
+    /// region that few processes use has few thread slots in use, all of them at the front.
+    #[inline]
+    pub fn reserved_thread_slot(&self, peer: usize) -> usize {
+        peer * self.thread_slots_per_peer()
+    }
+
+    /// True if a thread slot is reserved for a peer.
+    pub fn is_reserved(&self, thread_slot: usize) -> bool {
+        let per_peer = self.thread_slots_per_peer();
+        thread_slot.is_multiple_of(per_peer) && thread_slot / per_peer < self.peers
+    }
+
+    /// Returns the number of thread slots that can own something.
+    pub fn owners(&self) -> usize {
+        self.thread_slots.min(OWNERS_MAX)
+    }
+
+    fn thread_slots_per_peer(&self) -> usize {
+        self.thread_slots / self.peers.next_power_of_two()
+    }
+
     /// Returns the number of cells of a pool's queue of segments by age.
     #[inline]
     pub fn age_cells(&self) -> usize {
@@ -371,14 +399,14 @@ impl Layout {
     /// Returns the number of segments that fit into `bytes` of memory, with their headers and
     /// bookkeeping.
     pub fn segments_in(&self, bytes: usize) -> usize {
-        segments_in(bytes, self.sequences_at, self.segment_bytes, self.peers).min(self.segments)
+        segments_in(bytes, self.paid_bytes, self.segment_bytes, self.paid_peers).min(self.segments)
     }
 
     /// Returns the memory that a number of segments takes, with their headers and bookkeeping, in
     /// bytes.
     pub fn bytes_for(&self, segments: usize) -> usize {
-        let per_segment = self.segment_bytes + per_segment_bytes(self.peers);
-        self.sequences_at + ROUNDING_BYTES + segments * per_segment
+        let per_segment = self.segment_bytes + per_segment_bytes(self.paid_peers);
+        self.paid_bytes + ROUNDING_BYTES + segments * per_segment
     }
 
     /// Returns the offset of a segment's first byte.
@@ -419,9 +447,9 @@ const SET_BITS_BYTES: usize = SETS.div_ceil(8) + 1;
 /// for each level of each set.
 const ROUNDING_BYTES: usize = 2 * LINE_BYTES + SETS * SET_LEVELS * 8;
 
-fn segments_in(bytes: usize, sequences_at: usize, segment_bytes: usize, peers: usize) -> usize {
+fn segments_in(bytes: usize, paid_bytes: usize, segment_bytes: usize, peers: usize) -> usize {
     let per_segment = segment_bytes + per_segment_bytes(peers);
-    bytes.saturating_sub(sequences_at + ROUNDING_BYTES) / per_segment
+    bytes.saturating_sub(paid_bytes + ROUNDING_BYTES) / per_segment
 }
 
 /// Returns the numbers of words of the levels of a set, the lowest first.
@@ -440,7 +468,7 @@ fn prev_power_of_two(n: usize) -> usize {
 }
 
 const _: () = {
-    assert!(superblock::BOOT + 16 <= SUPERBLOCK_BYTES);
+    assert!(superblock::CAPACITY_BYTES + 8 <= SUPERBLOCK_BYTES);
     assert!(SUPERBLOCK_BYTES.is_multiple_of(LINE_BYTES));
     assert!(global::CLOCK == 256 && global::END == 256 + 13 * LINE_BYTES);
     assert!(SEGMENT_BYTES_MAX == 8 << 17, "17 bits of 8-byte units address every record");
@@ -453,11 +481,14 @@ mod tests {
 
     #[test]
     fn the_parts_are_consecutive_and_fill_the_region() {
-        for region_bytes in [1 << 20, (1 << 20) + 12_345, 8 << 20, 64 << 20, 1 << 30, 1 << 40] {
-            let layout = Layout::new(region_bytes, region_bytes, 700, Sharing::Peers(0)).unwrap();
+        let sizes = [1 << 20, (1 << 20) + 12_345, 8 << 20, 64 << 20, 1 << 30, 1 << 40];
+        for (bytes, peers) in sizes.into_iter().flat_map(|bytes| [(bytes, 0), (bytes, PEERS_MAX)]) {
+            let layout = Layout::new(bytes, bytes, 700, Sharing::Peers(peers)).unwrap();
+            let region_bytes = layout.region_bytes;
             let ages_end = layout.ages_at + POOLS * layout.age_cells() * 8;
             assert!(ages_end <= layout.pool_at, "{layout:?}");
             assert!(layout.set_at(SETS - 1) + set_bytes(layout.segments) == layout.ages_at);
+            assert!(layout.capacity_bytes == bytes && (peers > 0 || region_bytes == bytes));
             let pool_end = layout.pool_at + layout.segments * layout.segment_bytes;
             assert!(pool_end <= region_bytes, "{layout:?}");
             assert!(region_bytes - pool_end < layout.segment_bytes, "{layout:?}");
@@ -514,7 +545,7 @@ mod tests {
         (global::EVICTORS, global::EVICTORS + 8 * global::EVICTORS_MAX),
         (global::GHOST_STAMP, global::READ_BYTES_FOUND + 8),
         (global::SWEEP_NEXT, global::SWEEP_NEXT + 8),
-        (global::PEERS_USED, global::SUSPECTS + 8),
+        (global::PEERS_USED, global::REAP_NEXT + 8),
         (global::AGE_QUEUES, global::AGE_QUEUES + 16),
         (global::AGE_QUEUES + LINE_BYTES, global::AGE_QUEUES + LINE_BYTES + 16),
         (global::FILED, global::MEAN_RECORD_BYTES + 8),

@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -214,7 +215,17 @@ impl Locks {
     /// # Errors
     /// As [`Locks::try_lock`].
     pub fn is_locked_by_other(&self, byte: u64) -> Result<bool, LockError> {
-        self.ask(byte, is_locked_by_other)
+        self.ask(byte, |fd, at| is_locked_by_other(fd, at, 1))
+    }
+
+    /// True if another opening of the file has locked any of these bytes. Cost: one system call.
+    ///
+    /// # Errors
+    /// As [`Locks::try_lock`].
+    pub fn is_any_locked_by_other(&self, bytes: Range<u64>) -> Result<bool, LockError> {
+        // A length of 0 would be that of all bytes up to the largest one.
+        let length = bytes.end.saturating_sub(bytes.start).clamp(1, i64::MAX as u64);
+        self.ask(bytes.start, |fd, at| is_locked_by_other(fd, at, length as libc::off_t))
     }
 
     fn ask<T>(
@@ -245,7 +256,7 @@ fn open_again(fd: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, FileError> {
 /// The system cannot lock.
 pub fn is_locked(file: &impl AsFd, byte: u64) -> io::Result<bool> {
     let at = libc::off_t::try_from(byte).map_err(|_| io::ErrorKind::InvalidInput)?;
-    is_locked_by_other(file.as_fd(), at)
+    is_locked_by_other(file.as_fd(), at, 1)
 }
 
 /// Locks a file for the process that creates it. Returns false if another process has locked it.
@@ -273,8 +284,8 @@ fn unlock(fd: BorrowedFd<'_>, at: libc::off_t, bytes: libc::off_t) -> io::Result
     fcntl(fd, libc::F_OFD_SETLK, &mut range(libc::F_UNLCK, at, bytes))
 }
 
-fn is_locked_by_other(fd: BorrowedFd<'_>, at: libc::off_t) -> io::Result<bool> {
-    let mut range = range(libc::F_WRLCK, at, 1);
+fn is_locked_by_other(fd: BorrowedFd<'_>, at: libc::off_t, bytes: libc::off_t) -> io::Result<bool> {
+    let mut range = range(libc::F_WRLCK, at, bytes);
     fcntl(fd, libc::F_OFD_GETLK, &mut range)?;
     Ok(range.l_type != libc::F_UNLCK as libc::c_short)
 }

@@ -4,14 +4,14 @@
 //! line 0  │ control │ slot 0 … slot 6 │
 //! line 1  │ slot 7 … slot 14          │
 //!
-//! control  63     52 51      36 35    30 29         0
+//! control  63     51 50      35 34    30 29         0
 //!          ┌────────┬──────────┬────────┬────────────┐
-//!          │owner 12│version 16│level 6 │overflow 30 │
+//!          │owner 13│version 16│level 5 │overflow 30 │
 //!          └────────┴──────────┴────────┴────────────┘
 //! ```
 //!
 //! `owner` excludes other writers of the group. `version` changes whenever slots move. `level` is
-//! the number of low hash bits that lead to the group. `overflow` is the number + 1 of the next
+//! the number of low hash bits that lead to the group, less [`LEVEL_BASE`]. `overflow` is the number + 1 of the next
 //! group of the chain. An overflow group has no lock of its own: while it is in no chain and not
 //! free, `owner` is the thread slot that holds it.
 //!
@@ -47,8 +47,11 @@ pub(crate) struct Control(pub(crate) u64);
 
 impl Control {
     pub(crate) fn new(level: u32) -> Self {
-        Self(u64::from(level) << LEVEL_SHIFT)
+        Self(level_field(level) << LEVEL_SHIFT)
     }
+
+    /// The control word of an overflow group that is in a chain or leads to the next.
+    pub(crate) const OVERFLOW: Self = Self(0);
 
     /// The control word of a free overflow group: a level that no group has.
     pub(crate) const FREE: Self = Self(LEVEL_MASK << LEVEL_SHIFT);
@@ -74,12 +77,12 @@ impl Control {
 
     #[inline]
     pub(crate) fn level(self) -> u32 {
-        (self.0 >> LEVEL_SHIFT & LEVEL_MASK) as u32
+        (self.0 >> LEVEL_SHIFT & LEVEL_MASK) as u32 + LEVEL_BASE
     }
 
     pub(crate) fn with_level(self, level: u32) -> Self {
         let others = self.0 & !(LEVEL_MASK << LEVEL_SHIFT);
-        Self(others | u64::from(level) << LEVEL_SHIFT)
+        Self(others | level_field(level) << LEVEL_SHIFT)
     }
 
     /// Returns the word with the next version: slots have moved.
@@ -105,12 +108,21 @@ impl Control {
 /// The maximal number of overflow groups: their numbers + 1 have the bits below the level.
 pub(crate) const OVERFLOW_GROUPS_MAX: u64 = (1 << LEVEL_SHIFT) - 1;
 
+/// A level that no group has: the smallest segment has more groups than this many bits tell apart.
+const LEVEL_BASE: u32 = 8;
 const LEVEL_SHIFT: u32 = 30;
-const LEVEL_MASK: u64 = (1 << 6) - 1;
-const VERSION_SHIFT: u32 = LEVEL_SHIFT + 6;
+const LEVEL_MASK: u64 = (1 << 5) - 1;
+const VERSION_SHIFT: u32 = LEVEL_SHIFT + 5;
 const VERSION_MASK: u64 = (1 << 16) - 1;
 const OWNER_SHIFT: u32 = VERSION_SHIFT + 16;
 const OWNER_BITS: u32 = u64::BITS - OWNER_SHIFT;
+
+/// Returns what a control word has of a level.
+const fn level_field(level: u32) -> u64 {
+    let field = level.wrapping_sub(LEVEL_BASE) as u64;
+    debug_assert!(0 < field && field < LEVEL_MASK, "a level is beyond its field");
+    field & LEVEL_MASK
+}
 
 /// Returns the maximal number of segments of overflow groups in a region of this many segments.
 pub(crate) fn overflow_segments_max(segments: usize, group_shift: u32) -> usize {
@@ -405,7 +417,14 @@ impl Index {
 }
 
 const _: () = assert!(GROUP_BYTES == 8 * (SLOTS + 1));
-const _: () = assert!(OWNER_BITS == 12 && layout::THREAD_SLOTS_MAX < 1 << OWNER_BITS);
+const _: () = assert!(OWNER_BITS == 13 && layout::OWNERS_MAX < 1 << OWNER_BITS);
+// The first segment of an index has more than one group, and all segments have fewer than the last
+// level tells apart.
+const _: () = assert!(layout::SEGMENT_BYTES_MIN / GROUP_BYTES > 1 << LEVEL_BASE);
+const _: () = assert!(
+    (layout::SEGMENTS_MAX * (layout::SEGMENT_BYTES_MAX / GROUP_BYTES)).ilog2() + 1
+        < LEVEL_BASE + LEVEL_MASK as u32
+);
 
 #[cfg(test)]
 mod tests {
@@ -413,11 +432,12 @@ mod tests {
 
     #[test]
     fn the_fields_of_a_control_word_do_not_disturb_each_other() {
-        let control = Control::new(9).with_owner(0xFFF).with_overflow(Some(0x3FFF_FFFE));
-        assert_eq!((control.owner(), control.level()), (0xFFF, 9));
+        let control = Control::new(9).with_owner(0x1FFF).with_overflow(Some(0x3FFF_FFFE));
+        assert_eq!((control.owner(), control.level()), (0x1FFF, 9));
         assert_eq!(control.overflow(), Some(0x3FFF_FFFE));
-        let control = control.with_level(63).with_overflow(None);
-        assert_eq!((control.owner(), control.level(), control.overflow()), (0xFFF, 63, None));
+        let control = control.with_level(38).with_overflow(None);
+        assert_eq!((control.owner(), control.level(), control.overflow()), (0x1FFF, 38, None));
+        assert_ne!(Control::FREE.level(), 38);
     }
 
     #[test]

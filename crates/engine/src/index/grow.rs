@@ -86,7 +86,7 @@ impl Index {
     /// true if it is far behind.
     fn look_after_splitter(&self, op: &Op<'_>) -> bool {
         let is_far_behind = self.is_filled_to(LOAD_PERCENT_MAX + 10);
-        if is_far_behind && self.peers().has_peers() {
+        if is_far_behind && self.peers().has_peers() && self.peers().is_reap_due() {
             op.reap_peers();
         }
         is_far_behind
@@ -247,7 +247,7 @@ impl Index {
                     return false;
                 }
             }
-            control = Control::new(0).with_owner(thread.owner());
+            control = Control::OVERFLOW.with_owner(thread.owner());
         }
     }
 

@@ -109,7 +109,7 @@ impl Index {
     fn take_overflow_of(&self, thread: &ThreadSlot, ordinal: usize, from: usize) -> Option<u32> {
         let lower = |word| Some(Free(word).with_count(Free(word).count().checked_sub(1)?).0);
         let before = self.free_count_of(ordinal).fetch_update(AcqRel, Relaxed, lower).ok()?;
-        let mine = Control::new(0).with_owner(thread.owner());
+        let mine = Control::OVERFLOW.with_owner(thread.owner());
         let groups = self.groups_of_segment();
         let group = (from..groups).chain(0..from).find(|group| {
             let word = self.region().word(self.overflow_at(self.overflow_number(ordinal, *group)));

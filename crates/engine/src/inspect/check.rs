@@ -92,7 +92,7 @@ impl Engine {
         ensure!((1..=segments).contains(&limit), "its limit of segments is {limit}");
         let limit_bytes = self.global(global::MEMORY_LIMIT);
         ensure!(
-            limit_bytes <= self.region().layout().region_bytes as u64,
+            limit_bytes <= self.region().layout().capacity_bytes as u64,
             "its memory limit is {limit_bytes} bytes"
         );
         let next = self.global(global::NEXT_SEQUENCE);

@@ -35,6 +35,8 @@ pub(crate) struct Peers {
     opened: Instant,
     /// When waiting threads look for dead peers next, in microseconds after `opened`.
     reap_due: AtomicU64,
+    /// The number of looks for dead peers that this process left to another one.
+    turns_passed: AtomicU32,
     /// The number of waits that ended without success.
     stuck: AtomicU64,
     /// When the last of them ended, in microseconds after `opened`, and how many came one after the
@@ -53,6 +55,7 @@ impl Peers {
             reaping: Mutex::new(()),
             opened: Instant::now(),
             reap_due: AtomicU64::new(0),
+            turns_passed: AtomicU32::new(0),
             stuck: AtomicU64::new(0),
             stuck_at: AtomicU64::new(0),
             stuck_run: AtomicU64::new(0),

@@ -39,6 +39,16 @@ pub const OPENING_BYTE: u64 = locks::BYTES_AT + 1;
 /// The number of bytes that follow for peers.
 pub const PEER_BYTES_MAX: u64 = larder_region::layout::PEERS_MAX as u64;
 
+/// The byte that a process locks while it looks for dead peers in a large table.
+const REAPING_BYTE: u64 = OPENING_BYTE + 1 + PEER_BYTES_MAX;
+
+/// The number of rows that a process looks at without waiting for its turn.
+const REAPED_AT_ONCE: u64 = 32;
+
+/// The number of times in a row that a process leaves a look at all rows to another one, which may
+/// be stopped.
+const TURNS_PASSED_MAX: u32 = 20;
+
 /// One arriving piece in a peer's hold word; the bits below count pins.
 const ARRIVING: u64 = 1 << 32;
 const PINS_MASK: u64 = ARRIVING - 1;
@@ -80,7 +90,7 @@ pub struct PeerReport {
 pub enum JoinError {
     /// Living processes hold all rows.
     #[error(
-        "{0} processes use the cache, and it has no room for another; end one, or open a larger cache"
+        "{0} processes use the cache, and it has no room for another; end one, or create the cache for more"
     )]
     Full(usize),
     /// The locks cannot be used.
@@ -126,7 +136,10 @@ impl Peers {
         let Some(locks) = &self.locks else {
             return Ok(0);
         };
-        for row in 0..self.region.layout().peers as u32 {
+        let (free, in_use): (Vec<u32>, Vec<u32>) =
+            (0..self.region.layout().peers as u32).partition(|row| !self.is_row_in_use(*row));
+        // A row in use may be that of a dead process. To ask the system costs more than the load.
+        for row in free.into_iter().chain(in_use) {
             if locks.try_lock(lock_byte(row))? {
                 return Ok(row);
             }
@@ -195,9 +208,9 @@ impl Peers {
 
     /// True if another living process is attached, or if that is unknown.
     pub(crate) fn has_living_peers(&self) -> bool {
+        let rows = self.region.layout().peers as u64;
         self.locks.as_ref().is_some_and(|locks| {
-            (0..self.region.layout().peers as u32)
-                .any(|row| locks.is_locked_by_other(lock_byte(row)).unwrap_or(true))
+            locks.is_any_locked_by_other(lock_byte(0)..lock_byte(0) + rows).unwrap_or(true)
         })
     }
 
@@ -243,14 +256,20 @@ impl Peers {
     /// Returns a word of the holders of a segment.
     fn holder_word(&self, segment: u32, word: usize) -> &AtomicU64 {
         let layout = self.region.layout();
-        let number = segment as usize * layout.holder_words() + word;
+        let number = word * layout.segments + segment as usize;
         self.region.word(layout.holders_at + 8 * number)
+    }
+
+    /// Returns the words of holders with the bits of rows that peers may use. A peer raises the
+    /// number of these rows before it holds anything.
+    fn used_holder_words(&self) -> std::ops::Range<usize> {
+        0..self.rows().len().div_ceil(64)
     }
 
     /// Returns the rows of the peers that may hold something of a segment.
     fn holders(&self, segment: u32) -> impl Iterator<Item = u32> + '_ {
-        let rows = self.region.layout().peers as u32;
-        (0..self.region.layout().holder_words()).flat_map(move |word| {
+        let rows = self.rows().end;
+        self.used_holder_words().flat_map(move |word| {
             let mut bits = self.holder_word(segment, word).load(SeqCst);
             std::iter::from_fn(move || {
                 let bit = bits.trailing_zeros();
@@ -293,7 +312,7 @@ impl Peers {
                 hold.fetch_and(PINS_MASK, Relaxed);
             }
         }
-        for word in 0..self.region.layout().holder_words() {
+        for word in self.used_holder_words() {
             self.holder_word(segment, word).store(0, SeqCst);
         }
     }
@@ -360,8 +379,45 @@ impl Peers {
 
     /// Calls `repair` for the row of each dead peer. Returns true if there were any.
     ///
-    /// Cost: a system call for each peer.
+    /// Cost: a system call for each peer, which takes longer the more peers there are.
     pub(crate) fn reap(&self, repair: impl Fn(u32)) -> bool {
+        self.reap_rows(self.rows(), repair)
+    }
+
+    /// As [`Self::reap`], for a process that joins others: it looks at a few rows, the next one at
+    /// those after them. A thousand processes that start would look at a million rows.
+    pub(crate) fn reap_some(&self, repair: impl Fn(u32)) -> bool {
+        let rows = u64::from(self.rows().end);
+        if rows <= REAPED_AT_ONCE {
+            return self.reap(repair);
+        }
+        let from = self.region.word(global::REAP_NEXT).fetch_add(REAPED_AT_ONCE, Relaxed) % rows;
+        self.reap_rows((from..from + REAPED_AT_ONCE).map(|row| (row % rows) as u32), repair)
+    }
+
+    /// As [`Self::reap`], for a process that waits, unless another one looks at the moment: of a
+    /// thousand processes that wait for a dead one, one looks.
+    pub(crate) fn reap_in_turn(&self, repair: impl Fn(u32)) -> bool {
+        let Some(locks) = &self.locks else {
+            return false;
+        };
+        if u64::from(self.rows().end) <= REAPED_AT_ONCE {
+            return self.reap(repair);
+        }
+        let is_turn = locks.try_lock(REAPING_BYTE).unwrap_or(true);
+        if !is_turn && self.turns_passed.fetch_add(1, Relaxed) < TURNS_PASSED_MAX {
+            return false;
+        }
+        self.turns_passed.store(0, Relaxed);
+        let any = self.reap(repair);
+        if is_turn {
+            // If this fails, other processes pass some turns.
+            let _ = locks.unlock(REAPING_BYTE);
+        }
+        any
+    }
+
+    fn reap_rows(&self, rows: impl Iterator<Item = u32>, repair: impl Fn(u32)) -> bool {
         let Some(locks) = &self.locks else {
             return false;
         };
@@ -371,7 +427,7 @@ impl Peers {
             Err(TryLockError::WouldBlock) => return false,
         };
         let mut any = false;
-        for row in self.rows().filter(|row| *row != self.row() && self.is_row_in_use(*row)) {
+        for row in rows.filter(|row| *row != self.row() && self.is_row_in_use(*row)) {
             // If the system call fails, the peer counts as alive.
             if !locks.try_lock(lock_byte(row)).unwrap_or(false) {
                 continue;

@@ -45,7 +45,8 @@ pub(crate) const THREAD_SLOT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
 /// A version that a client asked for raises all versions given later, so that none is given twice.
 /// It does so up to the largest integer that a floating-point number holds exactly, because some
 /// clients keep tokens in such numbers, and no thread slot gives this many. (At a million stores a
-/// second, a thread needs a year from there to the next power of two.)
+/// second, a thread needs 100 days from there to the next power of two in a region of 1024 thread
+/// slots, and 12 days in one of 8192.)
 const ASKED_VERSION_PASSED_MAX: u64 = 1 << 53;
 
 /// How far a thread slot's count of filled slots may run ahead of the shared one. The shared line
@@ -87,12 +88,13 @@ impl ThreadSlot {
 impl Peers {
     /// See `Engine::register`.
     pub(crate) fn register(&self) -> Option<ThreadSlot> {
-        let first = self.region.layout().peers as u32;
-        let end = self.region.layout().thread_slots as u32;
+        let layout = self.region.layout();
+        let end = layout.owners() as u32;
         // Slots before the hint that other processes have freed are found at last.
-        let hint = self.slot_hint.load(Relaxed).clamp(first, end);
+        let hint = self.slot_hint.load(Relaxed).min(end);
         let thread = (hint..end)
-            .chain(first..hint)
+            .chain(0..hint)
+            .filter(|index| !layout.is_reserved(*index as usize))
             .map(|index| self.thread_slot_at(index))
             .find(|thread| self.take_thread_slot(thread))?;
         // If a slot was freed meanwhile, the hint stays there.
@@ -102,12 +104,13 @@ impl Peers {
 
     /// See `Engine::thread_slot_count`.
     pub(crate) fn thread_slot_count(&self) -> usize {
-        self.region.layout().thread_slots - self.region.layout().peers
+        self.region.layout().owners() - self.region.layout().peers
     }
 
     /// See `Engine::register_reserved`.
     pub(crate) fn register_reserved(&self) -> ThreadSlot {
-        let thread = self.thread_slot_at(self.row());
+        let index = self.region.layout().reserved_thread_slot(self.row() as usize);
+        let thread = self.thread_slot_at(index as u32);
         let is_taken = self.take_thread_slot(&thread);
         debug_assert!(is_taken, "the reserved thread slot of a peer was taken already");
         thread
@@ -124,16 +127,16 @@ impl Peers {
         let mine = u64::from(self.row()) + 1;
         let word = self.region.word(thread.at + CLAIMED);
         // Threads that find none free ask again from time to time. A load leaves the cache lines to
-        // the owners of the slots. The exchange pairs with the release in `deregister`: the
-        // counters of the last owner are visible.
-        let is_taken =
-            word.load(Relaxed) == 0 && word.compare_exchange(0, mine, AcqRel, Relaxed).is_ok();
-        if is_taken {
-            // Before any event is counted there: a sum covers all thread slots up to this one.
-            let used = self.region.word(global::THREAD_SLOTS_USED);
-            used.fetch_max(u64::from(thread.index) + 1, AcqRel);
+        // the owners of the slots.
+        if word.load(Relaxed) != 0 {
+            return false;
         }
-        is_taken
+        // Before it is taken: a repair after a dead process, and a sum of counters, cover all
+        // thread slots up to this one.
+        let used = self.region.word(global::THREAD_SLOTS_USED);
+        used.fetch_max(u64::from(thread.index) + 1, AcqRel);
+        // Pairs with the release in `deregister`: the counters of the last owner are visible.
+        word.compare_exchange(0, mine, AcqRel, Relaxed).is_ok()
     }
 
     /// See `Engine::deregister`.
@@ -146,9 +149,7 @@ impl Peers {
 
     /// Returns the thread slots of a peer.
     pub(crate) fn thread_slots_of(&self, peer: u32) -> impl Iterator<Item = ThreadSlot> + '_ {
-        // All of them: a slot may be taken before it counts as used.
-        let thread_slots =
-            (0..self.region.layout().thread_slots as u32).map(|index| self.thread_slot_at(index));
+        let thread_slots = self.used_thread_slots().map(|index| self.thread_slot_at(index));
         // Pairs with the exchange in `take_thread_slot`.
         thread_slots.filter(move |thread| {
             self.region.word(thread.at + CLAIMED).load(Acquire) == u64::from(peer) + 1
@@ -228,34 +229,39 @@ impl Peers {
 
     /// Clears the notes of all thread slots, for a process that is alone.
     pub(crate) fn forget_taking(&self) {
-        for at in self.used_thread_slots() {
+        for at in self.used_slots_at() {
             self.region.word(at + TAKING).store(0, Release);
         }
     }
 
     /// True if any thread slot takes or gives back a segment.
     pub(crate) fn is_anybody_taking(&self) -> bool {
-        self.used_thread_slots().any(|at| self.region.word(at + TAKING).load(Acquire) != 0)
+        self.used_slots_at().any(|at| self.region.word(at + TAKING).load(Acquire) != 0)
+    }
+
+    /// Returns the thread slots that have ever been taken.
+    fn used_thread_slots(&self) -> std::ops::Range<u32> {
+        let used = self.region.word(global::THREAD_SLOTS_USED).load(Acquire);
+        0..used.min(self.region.layout().thread_slots as u64) as u32
     }
 
     /// Returns the offsets of the thread slots that have ever been taken.
-    fn used_thread_slots(&self) -> impl Iterator<Item = usize> + '_ {
-        let used = self.region.word(global::THREAD_SLOTS_USED).load(Acquire) as usize;
-        (0..used.min(self.region.layout().thread_slots)).map(|index| {
-            self.region.layout().thread_slots_at + index * self.region.layout().thread_slot_bytes
-        })
+    fn used_slots_at(&self) -> impl Iterator<Item = usize> + '_ {
+        let layout = self.region.layout();
+        self.used_thread_slots()
+            .map(|index| layout.thread_slots_at + index as usize * layout.thread_slot_bytes)
     }
 
     /// See `Engine::counter`.
     pub(crate) fn counter(&self, counter: Counter) -> u64 {
-        self.used_thread_slots()
+        self.used_slots_at()
             .map(|at| self.region.word(at + COUNTERS + 8 * counter as usize).load(Relaxed))
             .fold(0, u64::wrapping_add)
     }
 
     /// See `Engine::reset_counters`.
     pub(crate) fn reset_counters(&self) {
-        for at in self.used_thread_slots() {
+        for at in self.used_slots_at() {
             for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
                 self.region.word(at + COUNTERS + 8 * *counter as usize).store(0, Relaxed);
             }
@@ -317,7 +323,7 @@ impl Peers {
     /// Returns the filled slots that all thread slots together have not reported yet.
     pub(crate) fn unreported_slots(&self) -> i64 {
         let untold = |at| self.region.word(at + UNTOLD_SLOTS).load(Relaxed).cast_signed();
-        self.used_thread_slots().map(untold).fold(0, i64::wrapping_add)
+        self.used_slots_at().map(untold).fold(0, i64::wrapping_add)
     }
 
     fn report_slots(&self, thread: &ThreadSlot) {

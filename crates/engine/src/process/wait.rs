@@ -90,8 +90,8 @@ pub(crate) fn let_others_run() {
 }
 
 impl Peers {
-    /// The time between two looks of waiting threads of this process for dead peers: each look
-    /// costs a system call for each peer.
+    /// The time between two looks of waiting threads of this process for dead peers, for each 64
+    /// rows of their table: each look costs a system call for each peer.
     const REAP_PERIOD: Duration = Duration::from_millis(3);
     /// Waits that fail within this time of each other belong together.
     const STUCK_RUN: Duration = Duration::from_secs(10);
@@ -149,10 +149,11 @@ impl Peers {
     }
 
     /// True for one waiting thread of this process in each period.
-    fn is_reap_due(&self) -> bool {
+    pub(crate) fn is_reap_due(&self) -> bool {
         let now = self.micros();
         let due = self.reap_due.load(Relaxed);
-        let next = now + Self::REAP_PERIOD.as_micros() as u64;
+        let rows = u64::from(self.rows().end);
+        let next = now + Self::REAP_PERIOD.as_micros() as u64 * rows.div_ceil(64).max(1);
         now >= due && self.reap_due.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
     }
 

@@ -43,7 +43,7 @@ impl Reclaimer {
             .filter(|segment| is_index(self.segments().state(*segment)))
             .count();
         let min = self.region().layout().bytes_for(index + ITEM_SEGMENTS_MIN);
-        let max = self.region().layout().region_bytes;
+        let max = self.region().layout().capacity_bytes;
         if bytes < min || bytes > max {
             return Err(LimitError { asked: bytes, min, max });
         }

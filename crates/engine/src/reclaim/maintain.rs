@@ -27,7 +27,7 @@ impl Reclaimer {
     /// See `Engine::maintain`.
     pub(crate) fn maintain(&self, op: &Op<'_>) -> bool {
         self.segments().flush_if_due(op.now);
-        self.reap_peers();
+        self.reap_in_turn();
         // What a stopped process holds waits for another call.
         let hurried = &op.hurried();
         self.recount_suspects(hurried, RECOUNTED_SEGMENTS_MAX);

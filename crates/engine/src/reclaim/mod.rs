@@ -69,7 +69,7 @@ impl Reclaimer {
 
     /// As [`Peers::wait_for_peers`].
     pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {
-        self.peers().wait_for_peers(wait, || self.reap_peers())
+        self.peers().wait_for_peers(wait, || self.reap_in_turn())
     }
 }
 
@@ -79,6 +79,6 @@ impl Above for Reclaimer {
     }
 
     fn reap_peers(&self) -> bool {
-        self.reap_peers()
+        self.reap_in_turn()
     }
 }

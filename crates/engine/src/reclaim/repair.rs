@@ -312,11 +312,25 @@ impl Reclaimer {
         Some(counted)
     }
 
-    /// Looks for dead peers and repairs what they left. Returns true if there were any.
+    /// Looks for dead peers and repairs what they left, as [`Peers::reap`].
     ///
-    /// Cost: a system call for each peer.
+    /// [`Peers::reap`]: crate::process::Peers::reap
     pub(crate) fn reap_peers(&self) -> bool {
         self.peers().reap(|row| self.reap_peer(row))
+    }
+
+    /// As [`Self::reap_peers`], by [`Peers::reap_some`].
+    ///
+    /// [`Peers::reap_some`]: crate::process::Peers::reap_some
+    pub(crate) fn reap_some_peers(&self) -> bool {
+        self.peers().reap_some(|row| self.reap_peer(row))
+    }
+
+    /// As [`Self::reap_peers`], by [`Peers::reap_in_turn`].
+    ///
+    /// [`Peers::reap_in_turn`]: crate::process::Peers::reap_in_turn
+    pub(crate) fn reap_in_turn(&self) -> bool {
+        self.peers().reap_in_turn(|row| self.reap_peer(row))
     }
 }
 

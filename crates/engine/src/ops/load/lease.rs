@@ -248,8 +248,8 @@ mod tests {
         let row = dead.peers().row();
         engine.reclaimer().reap_peers();
         let before = dead.peers().attachment();
-        dead.peers().take_row(row);
         assert_eq!(dead.peers().lock_a_row().unwrap(), row);
+        dead.peers().take_row(row);
         assert!(!engine.peers().is_attached(before.0, before.1));
         assert!(engine.lease(&mine, b"l", at(MS)).unwrap().is_some());
     }

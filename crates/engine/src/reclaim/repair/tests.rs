@@ -102,7 +102,10 @@ fn a_pin_that_the_holders_do_not_name_ends_with_its_process() {
 fn another_peer(engine: &Engine) -> Engine {
     let locks = Locks::of(&engine.lock_file_to_pass().unwrap().unwrap(), "locks").unwrap();
     let check = |_: &Config, _: &Birth| Ok::<(), AttachError>(());
-    Engine::attach(engine.region().memory().again(), locks, SMALL.item_bytes_max, check).unwrap()
+    Engine::attach(engine.region().memory().again(), locks, SMALL.item_bytes_max, check)
+        .unwrap()
+        .peer()
+        .unwrap()
 }
 
 const LARGER: Config = Config { memory_bytes: 16 << 20, memory_bytes_max: 16 << 20, ..SMALL };
@@ -111,7 +114,7 @@ const LARGER: Config = Config { memory_bytes: 16 << 20, memory_bytes_max: 16 << 
 fn full_engine(segments: usize) -> Engine {
     let (_, engine) = two_peers_of(&Config { memory_bytes_max: segments << 16, ..LARGER });
     let thread = engine.register().unwrap();
-    engine.set_memory_limit(&thread, engine.region().layout().region_bytes).unwrap();
+    engine.set_memory_limit(&thread, engine.region().layout().capacity_bytes).unwrap();
     while engine.segments().free_segments() > 64 {
         let segment = begin_use(&engine, &thread);
         engine.segments().seal(segment);

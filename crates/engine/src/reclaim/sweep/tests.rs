@@ -24,7 +24,7 @@ fn engine_of(segments: usize) -> Engine {
     });
     let engine = engine.unwrap();
     let thread = engine.register().unwrap();
-    engine.set_memory_limit(&thread, engine.region().layout().region_bytes).unwrap();
+    engine.set_memory_limit(&thread, engine.region().layout().capacity_bytes).unwrap();
     engine.deregister(&thread);
     engine
 }

@@ -171,7 +171,7 @@ fn full_engine(segments: usize) -> Engine {
     let locks = Locks::anonymous().unwrap();
     let engine = Engine::create_shared(memory, locks, &config, &Birth::default()).unwrap();
     let thread = engine.register().unwrap();
-    engine.set_memory_limit(&thread, engine.region().layout().region_bytes).unwrap();
+    engine.set_memory_limit(&thread, engine.region().layout().capacity_bytes).unwrap();
     engine.region().word(global::PEERS_USED).store(64, Relaxed);
     while seal_one(&engine, &thread, engine.region().segment_bytes()).is_some() {}
     engine
