@@ -101,8 +101,9 @@
 // The memory is reserved huge pages of the system.
 #define LARDER_HUGE_PAGES 128
 
-// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`.
-// Without the flag such a child uses an empty cache of 1 MiB. See `larder_usable`.
+// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`; a
+// child that finds too many processes only reads. Without the flag such a child uses an empty
+// cache of 1 MiB. See `larder_usable`.
 #define LARDER_NO_SUBSTITUTE 256
 
 // A thread that calls `larder_set_now` uses that time with this cache.
@@ -355,9 +356,10 @@ typedef struct larder_options {
     // a `fork` its functions return `LARDER_FORKED`.
     const struct larder_tier *tier;
     // The number of processes that can use a new shared cache at a time, this one included: at
-    // most 256, and at most 16 or one for each 64 KiB of memory. 0 is 16 below 16 MiB, 64 below
-    // 256 MiB, and 256 from there. A cache that the file already has keeps its number, unless
-    // `LARDER_EXACTLY` asks for this one.
+    // most 4096. 0 is 16 below 16 MiB, 64 below 256 MiB, and 256 from there. A process beyond
+    // these takes about 1.7 KiB and 8 bytes for each segment in addition to `memory_bytes`: of a
+    // file from the start, else as it joins. A cache that the file already has keeps its number,
+    // unless `LARDER_EXACTLY` asks for this one.
     uint32_t processes_max;
     // 0.
     uint32_t reserved;
@@ -612,6 +614,11 @@ enum larder_status larder_open(const struct larder_options *options,
 // the cache as it has room for (`processes_max`), or the fork happened in a process that could not
 // open the file again (`/proc` was missing, too many files were open, or the process had
 // changed its user since it opened the cache). `LARDER_FORKED` if a disk tier is of the parent.
+//
+// With `LARDER_NO_SUBSTITUTE` a process that finds no room still reads: `larder_get` and
+// `larder_contains` find items, and changes return `LARDER_NOT_OPENED`. A child of a `fork` joins
+// within a second or two after another process has left. A process that has opened a file closes
+// it and opens it again.
 //
 // A child may change its user or its root directory between the fork and its first call.
 enum larder_status larder_usable(const struct larder *cache,

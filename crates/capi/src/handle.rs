@@ -68,6 +68,9 @@ impl Handle {
     pub(crate) fn usability(&self) -> (Status, String) {
         let Self::Cache(cache) = self else { return (Status::Ok, String::new()) };
         match (cache.lost(), cache.usable()) {
+            (Some(reason), _) if cache.only_reads() => {
+                (Status::NotOpened, format!("{reason} (reads do not fail)"))
+            }
             (Some(reason), _) => (Status::NotOpened, reason.to_string()),
             (None, Err(error)) => (error.into(), error.to_string()),
             (None, Ok(())) => (Status::Ok, String::new()),

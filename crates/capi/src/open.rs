@@ -33,8 +33,9 @@ pub mod flag {
     pub const LARDER_ALONE: u32 = 64;
     /// The memory is reserved huge pages of the system.
     pub const LARDER_HUGE_PAGES: u32 = 128;
-    /// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`.
-    /// Without the flag such a child uses an empty cache of 1 MiB. See `larder_usable`.
+    /// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`; a
+    /// child that finds too many processes only reads. Without the flag such a child uses an empty
+    /// cache of 1 MiB. See `larder_usable`.
     pub const LARDER_NO_SUBSTITUTE: u32 = 256;
     /// A thread that calls `larder_set_now` uses that time with this cache.
     pub const LARDER_THREAD_TIME: u32 = 512;
@@ -68,9 +69,10 @@ pub struct Options {
     /// a `fork` its functions return `LARDER_FORKED`.
     pub tier: *const Tier,
     /// The number of processes that can use a new shared cache at a time, this one included: at
-    /// most 256, and at most 16 or one for each 64 KiB of memory. 0 is 16 below 16 MiB, 64 below
-    /// 256 MiB, and 256 from there. A cache that the file already has keeps its number, unless
-    /// `LARDER_EXACTLY` asks for this one.
+    /// most 4096. 0 is 16 below 16 MiB, 64 below 256 MiB, and 256 from there. A process beyond
+    /// these takes about 1.7 KiB and 8 bytes for each segment in addition to `memory_bytes`: of a
+    /// file from the start, else as it joins. A cache that the file already has keeps its number,
+    /// unless `LARDER_EXACTLY` asks for this one.
     pub processes_max: u32,
     /// 0.
     pub reserved: u32,
@@ -113,6 +115,11 @@ pub unsafe extern "C" fn larder_open(
 /// the cache as it has room for (`processes_max`), or the fork happened in a process that could not
 /// open the file again (`/proc` was missing, too many files were open, or the process had
 /// changed its user since it opened the cache). `LARDER_FORKED` if a disk tier is of the parent.
+///
+/// With `LARDER_NO_SUBSTITUTE` a process that finds no room still reads: `larder_get` and
+/// `larder_contains` find items, and changes return `LARDER_NOT_OPENED`. A child of a `fork` joins
+/// within a second or two after another process has left. A process that has opened a file closes
+/// it and opens it again.
 ///
 /// A child may change its user or its root directory between the fork and its first call.
 ///

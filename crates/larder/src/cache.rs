@@ -40,6 +40,12 @@ impl Cache {
         Self { shared: Arc::new(shared) }
     }
 
+    /// Returns a cache in a file that has no room for this process.
+    pub(crate) fn outside(mut shared: Shared, file: Option<File>, opening: Opening) -> Self {
+        (shared.file, shared.opening) = (file, opening);
+        Self { shared: Arc::new(shared) }
+    }
+
     /// Returns the shared state as this process sees it.
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -82,6 +88,20 @@ impl Cache {
     /// ```
     pub fn lost(&self) -> Option<&CreateError> {
         self.shared().lost.as_ref()
+    }
+
+    /// True in a process that found no room among those of a shared cache and has no
+    /// [`Builder::substitute`](crate::Builder::substitute): it reads, and its changes fail. A forked
+    /// child joins within a second or two after another process has left; a process that opened a
+    /// file opens it again.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// assert!(!cache.only_reads());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn only_reads(&self) -> bool {
+        self.shared().outside.is_some()
     }
 
     /// Checks that operations on items do not fail in this process because it was forked.

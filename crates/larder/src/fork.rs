@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use larder_engine::{Config, Engine};
+use larder_engine::{Config, Engine, JoinError, Role};
 use larder_item::Epoch;
 
+use crate::clock::Time;
 use crate::open::share::random;
+use crate::outside::Outside;
 use crate::shared::Shared;
 use crate::thread::registered;
 use crate::tier::attached::Attached;
@@ -29,8 +31,9 @@ impl Shared {
     /// The threads that hold locks or resources of the region at the fork do not exist in the
     /// child, so in the child those are held for ever. The child therefore creates its own. If it
     /// cannot use the region, it continues with a small private cache. A child of a cache with a
-    /// disk tier gets that, too, and each operation on an item fails; so it does if the settings
-    /// exclude a substitute.
+    /// disk tier gets that, too, and each operation on an item fails. If the settings exclude a
+    /// substitute, changes fail; a child that found no room among the processes reads the cache,
+    /// and joins them as soon as there is room.
     #[cold]
     pub(crate) fn in_this_process(&self) -> &Arc<Self> {
         let mut last = self;
@@ -39,7 +42,7 @@ impl Shared {
         loop {
             let next = last.in_child.get_or_init(|| Arc::new(joined.forked()));
             if next.is_of_this_process() {
-                return next;
+                return next.outside.as_ref().and_then(Outside::joined).unwrap_or(next);
             }
             last = next;
             if last.lost.is_none() {
@@ -50,35 +53,48 @@ impl Shared {
 
     fn forked(&self) -> Self {
         if matches!(self.tier, Attached::Own(_) | Attached::Parents) {
-            let mut shared = Self::new(self.substitute(), self.time);
+            let mut shared = Self::new(substitute(&self.engine), self.time);
             shared.tier = Attached::Parents;
             return shared;
         }
         // The additional slot is the one that the process always lends.
         let own_thread_slots = 1 + registered::of_this_thread(self);
-        match self.engine.in_child(own_thread_slots) {
-            Ok(engine) => {
+        let error = match self.engine.in_child(own_thread_slots) {
+            Ok(Role::Peer(engine)) => {
                 let mut shared = Self::new(engine, self.time);
                 shared.has_substitute = self.has_substitute;
-                shared
+                return shared;
             }
-            Err(error) => {
-                let mut shared = Self::new(self.substitute(), self.time);
-                shared.lost = Some(error);
-                if !self.has_substitute {
-                    shared.tier = Attached::Lost;
-                }
-                shared
+            Ok(Role::Reader(engine, full)) if !self.has_substitute => {
+                return Self::outside(engine, full, self.time);
             }
+            Ok(Role::Reader(_, full)) => full.into(),
+            Err(error) => error,
+        };
+        let mut shared = Self::new(substitute(&self.engine), self.time);
+        shared.lost = Some(error);
+        if !self.has_substitute {
+            shared.tier = Attached::Lost;
         }
+        shared
     }
 
-    /// Creates the small cache of a process that cannot use this one.
-    fn substitute(&self) -> Engine {
-        let (hash_seed, epoch) = (random(), self.engine.epoch());
-        let engine = Engine::create(&Config { hash_seed, epoch, ..SUBSTITUTE })
-            .expect("cannot allocate the 1 MiB cache of a forked process");
-        engine.tick(self.engine.now());
-        engine
+    /// Returns the state of a process that reads a cache which has no room for it.
+    pub(crate) fn outside(engine: Engine, full: JoinError, time: Time) -> Self {
+        let mut shared = Self::new(substitute(&engine), time);
+        shared.has_substitute = false;
+        shared.lost = Some(full.into());
+        shared.tier = Attached::Lost;
+        shared.outside = Some(Outside::new(engine, time));
+        shared
     }
+}
+
+/// Creates the small cache of a process that cannot use this one.
+fn substitute(lost: &Engine) -> Engine {
+    let (hash_seed, epoch) = (random(), lost.epoch());
+    let engine = Engine::create(&Config { hash_seed, epoch, ..SUBSTITUTE })
+        .expect("cannot allocate the 1 MiB cache of a process that cannot use another one");
+    engine.tick(lost.now());
+    engine
 }

@@ -10,6 +10,7 @@ use larder_region::forks;
 
 use crate::clock::{Clock, Time, Wall};
 use crate::load::flight::Flights;
+use crate::outside::Outside;
 use crate::removals::Queues;
 use crate::thread::slots::ThreadSlots;
 use crate::tier::attached::Attached;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) in_child: OnceLock<Arc<Self>>,
     /// The error that kept this process from using the parent's cache; `None` if it uses it.
     pub(crate) lost: Option<CreateError>,
+    /// The parent's cache, if this process can at least read it.
+    pub(crate) outside: Option<Outside>,
     /// True if a child that cannot use this cache uses a small one of its own.
     pub(crate) has_substitute: bool,
     /// The file of the region; `None` for memory that no file backs.
@@ -71,6 +74,7 @@ impl Shared {
             forks: forks(),
             in_child: OnceLock::new(),
             lost: None,
+            outside: None,
             has_substitute: true,
             file: None,
             opening: Opening::None,

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use children::{Child, Word, fork, sleep_for_ever};
 use larder::{Builder, Cache, Refusal, StoreError};
@@ -204,40 +205,115 @@ fn workers_forked_beside_busy_threads_share_the_cache() {
 }
 
 #[test]
-fn a_worker_beyond_the_processes_fails_and_has_no_cache_of_its_own() {
+fn a_worker_beyond_the_processes_reads_and_its_changes_fail_until_another_one_leaves() {
     let cache = builder().processes_max(2).anonymous_shared(true).open().unwrap();
+    let large = vec![7; 900_000];
     cache.set("k", "v", None).unwrap();
+    cache.set("large", &large, None).unwrap();
     let joined = Word::new();
     let first = fork(|| {
         joined.say(u32::from(cache.get("k").is_none()));
         sleep_for_ever()
     });
     assert_eq!(joined.hear(), 0);
+    let (checked, changed, left) = (Word::new(), Word::new(), Word::new());
     let second = fork(|| {
         let is_lost = |error: &StoreError| *error == StoreError::Journal(Refusal::Lost);
         let wrong = [
             cache.lost().is_none_or(|why| !why.to_string().contains("2 processes use the cache")),
-            cache.get("k").is_some(),
-            cache.try_get_to("k", &mut Vec::new(), |_| ()).is_ok(),
-            cache.try_peek(b"k").is_ok(),
+            !cache.only_reads(),
+            cache.get("k").as_deref() != Some(b"v"),
+            cache.get("large").as_deref() != Some(&large[..]),
+            cache.get("none").is_some(),
+            !cache.contains("k"),
+            cache.try_get_to("k", &mut Vec::new(), |_| ()) != Ok(true),
             cache.set("k", "mine", None).as_ref().err().is_none_or(|error| !is_lost(error)),
-            cache.get("k").is_some(),
+            cache.get("k").as_deref() != Some(b"v"),
             cache.delete("k").is_ok(),
             cache.increment("k", 1).is_ok(),
             cache.touch("k", None).is_ok(),
             cache.try_clear().is_ok(),
             cache.remove_prefix("").is_ok(),
-            cache.begin_load(b"k", std::time::Duration::from_secs(1)).is_ok(),
+            cache.begin_load(b"k", Duration::from_secs(1)).is_ok(),
             // A grandchild has no better luck.
             fork(|| i32::from(cache.set("k", "mine", None).is_ok())).wait() != 0,
         ];
-        wrong.iter().position(|wrong| *wrong).map_or(0, |at| at as i32 + 1)
+        checked.say(wrong.iter().position(|wrong| *wrong).map_or(0, |at| at as u32 + 1));
+        changed.hear();
+        let sees_change = cache.get("k").as_deref() == Some(b"changed");
+        left.hear();
+        let begun = Instant::now();
+        while cache.set("of the second", "v", None).is_err() {
+            if begun.elapsed() > Duration::from_secs(20) {
+                return 2;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        i32::from(!sees_change || cache.only_reads() || cache.lost().is_some())
     });
-    assert_eq!(second.wait(), 0);
-    assert_eq!(cache.get("k").as_deref(), Some(&b"v"[..]));
+    assert_eq!(checked.hear(), 0, "the check of this number is wrong");
+    cache.set("k", "changed", None).unwrap();
+    changed.say(1);
     drop(first);
-    let third = fork(|| i32::from(cache.get("k").is_none()));
-    assert_eq!(third.wait(), 0, "the row of a dead process is not free");
+    left.say(1);
+    assert_eq!(second.wait(), 0, "1: a wrong value, 2: it did not join");
+    assert_eq!(cache.get("of the second").as_deref(), Some(&b"v"[..]));
+    let third = fork(|| i32::from(cache.get("k").is_none() || cache.lost().is_some()));
+    assert_eq!(third.wait(), 0, "the row of a process that ended is not free");
+}
+
+#[test]
+fn a_process_that_finds_a_file_full_reads_it_and_its_changes_fail() {
+    let (_folder, path) = cache_file();
+    let open = |substitute| {
+        let builder = Cache::builder().memory_bytes(1 << 20).processes_max(2);
+        builder.substitute(substitute).shared(&path).open()
+    };
+    let (first, second) = (open(true).unwrap(), open(false).unwrap());
+    let full = open(true).unwrap_err().to_string();
+    assert!(full.contains("2 processes use the cache"), "{full}");
+    first.set("k", "v", None).unwrap();
+    let third = open(false).unwrap();
+    assert!(third.only_reads() && !second.only_reads());
+    assert_eq!(third.get("k").as_deref(), Some(&b"v"[..]));
+    assert_eq!(third.delete("k"), Err(StoreError::Journal(Refusal::Lost)));
+    first.set("k", "other", None).unwrap();
+    assert_eq!(third.get("k").as_deref(), Some(&b"other"[..]));
+    drop(second);
+    let fourth = open(false).unwrap();
+    assert_eq!(fourth.delete("k"), Ok(true));
+    assert!(!third.contains("k"));
+}
+
+/// The memory of a cache of 1 MiB has no room for the rows of so many processes.
+#[test]
+fn a_thousand_workers_of_a_small_cache_see_each_other() {
+    const WORKERS: u32 = 1000;
+    let cache = Cache::builder().memory_bytes(1 << 20).processes_max(4096).substitute(false);
+    let cache = cache.anonymous_shared(true).open().unwrap();
+    let (joined, begin, done) = (Word::new(), Word::new(), Word::new());
+    let workers: Vec<Child> = (0..WORKERS)
+        .map(|worker| {
+            fork(|| {
+                let is_joined = cache.set("last", worker.to_le_bytes(), None).is_ok();
+                joined.say(u32::from(is_joined && cache.lost().is_none()));
+                begin.hear();
+                let sees = cache.get("k").as_deref() == Some(b"v");
+                done.say(u32::from(sees && cache.delete("k") == Ok(true)));
+                0
+            })
+        })
+        .collect();
+    assert_eq!((0..WORKERS).map(|_| joined.hear()).sum::<u32>(), WORKERS, "not all have joined");
+    for _ in &workers {
+        cache.set("k", "v", None).unwrap();
+        // One of them hears it.
+        begin.say(1);
+        assert_eq!(done.hear(), 1, "a worker does not see a store, or its delete fails");
+        assert!(!cache.contains("k"), "the delete of a worker is lost");
+    }
+    workers.into_iter().for_each(|worker| assert_eq!(worker.wait(), 0));
+    cache.validate().unwrap();
 }
 
 #[test]

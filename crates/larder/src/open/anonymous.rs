@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use larder_engine::{Config, Engine, OPENING_BYTE};
+use larder_engine::{AttachError, Config, Engine, OPENING_BYTE};
 use larder_region::shared::ShareError;
 use larder_region::{Access, FileError, Locks, Memory, file};
 
@@ -85,8 +85,10 @@ pub(crate) fn open_inherited(
     let file = File::from(inheritance.region);
     let access = Access::default();
     let sharing = Sharing { config, access, exactly: true, alone: false, replaces: false };
-    let engine =
-        sharing.attach(&file, locks).map_err(|reason| SharedError::Unusable { path, reason })?;
+    let engine = sharing
+        .attach(&file, locks)
+        .and_then(|role| role.peer().map_err(|full| AttachError::from(full).into()))
+        .map_err(|reason| SharedError::Unusable { path, reason })?;
     engine.end_opening();
     Ok((engine, file))
 }

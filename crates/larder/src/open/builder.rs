@@ -167,20 +167,20 @@ impl Builder {
         self
     }
 
-    /// Sets how many processes can use a new shared cache at a time, this one included: up to 256,
-    /// and up to one for each 64 KiB of memory, or 16. Without it they are 16 below 16 MiB of
-    /// memory, 64 below 256 MiB, and else 256. An existing cache keeps its number, unless
-    /// [`Builder::exactly`] asks for this one.
+    /// Sets how many processes can use a new shared cache at a time, this one included: up to 4096.
+    /// Without it they are 16 below 16 MiB of memory, 64 below 256 MiB, and else 256. An existing
+    /// cache keeps its number, unless [`Builder::exactly`] asks for this one.
     ///
     /// A process takes 1.7 KiB and 8 bytes for each segment, of which there are 256 to 512 in most
-    /// caches. There are at least twice as many thread slots as processes: enough for processes of
-    /// one thread each.
+    /// caches. The memory limit includes that for the default number. For further processes it is
+    /// in addition: of a file from the start, of anonymous memory as they join. There are at least
+    /// twice as many thread slots as processes: enough for processes of one thread each.
     ///
     /// ```
-    /// let cache = larder::Cache::builder().memory_bytes(32 << 20).processes_max(128);
+    /// let cache = larder::Cache::builder().memory_bytes(32 << 20).processes_max(1000);
     /// # if cfg!(target_os = "linux") {
     /// cache.anonymous_shared(true).open()?;
-    /// let too_many = larder::Cache::builder().memory_bytes(1 << 20).processes_max(17);
+    /// let too_many = larder::Cache::builder().memory_bytes(1 << 20).processes_max(4097);
     /// assert!(too_many.anonymous_shared(true).open().is_err());
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -193,8 +193,11 @@ impl Builder {
 
     /// Decides what a forked child does that cannot join the processes of a shared cache. On by
     /// default: it uses an empty cache of a megabyte. Off: each operation on an item fails with
-    /// [`Refusal::Lost`](crate::Refusal::Lost), and gets without an error find nothing.
-    /// [`Cache::lost`](crate::Cache::lost) gives the reason in both cases.
+    /// [`Refusal::Lost`](crate::Refusal::Lost), and gets without an error find nothing. A child
+    /// that finds [`Builder::processes_max`] processes still reads the cache, without counting its
+    /// reads, and joins within a second or two after another process has left. A process that opens
+    /// a file and finds as many only reads, too; otherwise the opening fails.
+    /// [`Cache::lost`](crate::Cache::lost) gives the reason in all these cases.
     #[must_use]
     pub fn substitute(mut self, on: bool) -> Self {
         self.substitute = on;

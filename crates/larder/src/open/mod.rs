@@ -9,17 +9,17 @@ pub(crate) mod share;
 use std::fs::File;
 use std::path::PathBuf;
 
-use larder_engine::{Config, Engine};
+use larder_engine::{AttachError, Config, Engine, Role};
 use larder_item::Epoch;
 
 use crate::cache::Cache;
 use crate::clock::Time;
-use crate::shared::Opening;
+use crate::shared::{Opening, Shared};
 use crate::thread::maintainer;
 use crate::tier::{Tier, TierError};
 use anonymous::{Inheritance, open_anonymous, open_inherited, open_readable};
 use builder::Builder;
-use error::OpenError;
+use error::{OpenError, SharedError};
 use share::{Place, Sharing, random};
 
 impl Cache {
@@ -127,27 +127,28 @@ impl Builder {
             epoch: Epoch::starting_at(time.started_unix_secs()),
             peers: self.processes_max,
         };
-        let (engine, file, opening) = match inheritance {
+        let (role, file, opening) = match inheritance {
             Some(inheritance) => {
                 let (engine, file) = open_inherited(&config, inheritance)?;
-                (engine, Some(file), Opening::Attached)
+                (Role::Peer(engine), Some(file), Opening::Attached)
             }
             None => self.make(&config, &time)?,
         };
+        let (Role::Peer(engine) | Role::Reader(engine, _)) = &role;
         let time = match is_private {
             true => time,
             false => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
         };
-        Ok(Prepared { builder: self, engine, time, file, opening })
+        Ok(Prepared { builder: self, role, time, file, opening })
     }
 
     fn make(
         &self,
         config: &Config,
         time: &Time,
-    ) -> Result<(Engine, Option<File>, Opening), OpenError> {
+    ) -> Result<(Role, Option<File>, Opening), OpenError> {
         let monotonic_secs = time.started_monotonic_secs();
-        Ok(match &self.place {
+        let (engine, file, opening) = match &self.place {
             Place::Private => {
                 let memory_bytes = self.memory_bytes;
                 let engine = Engine::create(config)
@@ -163,10 +164,19 @@ impl Builder {
             Place::File(path) => {
                 let Self { access, exactly, alone, replaces, .. } = *self;
                 let sharing = Sharing { config, access, exactly, alone, replaces };
-                let (engine, file, opening) = sharing.open(path, monotonic_secs)?;
-                (engine, Some(file), opening)
+                let (role, file, opening) = sharing.open(path, monotonic_secs)?;
+                if self.substitute {
+                    // A process that opens a file itself is told that it cannot.
+                    let engine = role.peer().map_err(|full| SharedError::Unusable {
+                        path: path.clone(),
+                        reason: AttachError::from(full).into(),
+                    })?;
+                    return Ok((Role::Peer(engine), Some(file), opening));
+                }
+                return Ok((role, Some(file), opening));
             }
-        })
+        };
+        Ok((Role::Peer(engine), file, opening))
     }
 }
 
@@ -175,7 +185,7 @@ impl Builder {
 #[derive(Debug)]
 pub struct Prepared {
     builder: Builder,
-    engine: Engine,
+    role: Role,
     time: Time,
     file: Option<File>,
     opening: Opening,
@@ -196,7 +206,13 @@ impl Prepared {
     /// # Errors
     /// [`OpenError`] says what is wrong with the directory, or that no thread is left.
     pub fn open(self) -> Result<Cache, OpenError> {
-        let Self { builder, mut engine, time, file, opening } = self;
+        let Self { builder, role, time, file, opening } = self;
+        let mut engine = match role {
+            Role::Peer(engine) => engine,
+            Role::Reader(engine, full) => {
+                return Ok(Cache::outside(Shared::outside(engine, full, time), file, opening));
+            }
+        };
         let open = |disk| Tier::open(disk, builder.memory_bytes, time);
         let tier = builder.tier.as_ref().map(open).transpose()?;
         if let Some(tier) = &tier {

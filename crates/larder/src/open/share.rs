@@ -6,12 +6,12 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::ops::RangeInclusive;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larder_engine::{Birth, Config, Engine, OPENING_BYTE, PEER_BYTES_MAX};
+use larder_engine::{Birth, Config, Engine, OPENING_BYTE, PEER_BYTES_MAX, Role};
 use larder_region::layout::{MAGIC, superblock};
 use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file, locks};
 
@@ -71,7 +71,7 @@ pub(super) fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, Share
 }
 
 /// An opened cache, its file, and how the file was opened.
-type Opened = (Engine, File, Opening);
+type Opened = (Role, File, Opening);
 
 /// The result of an attempt to open a file. `None` if another process has meanwhile replaced the
 /// file, or is creating it.
@@ -110,24 +110,24 @@ impl Sharing<'_> {
             return Err(SharedError::InUse { path: path.into(), processes, unusable: None });
         }
         match self.attach(&file, locks) {
-            Ok(engine) => {
+            Ok(role) => {
+                let (Role::Peer(engine) | Role::Reader(engine, _)) = &role;
                 engine.end_opening();
-                Ok(Some((engine, file, Opening::Attached)))
+                Ok(Some((role, file, Opening::Attached)))
             }
             Err(reason) => self.replace(path, &file, reason, monotonic_secs),
         }
     }
 
-    pub(super) fn attach(&self, file: &File, locks: Locks) -> Result<Engine, Unusable> {
+    pub(super) fn attach(&self, file: &File, locks: Locks) -> Result<Role, Unusable> {
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let memory = Memory::shared(file, usize::try_from(bytes).unwrap_or(usize::MAX))?;
-        let engine = Engine::attach(memory, locks, self.config.item_bytes_max, |found, birth| {
+        Engine::attach(memory, locks, self.config.item_bytes_max, |found, birth| {
             if Some(birth.boot) != boot() {
                 return Err(Unusable::Rebooted);
             }
             if self.exactly { differs(self.config, found) } else { Ok(()) }
-        })?;
-        Ok(engine)
+        })
     }
 
     /// Replaces an unusable cache with an empty one.
@@ -166,7 +166,7 @@ impl Sharing<'_> {
         };
         match published {
             Err(FileError::Exists { .. }) => Ok(None),
-            published => Ok(Some((engine, published?, opening))),
+            published => Ok(Some((Role::Peer(engine), published?, opening))),
         }
     }
 }
@@ -200,14 +200,17 @@ fn may_be_replaced(file: &File) -> bool {
     }
 }
 
-fn peer_bytes() -> RangeInclusive<u64> {
-    OPENING_BYTE + 1..=OPENING_BYTE + PEER_BYTES_MAX
+fn peer_bytes() -> Range<u64> {
+    OPENING_BYTE + 1..OPENING_BYTE + 1 + PEER_BYTES_MAX
 }
 
 /// True if other processes use a cache, or if that is unknown.
 fn is_in_use(locks: &Locks) -> bool {
-    peer_bytes().any(|byte| locks.is_locked_by_other(byte).unwrap_or(true))
+    locks.is_any_locked_by_other(peer_bytes()).unwrap_or(true)
 }
+
+/// The bytes of that file that were locked: one for each of 256 processes, and one more.
+const OLDER_BYTES_MAX: u64 = 257;
 
 /// True if processes of an older version use the cache: up to region format 4 their locks were
 /// those of another file beside the region.
@@ -215,9 +218,7 @@ fn is_in_use_by_older(path: &Path) -> Result<bool, SharedError> {
     let mut name = OsString::from(path);
     name.push(".lock");
     match Locks::open(Path::new(&name)) {
-        Ok(locks) => {
-            Ok((0..=PEER_BYTES_MAX).any(|byte| locks.is_locked_by_other(byte).unwrap_or(true)))
-        }
+        Ok(locks) => Ok(locks.is_any_locked_by_other(0..OLDER_BYTES_MAX).unwrap_or(true)),
         Err(LockError::File(FileError::Missing { .. })) => Ok(false),
         Err(error) => Err(error.into()),
     }

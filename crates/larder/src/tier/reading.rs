@@ -33,7 +33,12 @@ impl Cache {
         let tier = match self.shared().tier.usable() {
             Ok(Some(tier)) => tier,
             Ok(None) => return Read::Miss(Miss::Absent),
-            Err(error) => return Read::Failed(error),
+            Err(error) => {
+                return match self.shared().outside.as_ref() {
+                    Some(outside) => outside.read(key, reading, self.now(), out, head),
+                    None => Read::Failed(error),
+                };
+            }
         };
         let now = self.now();
         let read = self.with_thread_slot(|engine, thread| {

@@ -1,0 +1,86 @@
+//! A shared cache in a process for which it has no room.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use larder_engine::{Engine, Miss, ReadOptions, Role};
+use larder_item::{Meta, Second};
+use larder_region::Sink;
+
+use crate::clock::{Clock, Time};
+use crate::large::Read;
+use crate::shared::Shared;
+
+/// The time between two tries to join. A try looks at the rows of all processes, and asks the
+/// system for each.
+const TRY_PERIOD: Duration = Duration::from_secs(1);
+
+/// The cache of the parent in a child that could not become one of its processes.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    /// Not a peer: it only looks up.
+    engine: Engine,
+    time: Time,
+    since: Instant,
+    /// When the next try is due, in milliseconds after `since`.
+    next_try: AtomicU64,
+    joined: OnceLock<Arc<Shared>>,
+}
+
+impl Outside {
+    pub(crate) fn new(engine: Engine, time: Time) -> Self {
+        Self {
+            engine,
+            time,
+            since: Instant::now(),
+            next_try: AtomicU64::new(TRY_PERIOD.as_millis() as u64),
+            joined: OnceLock::new(),
+        }
+    }
+
+    /// Returns the cache once this process is a peer. Tries to become one, at most once a second.
+    pub(crate) fn joined(&self) -> Option<&Arc<Shared>> {
+        if self.joined.get().is_none()
+            && self.is_try_due()
+            && let Ok(Role::Peer(engine)) = self.engine.in_child(0)
+        {
+            let mut shared = Shared::new(engine, self.time);
+            shared.has_substitute = false;
+            // Another thread may have joined meanwhile; this peer leaves then.
+            let _ = self.joined.set(Arc::new(shared));
+        }
+        self.joined.get()
+    }
+
+    fn is_try_due(&self) -> bool {
+        let now = self.since.elapsed().as_millis() as u64;
+        let due = self.next_try.load(Relaxed);
+        let next = now + TRY_PERIOD.as_millis() as u64;
+        now >= due && self.next_try.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Reads an item, without counting. An item that was marked stale is absent: the peers decide
+    /// which reader computes it anew.
+    pub(crate) fn read<S: Sink>(
+        &self,
+        key: &[u8],
+        reading: ReadOptions,
+        now: Second,
+        out: &mut S,
+        head: &mut impl FnMut(&mut S, &Meta),
+    ) -> Read {
+        let now = match self.time.clock {
+            Clock::Ticked => self.engine.now(),
+            Clock::System | Clock::Thread => now,
+        };
+        let mut value = Vec::new();
+        let looked = self.engine.look_up(key, now, &mut value).filter(|looked| !looked.meta.stale);
+        let Some(looked) = looked else { return Read::Miss(Miss::Absent) };
+        head(out, &looked.meta);
+        if reading.value {
+            out.extend(&value);
+        }
+        Read::Hit(looked.meta)
+    }
+}
