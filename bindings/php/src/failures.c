@@ -1,4 +1,4 @@
-// Failures that are no outcome of the cache: a process warns once, and everything misses.
+// Failures that are no outcome of the cache are warnings.
 
 #include "larder_apcu.h"
 
@@ -22,15 +22,17 @@ static bool is_outcome(larder_status status)
 
 void apcu_failed(larder_status status)
 {
+    if (EXPECTED(is_outcome(status))) {
+        return;
+    }
     static _Atomic pid_t warned_by;
-    if (EXPECTED(is_outcome(status)) || !apcu_is_first(&warned_by)) {
-        return;
+    char why[320];
+    if (status != LARDER_NOT_OPENED || larder_usable(apcu_cache, why, sizeof why) == LARDER_OK) {
+        if (apcu_is_first(&warned_by)) {
+            php_error_docref(NULL, E_WARNING, "The cache fails: %s", larder_status_text(status));
+        }
+    } else if (!APCUG(has_warned)) {
+        APCUG(has_warned) = true;
+        php_error_docref(NULL, E_WARNING, "This process cannot change the cache: %s", why);
     }
-    char why[256] = "";
-    if (status == LARDER_NOT_OPENED && larder_usable(apcu_cache, why, sizeof why) != LARDER_OK) {
-        php_error_docref(NULL, E_WARNING, "This process cannot use the cache, so all keys miss: %s",
-                         why);
-        return;
-    }
-    php_error_docref(NULL, E_WARNING, "The cache fails: %s", larder_status_text(status));
 }

@@ -92,6 +92,9 @@ static void add_summary(zval *info)
     add_assoc_double(info, "num_misses", stat_named(stats, count, "get_misses"));
     add_assoc_double(info, "num_inserts", stat_named(stats, count, "total_items"));
     add_assoc_long(info, "num_entries", (zend_long)items);
+    // A full cache evicts single items, and its memory needs no moves: none of these ever happens.
+    add_assoc_long(info, "cleanups", 0);
+    add_assoc_long(info, "defragmentations", 0);
     add_assoc_double(info, "expunges", 0);
     add_assoc_long(info, "start_time", apcu_started_at());
     add_assoc_double(info, "mem_size", (double)memory.items);

@@ -39,6 +39,8 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     bool slam_defense;
     bool coredump_unmap;
     bool use_request_time;
+    // True if this request has warned that its changes fail.
+    bool has_warned;
     // True if calls of this thread already use the time of the request.
     bool is_time_set;
     zend_long shm_segments;
@@ -90,7 +92,8 @@ void apcu_preload(const char *folder);
 // entry.c: ends the leases that this process still holds.
 void apcu_release_held(void);
 
-// failures.c: warns once in a process about a failure that is no outcome of the cache.
+// failures.c: warns about a failure that is no outcome of the cache: once in a process, or once in a
+// request if the process cannot use the cache, because a delete or a store is lost then.
 void apcu_failed(larder_status status);
 
 // page.c: the words that the processes share besides the cache, and the time.

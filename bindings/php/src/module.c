@@ -15,7 +15,8 @@ larder *apcu_cache;
 #define SLOT_BYTES 8
 #define HEADER_BYTES 300
 
-#define MANY_PROCESSES_BYTES (Z_L(16) << 20)
+// As many as a cache can be for. A process takes memory for them when it joins.
+#define PROCESSES_MAX 4096
 
 static PHP_GINIT_FUNCTION(larder_apcu)
 {
@@ -43,8 +44,7 @@ static void open_cache(void)
         .memory_bytes = (uint64_t)APCUG(shm_size),
         .item_bytes_max = (uint64_t)APCUG(shm_size) / 2,
         .flags = LARDER_SHARED_WITH_CHILDREN | LARDER_NO_SUBSTITUTE | LARDER_THREAD_TIME,
-        // A pool of many workers must not need a large cache. A small one has no room for them.
-        .processes_max = APCUG(shm_size) >= MANY_PROCESSES_BYTES ? 256 : 0,
+        .processes_max = PROCESSES_MAX,
     };
     char why[256] = "no memory";
     if (!apcu_page_open() || larder_open(&options, &apcu_cache, why, sizeof why) != LARDER_OK) {
@@ -103,6 +103,7 @@ static PHP_RINIT_FUNCTION(larder_apcu)
 #endif
     APCUG(request_time) = 0;
     APCUG(held) = NULL;
+    APCUG(has_warned) = false;
     // Code that ran after this module's end of the last request, such as a handler of sessions, or
     // as the process started, may have set the time.
     apcu_forget_time();

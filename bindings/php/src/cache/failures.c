@@ -1,4 +1,5 @@
-// Misuse throws an exception. Failures of the cache are warnings, once in a process.
+// Misuse throws an exception. Failures of the cache are warnings: once in a process, or once in a
+// request if the process cannot use the cache, because a delete or a store is lost then.
 
 #include "larder_php.h"
 #include "zend_exceptions.h"
@@ -36,13 +37,14 @@ void larder_failed(larder_region *region, larder_status status)
     }
     char text[512];
     char why[320] = "";
-    if (status == LARDER_NOT_OPENED
-        && larder_usable(region->cache, why, sizeof why) != LARDER_OK) {
-        snprintf(text, sizeof text, "This process cannot use the cache, so all keys miss: %s", why);
-    } else {
+    if (status != LARDER_NOT_OPENED
+        || larder_usable(region->cache, why, sizeof why) == LARDER_OK) {
         snprintf(text, sizeof text, "The cache fails: %s", larder_status_text(status));
+        larder_warn_once(text);
+    } else if (!LG(has_warned)) {
+        LG(has_warned) = true;
+        php_error_docref(NULL, E_WARNING, "This process cannot change the cache: %s", why);
     }
-    larder_warn_once(text);
 }
 
 void larder_misuse(const char *format, ...)

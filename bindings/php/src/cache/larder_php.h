@@ -34,6 +34,8 @@ typedef struct larder_region {
     ino_t inode;
     // When the name was looked up last.
     time_t checked_at;
+    // The number of files that this thread had opened at the last use.
+    uint64_t used_at;
     // Calls and iterators that must not lose the file meanwhile.
     uint32_t users;
     // Why the cache cannot be used.
@@ -61,9 +63,15 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     char *unserialize_classes;
     char *serializer_name;
     bool enable_cli;
+    // The number of processes that can use a new file; 0 for one that follows from its memory.
+    zend_long processes;
+    // True if this request has warned that its changes fail.
+    bool has_warned;
     // The files and sockets that this thread has named. Each thread opens them for itself: then no
     // thread closes a file, because its name is that of another one now, that another thread uses.
     larder_region *named;
+    // How many files this thread has opened so far.
+    uint64_t opens;
     // The file of larder.path, once this thread has used it.
     larder_region *configured;
     // The object of Larder\Cache::shared() in this request.
@@ -126,7 +134,13 @@ void larder_region_check(larder_region *region);
 static zend_always_inline larder *larder_cache_of(larder_region *region)
 {
     larder *cache = region->cache;
-    return EXPECTED(cache != NULL) ? cache : larder_region_open(region);
+    if (UNEXPECTED(cache == NULL)) {
+        return larder_region_open(region);
+    }
+    if (region->path != NULL) {
+        region->used_at = LG(opens);
+    }
+    return cache;
 }
 
 // Keeps the file of a region attached until its release. Threads share the regions without a file,

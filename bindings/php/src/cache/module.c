@@ -52,6 +52,7 @@ static PHP_RINIT_FUNCTION(larder)
 #endif
     LG(held) = NULL;
     LG(shared) = NULL;
+    LG(has_warned) = false;
     larder_regions_check();
     return SUCCESS;
 }

@@ -4,11 +4,9 @@
 
 #include "larder_php.h"
 #include "ext/session/php_session.h"
+#include "php_ini.h"
+#include <dlfcn.h>
 #include <unistd.h>
-
-// The session module can be one that is loaded later, or not at all.
-#pragma weak php_session_register_module
-#pragma weak php_session_create_id
 
 #define PREFIX "larder.session."
 
@@ -25,10 +23,30 @@ PS_FUNCS_UPDATE_TIMESTAMP(larder);
 
 static const ps_module handler = {PS_MOD_UPDATE_TIMESTAMP(larder)};
 
+// The functions of the session module, which may be a file that PHP loads after this one, or not at
+// all. A name that the linker resolves would stay null, or end the process at its first use.
+static zend_string *(*create_id)(PS_CREATE_SID_ARGS);
+
+static bool is_wanted(void)
+{
+    // The setting is that of the session module. Without it, only the files of PHP have it.
+    char *name = INI_STR("session.save_handler");
+    if (name == NULL && cfg_get_string("session.save_handler", &name) != SUCCESS) {
+        return false;
+    }
+    return name != NULL && strcmp(name, "larder") == 0;
+}
+
+// The module starts after that of sessions, if there is one.
 void larder_session_register(void)
 {
-    if (php_session_register_module != NULL) {
-        php_session_register_module(&handler);
+    zend_result (*add)(const ps_module *) = dlsym(RTLD_DEFAULT, "php_session_register_module");
+    create_id = dlsym(RTLD_DEFAULT, "php_session_create_id");
+    bool has_module = add != NULL && create_id != NULL;
+    if ((!has_module || add(&handler) != SUCCESS) && is_wanted()) {
+        zend_error(E_CORE_WARNING, "larder: session.save_handler cannot be larder: %s",
+                   has_module ? "PHP has no room for another handler of sessions"
+                              : "PHP's module session is not loaded");
     }
 }
 
@@ -221,7 +239,7 @@ PS_GC_FUNC(larder)
 
 PS_CREATE_SID_FUNC(larder)
 {
-    return php_session_create_id(mod_data);
+    return create_id(mod_data);
 }
 
 PS_VALIDATE_SID_FUNC(larder)

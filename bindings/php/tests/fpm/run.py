@@ -93,6 +93,52 @@ def a_hundred_workers_share_32_megabytes():
 
 
 @scenario
+def no_delete_of_a_thousand_workers_is_lost():
+    """Each round stores, reads, deletes and looks for a key, in workers that nginx happens to
+    choose, while workers are killed. A round that meets a killed worker does not count."""
+    with Site(MODULE, workers=1000, ini={"apc.shm_size": "32M"}) as site:
+        joined = by_all(site, 1000, "apcu_store", "warm", 1, us=1_000_000)
+        check(len(joined) > 800, f"only {len(joined)} of 1000 workers answered")
+        failed = [pid for pid, is_stored in joined.items() if is_stored is not True]
+        check(not failed, f"{len(failed)} workers cannot store\n{site.logs()}")
+        ends, rounds, killed, wrong = time.monotonic() + SECS, [], [], []
+
+        def load(client):
+            for number in range(1_000_000):
+                if time.monotonic() > ends or wrong:
+                    return
+                key = f"key {client} {number}"
+                try:
+                    stored = call(site, "apcu_store", key, number)
+                    fetched = call(site, "apcu_fetch", key)
+                    deleted = call(site, "apcu_delete", key)
+                    found = call(site, "apcu_exists", key)
+                except (AssertionError, OSError):
+                    continue
+                results = [result for _, result in (stored, fetched, deleted, found)]
+                rounds.append({pid for pid, _ in (stored, fetched, deleted, found)})
+                if results != [True, number, True, False]:
+                    wrong.append((key, results))
+
+        clients = [threading.Thread(target=load, args=(client,)) for client in range(16)]
+        for client in clients:
+            client.start()
+        while time.monotonic() < ends:
+            time.sleep(0.1)
+            killed.append(random.choice(site.workers()))
+            try:
+                os.kill(killed[-1], signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for client in clients:
+            client.join()
+        workers = len(set().union(*rounds))
+        print(f"   {len(rounds)} rounds in {workers} workers, {len(killed)} killed")
+        check(not wrong, f"stale or lost: {wrong}")
+        check(len(rounds) > 20 * SECS and workers > 100, "too few rounds")
+
+
+@scenario
 def workers_of_a_chroot_pool_share():
     with Site(MODULE, workers=4, chroot=True) as site:
         all_share(site, 4)

@@ -20,7 +20,8 @@ NGINX_CONF = """
 pid {folder}/nginx.pid;
 error_log {folder}/nginx.log;
 worker_processes 1;
-events {{ worker_connections 512; }}
+worker_rlimit_nofile 8192;
+events {{ worker_connections 4096; }}
 http {{
     access_log off;
     client_body_temp_path {folder}/nginx;

@@ -8,9 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
-// A pool of many workers must not need a large cache. A small one has no room for them.
-#define PROCESSES_MAX 256
-#define MANY_PROCESSES_BYTES (16 << 20)
+// As many as a cache can be for. A process takes memory for itself when it joins.
+#define PROCESSES_MAX 4096
+// A file has the memory for them from the start.
+#define PROCESSES_OF_FILE 1024
+#define PROCESSES_OF_SMALL_FILE 128
+#define SMALL_FILE_BYTES (16 << 20)
 
 #define MEMORY_MIN (1 << 20)
 
@@ -32,6 +35,17 @@ static larder_region *new_region(uint64_t memory_bytes, uint64_t item_bytes_max)
     return region;
 }
 
+static uint32_t processes_of(const larder_region *region)
+{
+    if (region->path == NULL) {
+        return PROCESSES_MAX;
+    }
+    if (LG(processes) != 0) {
+        return (uint32_t)LG(processes);
+    }
+    return region->memory_bytes < SMALL_FILE_BYTES ? PROCESSES_OF_SMALL_FILE : PROCESSES_OF_FILE;
+}
+
 static larder_status open_as(larder_region *region, uint32_t flags)
 {
     larder_options options = {
@@ -41,7 +55,7 @@ static larder_status open_as(larder_region *region, uint32_t flags)
         .flags = flags | LARDER_NO_SUBSTITUTE,
         .permissions = region->permissions,
         .path = region->path,
-        .processes_max = region->memory_bytes >= MANY_PROCESSES_BYTES ? PROCESSES_MAX : 0,
+        .processes_max = processes_of(region),
     };
     return larder_open(&options, &region->cache, region->why, sizeof region->why);
 }
@@ -85,12 +99,46 @@ static bool connect_to_server(larder_region *region)
                           sizeof region->why) == LARDER_OK;
 }
 
+// Of the files that a thread has open, the one that it used least recently makes way for the next.
+// All threads together can have 256 open, the most that a process can track across forks.
+#define OPEN_MAX 64
+
+static void close_least_used(void)
+{
+    larder_region *least = NULL;
+    uint32_t open = 0;
+    for (larder_region *region = LG(named); region != NULL; region = region->next) {
+        if (region->cache == NULL || region->is_server) {
+            continue;
+        }
+        ++open;
+        if (region->users == 0 && (least == NULL || region->used_at < least->used_at)) {
+            least = region;
+        }
+    }
+    if (open >= OPEN_MAX && least != NULL) {
+        close_region(least);
+        // Its next use opens it again, without a pause.
+        least->checked_at = 0;
+    }
+}
+
+static bool open_anew(larder_region *region)
+{
+    if (region->is_server) {
+        return connect_to_server(region);
+    }
+    close_least_used();
+    region->used_at = ++LG(opens);
+    return open_file(region, false);
+}
+
 // The first use of a region in this thread, or a use of one that failed.
 larder *larder_region_open(larder_region *region)
 {
     bool is_known = region->cache != NULL;
     if (!is_known && region->path != NULL && time(NULL) - region->checked_at >= 1) {
-        is_known = region->is_server ? connect_to_server(region) : open_file(region, false);
+        is_known = open_anew(region);
     }
     if (!is_known && region->why[0] == 0) {
         return NULL;
@@ -177,7 +225,9 @@ void larder_region_check(larder_region *region)
         return;
     }
     region->checked_at = now;
-    if (larder_place_has_changed(region)) {
+    // A file without room for this process may have some by now.
+    bool only_reads = larder_usable(region->cache, NULL, 0) == LARDER_NOT_OPENED;
+    if (only_reads || larder_place_has_changed(region)) {
         close_region(region);
         region->checked_at = 0;
     }

@@ -21,6 +21,18 @@ static PHP_INI_MH(OnUpdateSeconds)
     return OnUpdateLong(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage);
 }
 
+#define PROCESSES_MAX 4096
+
+static PHP_INI_MH(OnUpdateProcesses)
+{
+    char *end;
+    zend_long processes = ZEND_STRTOL(ZSTR_VAL(new_value), &end, 10);
+    if (ZSTR_LEN(new_value) == 0 || *end != 0 || processes < 0 || processes > PROCESSES_MAX) {
+        return FAILURE;
+    }
+    return OnUpdateLong(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage);
+}
+
 #define SECONDS(name, value, field) \
     STD_PHP_INI_ENTRY(name, value, PHP_INI_ALL, OnUpdateSeconds, field, zend_larder_globals, \
                       larder_globals)
@@ -34,6 +46,8 @@ PHP_INI_BEGIN()
     ENTRY("larder.serializer", "php", serializer_name)
     STD_PHP_INI_BOOLEAN("larder.enable_cli", "0", PHP_INI_SYSTEM, OnUpdateBool, enable_cli,
                         zend_larder_globals, larder_globals)
+    STD_PHP_INI_ENTRY("larder.processes", "0", PHP_INI_SYSTEM, OnUpdateProcesses, processes,
+                      zend_larder_globals, larder_globals)
     SECONDS("larder.compute_wait", "10", compute_wait)
     SECONDS("larder.compute_lease", "60", compute_lease)
     SECONDS("larder.session_wait", "30", session_wait)
