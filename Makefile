@@ -41,8 +41,8 @@ IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
 test: ## Runs everything that CI needs: 35 min after `make setup`, from a cold cache on two cores
 	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit+miri bindings-c,clients,bindings-go+bindings-php,readme,models
 
-verify: ## Runs the long proofs, about 2 h; a change in their area asks for it
-	@echo "make verify: about two hours on two cores. A stage that fails does not end it."
+verify: ## Runs the long proofs, about 4 h; a change in their area asks for it
+	@echo "make verify: about four hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		fresh-test conformance transcripts binding-suites models miri crash storm sanitize fuzz-all endurance \
 		readers hot-keys scale-out deploy-test book-test package-test crates-test msrv others \
@@ -143,7 +143,7 @@ binding-suites: build ## Runs what others wrote for their caches on our Go and P
 	$(MAKE) --no-print-directory -C bindings/go suites
 	$(MAKE) --no-print-directory -C bindings/php suites zts
 
-SEEDS ?= 100000
+SEEDS ?= 10000
 # Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.
 tier: build ## Runs the disk tier on simulated disks (SEEDS), on real faults, and under the wire, 40 min
 	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test crashes --locked
