@@ -4,6 +4,9 @@
 # The packages are installed in it, without recommended ones and with the apt configuration of this
 # machine. Needs root, debootstrap and the network. The Debian without packages is kept in
 # target/debian-root.tar: remove that file to make a new one.
+#
+# With SUITES="SUITE [SUITE...]" the Debian is that of the first suite instead, whose file is
+# target/debian-root-SUITE.tar, and apt has these suites as its only sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,13 +19,14 @@ fail() {
 [ "$(id -u)" -eq 0 ] || fail "needs root: a chroot and mounts"
 root=$1
 shift
-saved=${CARGO_TARGET_DIR:-target}/debian-root.tar
+read -ra suites <<<"${SUITES:-}"
+saved=${CARGO_TARGET_DIR:-target}/debian-root${suites:+-${suites[0]}}.tar
 
 if [ ! -f "$saved" ]; then
     command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
-    release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    release=${suites:-$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)}
     mirror=$(packaging/debian-mirror.sh)
     debootstrap --variant=minbase "$release" "$folder/root" "$mirror" >"$folder/log" 2>&1 ||
         { tail -n 20 "$folder/log" >&2; fail "debootstrap failed"; }
@@ -40,6 +44,13 @@ tar --extract --file "$saved" --directory "$root"
 # apt runs on the network of this machine, with its mirrors and proxies.
 rm -rf "$root/etc/apt"
 cp -a /etc/apt "$root/etc/apt"
+if [ -n "$suites" ]; then
+    rm -rf "$root"/etc/apt/sources.list*
+    mkdir "$root/etc/apt/sources.list.d"
+    printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
+        "$(packaging/debian-mirror.sh)" "${suites[*]}" \
+        /usr/share/keyrings/debian-archive-keyring.gpg >"$root/etc/apt/sources.list.d/debian.sources"
+fi
 cp --remove-destination --dereference /etc/resolv.conf "$root/etc/resolv.conf"
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"

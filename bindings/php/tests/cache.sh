@@ -13,7 +13,7 @@ folder=$out/phpt-cache
 export LARDER_SO=$out/larder.so
 export LARDER_STUBS=$here/../stubs/larder.php
 # Extensions of Debian, if `make` has unpacked them.
-export LARDER_DEBIAN=$target/php/debian
+export LARDER_DEBIAN=${LARDER_DEBIAN:-$target/php/debian}
 rm -rf "$folder"
 cp -r "$here/cache" "$folder"
 export TEST_PHP_EXECUTABLE NO_INTERACTION=1

@@ -11,7 +11,7 @@ static zend_object_handlers handlers;
 zend_object *larder_object_create(zend_class_entry *class)
 {
     larder_object *object = zend_object_alloc(sizeof *object, class);
-    memset(object, 0, XtOffsetOf(larder_object, std));
+    memset(object, 0, offsetof(larder_object, std));
     zend_object_std_init(&object->std, class);
     object_properties_init(&object->std, class);
     object->std.handlers = &handlers;
@@ -358,7 +358,7 @@ void larder_cache_register(void)
     larder_cache_class->create_object = larder_object_create;
     zend_class_implements(larder_cache_class, 1, zend_ce_countable);
     memcpy(&handlers, &std_object_handlers, sizeof handlers);
-    handlers.offset = XtOffsetOf(larder_object, std);
+    handlers.offset = offsetof(larder_object, std);
     handlers.free_obj = free_object;
     handlers.clone_obj = NULL;
 }

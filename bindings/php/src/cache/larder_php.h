@@ -99,7 +99,7 @@ extern zend_class_entry *larder_cache_class;
 
 static zend_always_inline larder_object *larder_object_of(zend_object *object)
 {
-    return (larder_object *)((char *)object - XtOffsetOf(larder_object, std));
+    return (larder_object *)((char *)object - offsetof(larder_object, std));
 }
 
 #define THIS_CACHE() larder_object_of(Z_OBJ_P(ZEND_THIS))

@@ -30,9 +30,10 @@ static zend_string *(*create_id)(PS_CREATE_SID_ARGS);
 static bool is_wanted(void)
 {
     // The setting is that of the session module. Without it, only the files of PHP have it.
-    char *name = INI_STR("session.save_handler");
-    if (name == NULL && cfg_get_string("session.save_handler", &name) != SUCCESS) {
-        return false;
+    const char *name = zend_ini_string_ex(ZEND_STRL("session.save_handler"), 0, NULL);
+    char *in_files = NULL;
+    if (name == NULL && cfg_get_string("session.save_handler", &in_files) == SUCCESS) {
+        name = in_files;
     }
     return name != NULL && strcmp(name, "larder") == 0;
 }
@@ -119,7 +120,11 @@ static larder_region *region_of(const char *save_path)
 
 PS_OPEN_FUNC(larder)
 {
+#if PHP_VERSION_ID >= 80600
+    larder_region *region = region_of(ZSTR_VAL(save_path));
+#else
     larder_region *region = region_of(save_path);
+#endif
     if (larder_cache_of(region) == NULL) {
         if (region->why[0] == 0) {
             php_error_docref(NULL, E_WARNING, "There is no shared cache: see larder.memory");

@@ -68,13 +68,13 @@ static zend_object_handlers iterator_handlers;
 
 static iterator *iterator_of(zend_object *object)
 {
-    return (iterator *)((char *)object - XtOffsetOf(iterator, object));
+    return (iterator *)((char *)object - offsetof(iterator, object));
 }
 
 static zend_object *create(zend_class_entry *class)
 {
     iterator *self = zend_object_alloc(sizeof *self, class);
-    memset(self, 0, XtOffsetOf(iterator, object));
+    memset(self, 0, offsetof(iterator, object));
     zend_object_std_init(&self->object, class);
     object_properties_init(&self->object, class);
     self->object.handlers = &iterator_handlers;
@@ -102,7 +102,7 @@ static void reset(iterator *self)
     free_chunk(self);
     apcu_walk_end(&self->walk);
     apcu_search_end(&self->search);
-    memset(self, 0, XtOffsetOf(iterator, object));
+    memset(self, 0, offsetof(iterator, object));
 }
 
 static void free_object(zend_object *object)
@@ -509,7 +509,7 @@ void apcu_iterator_register(int module_number)
     iterator_class->create_object = create;
     zend_class_implements(iterator_class, 1, zend_ce_iterator);
     iterator_handlers = *zend_get_std_object_handlers();
-    iterator_handlers.offset = XtOffsetOf(iterator, object);
+    iterator_handlers.offset = offsetof(iterator, object);
     iterator_handlers.free_obj = free_object;
     iterator_handlers.clone_obj = NULL;
     register_constants(module_number);

@@ -63,7 +63,7 @@ array(1) {
 int(0)
 array(1) refcount(%d){
   ["a"]=>
-  array(1) refcount(1){
+  array(1) %r(packed )?%rrefcount(1){
     [0]=>
     int(1)
   }

@@ -21,13 +21,13 @@ static zend_object_handlers handlers;
 
 static larder_items *items_of(zend_object *object)
 {
-    return (larder_items *)((char *)object - XtOffsetOf(larder_items, std));
+    return (larder_items *)((char *)object - offsetof(larder_items, std));
 }
 
 static zend_object *create(zend_class_entry *class)
 {
     larder_items *items = zend_object_alloc(sizeof *items, class);
-    memset(items, 0, XtOffsetOf(larder_items, std));
+    memset(items, 0, offsetof(larder_items, std));
     ZVAL_UNDEF(&items->value);
     zend_object_std_init(&items->std, class);
     object_properties_init(&items->std, class);
@@ -199,7 +199,7 @@ void larder_items_register(void)
     items_class->create_object = create;
     zend_class_implements(items_class, 1, zend_ce_iterator);
     memcpy(&handlers, &std_object_handlers, sizeof handlers);
-    handlers.offset = XtOffsetOf(larder_items, std);
+    handlers.offset = offsetof(larder_items, std);
     handlers.free_obj = free_items;
     handlers.clone_obj = NULL;
 }

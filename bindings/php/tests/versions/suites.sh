@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds both modules, without a warning, and runs the tests of both, and APCu's: `suites.sh`. The
+# variables are those of cache.sh and apcu_suite.sh.
+set -euo pipefail
+
+tests=$(cd "$(dirname "$0")/.." && pwd)
+php -n -v | head -n 1
+MAKEFLAGS=EXTRA_CFLAGS=-Werror make -s -C "$tests/.." extension debug >"$PHP_OUT/build.log" 2>&1 || {
+    cat "$PHP_OUT/build.log" >&2
+    exit 1
+}
+# The modules of Debian, as far as it has them for this PHP.
+export LARDER_DEBIAN
+LARDER_DEBIAN=$(php-config --extension-dir)
+outcome=0
+for suite in cache run apcu_suite; do
+    "$tests/$suite.sh" || outcome=1
+done
+exit $outcome
