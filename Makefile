@@ -44,8 +44,8 @@ test: ## Runs everything that CI needs: 35 min after `make setup`, from a cold c
 verify: ## Runs the long proofs, about 4 h; a change in their area asks for it
 	@echo "make verify: about four hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
-		fresh-test conformance transcripts binding-suites models miri crash storm sanitize fuzz-all endurance \
-		readers hot-keys scale-out deploy-test book-test package-test crates-test msrv others \
+		fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
+		sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test package-test crates-test msrv others \
 		workflows portable tier bench-restart
 
 ## Stages of `make test`
@@ -142,6 +142,10 @@ binding-suites: build ## Runs what others wrote for their caches on our Go and P
 	conformance/install.sh all
 	$(MAKE) --no-print-directory -C bindings/go suites
 	$(MAKE) --no-print-directory -C bindings/php suites zts
+
+# Needs root and debootstrap. VERSIONS="8.4 8.6" tests fewer.
+php-versions: build ## Tests the extensions on PHP 8.4, 8.5 and 8.6, 4 min; at first 10 min
+	$(MAKE) --no-print-directory -C bindings/php versions
 
 SEEDS ?= 10000
 # Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.

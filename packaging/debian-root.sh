@@ -49,7 +49,8 @@ if [ -n "$suites" ]; then
     mkdir "$root/etc/apt/sources.list.d"
     printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
         "$(packaging/debian-mirror.sh)" "${suites[*]}" \
-        /usr/share/keyrings/debian-archive-keyring.gpg >"$root/etc/apt/sources.list.d/debian.sources"
+        /usr/share/keyrings/debian-archive-keyring.gpg \
+        >"$root/etc/apt/sources.list.d/debian.sources"
 fi
 cp --remove-destination --dereference /etc/resolv.conf "$root/etc/resolv.conf"
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"

@@ -8,6 +8,7 @@ larder.compute_wait=1
 larder.session_wait=1
 session.save_handler=larder
 session.use_cookies=0
+session.use_strict_mode=0
 session.cache_limiter=
 --FILE--
 <?php

@@ -5,8 +5,9 @@ set -euo pipefail
 
 tests=$(cd "$(dirname "$0")/.." && pwd)
 php -n -v | head -n 1
-MAKEFLAGS=EXTRA_CFLAGS=-Werror make -s -C "$tests/.." extension debug >"$PHP_OUT/build.log" 2>&1 || {
-    cat "$PHP_OUT/build.log" >&2
+log=$PHP_OUT/build.log
+MAKEFLAGS=EXTRA_CFLAGS=-Werror make -s -C "$tests/.." extension debug >"$log" 2>&1 || {
+    cat "$log" >&2
     exit 1
 }
 # The modules of Debian, as far as it has them for this PHP.
