@@ -45,8 +45,8 @@ verify: ## Runs the long proofs, about 4 h; a change in their area asks for it
 	@echo "make verify: about four hours on two cores. A stage that fails does not end it."
 	@LARDER_INTERLEAVINGS=10 FUZZ_SECS=300 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k \
 		fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
-		sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test package-test crates-test msrv others \
-		workflows portable tier bench-restart
+		sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test package-test \
+		crates-test msrv others workflows portable tier bench-restart
 
 ## Stages of `make test`
 # A check of the fuzz targets links nothing: it does not need the C++ library of libFuzzer.

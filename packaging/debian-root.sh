@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes a minimal Debian, of the release of this machine, in a folder: debian-root.sh ROOT [PACKAGE...]
+# Makes a minimal Debian, of the release of this machine, in a folder:
+# debian-root.sh ROOT [PACKAGE...]
 #
 # The packages are installed in it, without recommended ones and with the apt configuration of this
 # machine. Needs root, debootstrap and the network. The Debian without packages is kept in

@@ -50,7 +50,9 @@ run_tests() {
     cp --update --preserve=timestamps "$library" "$out/liblarder_c.a"
     cp --update --preserve=timestamps "$larderd" "$out/larderd"
     : >"$out/skips"
-    unshare --mount --pid --fork --kill-child sh -ec '
+    # Servers of APCu's tests have fixed ports, so the tests have a network of their own.
+    unshare --mount --net --pid --fork --kill-child sh -ec '
+        ip link set lo up
         chroot=$1 root=$2 target=$3
         shift 3
         for folder in "$root" "$target"; do
