@@ -1,0 +1,101 @@
+<?php
+
+/**
+ * Random calls on the drop-in and on WordPress's own class, with equal results: `compare.php
+ * WP_LOAD SEED CALLS`. The drop-in starts new requests in between, which lose their copies, where
+ * WordPress's class goes on: what is shared is as durable as one request of WordPress.
+ */
+
+require $argv[1];
+
+$source = file_get_contents(ABSPATH . WPINC . '/class-wp-object-cache.php');
+eval('?>' . str_replace('class WP_Object_Cache', 'class Own_Object_Cache', $source));
+mt_srand((int) $argv[2]);
+$blogs = is_multisite() ? [1, 2, 3] : [1];
+$long = str_repeat('long', 80);
+$groups = ['', 'default', 'a', 'a:b', 'posts', 'users', 'site-options', 'brief', $long];
+$keys = [1, '1', 2, 'a', 'b', 'b:1', 'A', "k\n", "\xff", $long, '', ' ', 1.5, null, true];
+$values = [
+    null, false, true, 0, 7, -3, PHP_INT_MAX, 1.5, -0.5, '', '5', '1.5', 'text', '-2', "\0larder",
+    [], [1, 'a' => [null, 2]], new stdClass(), (object) ['a' => 1, 'b' => (object) ['c' => [1]]],
+    new ArrayObject([1, 2]), str_repeat('long', 5000),
+];
+$pick = fn (array $list) => $list[mt_rand(0, count($list) - 1)];
+$several = fn () => array_map(fn () => $pick(array_slice($keys, 0, 12)), range(0, mt_rand(0, 4)));
+
+/** One request of both. */
+$ours = new WP_Object_Cache();
+$own = new Own_Object_Cache();
+$ours->flush();
+$begin = function () use (&$ours, $own): void {
+    $ours = new WP_Object_Cache();
+    foreach ([$ours, $own] as $cache) {
+        $cache->add_global_groups(['users', 'site-options']);
+        $cache->switch_to_blog(1);
+    }
+    $ours->add_non_persistent_groups('brief');
+    $own->flush_group('brief');
+};
+$begin();
+$seen = [];
+for ($call = 0; $call < $argv[3]; $call++) {
+    $group = $pick($groups);
+    $key = $pick($keys);
+    $value = $pick($values);
+    $name = $pick([
+        'add', 'set', 'set', 'get', 'get', 'get', 'replace', 'delete', 'incr', 'decr', 'begin',
+        'add_multiple', 'set_multiple', 'get_multiple', 'delete_multiple', 'rare', 'blog',
+    ]);
+    $map = [];
+    foreach ($several() as $one) {
+        $map[$one] = $pick($values);
+    }
+    $arguments = match ($name) {
+        'add', 'set', 'replace' => [$key, $value, $group, $pick([0, 0, 1000, '60'])],
+        'get' => [$key, $group, $pick([false, true])],
+        'delete' => [$key, $group],
+        'incr', 'decr' => [$key, $pick([1, 1, 2, 10, -4, 0, '3', PHP_INT_MAX]), $group],
+        'add_multiple', 'set_multiple' => [$map, $group, $pick([0, 100])],
+        'get_multiple' => [$several(), $group, $pick([false, true])],
+        'delete_multiple' => [$several(), $group],
+        'blog' => [$pick($blogs)],
+        default => [],
+    };
+    if ($name === 'begin') {
+        $begin();
+        continue;
+    }
+    if ($name === 'blog') {
+        $name = 'switch_to_blog';
+    }
+    if ($name === 'rare') {
+        if (mt_rand(0, 20)) {
+            continue;
+        }
+        [$name, $arguments] = $pick([['flush', []], ['flush_group', [$group]]]);
+    }
+    $results = [];
+    foreach ([$ours, $own] as $which => $cache) {
+        $found = 'unset';
+        try {
+            $result = $name === 'get'
+                ? $cache->get($arguments[0], $arguments[1], $arguments[2], $found)
+                : $cache->$name(...$arguments);
+        } catch (TypeError $error) {
+            $result = 'TypeError';
+        }
+        // The caller's copy is its own: a change of it changes no later result.
+        $results[$which] = var_export([$result, $name === 'get' ? $found : null], true);
+        if ($result instanceof stdClass) {
+            $result->changed = 'by the caller';
+        }
+    }
+    $seen[$name] = ($seen[$name] ?? 0) + 1;
+    if ($results[0] !== $results[1]) {
+        printf("call %d: %s %s\nLarder: %s\nWordPress: %s\n", $call, $name,
+            substr(json_encode($arguments, JSON_PARTIAL_OUTPUT_ON_ERROR), 0, 400), ...$results);
+        exit(1);
+    }
+}
+ksort($seen);
+echo json_encode($seen), "\n";
