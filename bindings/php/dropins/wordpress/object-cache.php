@@ -26,8 +26,8 @@ class Larder_Object_Cache
     private const MARK = "\0larder mark:";
     /** Longer than a request takes that fills the cache. */
     private const MARK_SECONDS = 300;
-    /** How long an option can seem to be absent that was added while a request looked for it. */
-    private const ABSENT_OPTIONS_SECONDS = 60;
+    /** Bounds how long a list of absent options can be wrong, if it was so by a rare race. */
+    private const ABSENT_OPTIONS_SECONDS = 600;
     /** For a counter whose time to live cannot be kept: it may not count for ever. */
     private const CONVERTED_COUNTER_SECONDS = 3600;
 
@@ -140,7 +140,7 @@ class Larder_Object_Cache
         }
         $name = $this->name($group, $id);
         if ($group === 'options') {
-            return $this->set_option($name, $key === 'notoptions', $before, $data);
+            return $this->set_option((string) $key, $name, $before, $data);
         }
         return $this->store($name, $data, (int) $expire);
     }
@@ -415,17 +415,24 @@ class Larder_Object_Cache
      * them here in another order, or store an array of all options that lacks the change of the
      * other. So a change removes the item, and the next request reads the database.
      */
-    private function set_option(string $name, bool $is_absent_list, $before, $data): bool
+    private function set_option(string $key, string $name, $before, $data): bool
     {
-        $grows = $is_absent_list && is_array($data)
-            && (!is_array($before) || !array_diff_key($before, $data));
-        if (!$grows) {
-            $this->forget($name);
-            return true;
+        if ($key === 'notoptions' && $this->grows($before, $data)) {
+            return is_array($before)
+                ? $this->shared->cas($name, $before, $data, self::ABSENT_OPTIONS_SECONDS)
+                : $this->fill($name, $data, self::ABSENT_OPTIONS_SECONDS) === true;
         }
-        return is_array($before)
-            ? $this->shared->cas($name, $before, $data, self::ABSENT_OPTIONS_SECONDS)
-            : $this->fill($name, $data, self::ABSENT_OPTIONS_SECONDS) === true;
+        $this->forget($name);
+        // A request that looked for a new option before it was there may list it as absent.
+        if ($before === null || $key === 'alloptions' && !$this->grows($data, $before)) {
+            $this->forget($this->name(...$this->place('notoptions', 'options')));
+        }
+        return true;
+    }
+
+    private function grows($before, $data): bool
+    {
+        return is_array($data) && (!is_array($before) || !array_diff_key($before, $data));
     }
 
     /** WordPress sets several options at once after it has read them, and changes single ones. */

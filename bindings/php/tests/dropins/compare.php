@@ -37,6 +37,23 @@ $begin = function () use (&$ours, $own): void {
     $own->flush_group('brief');
 };
 $begin();
+// What cannot be stored stays in the request, and the next one does not find what was there before.
+$failing = ['unserializable' => (object) [fn () => 1], 'too large' => str_repeat('x', 40 << 20)];
+foreach ($failing as $what => $value) {
+    $ours->set('k', 'before', 'a');
+    $is_stored = @$ours->set('k', $value, 'a');
+    $is_kept = $ours->get('k', 'a') == $value;
+    $begin();
+    if ($is_stored || !$is_kept || $ours->get('k', 'a') !== false) {
+        exit("a value that is $what: stored or lost\n");
+    }
+    $is_added = @$ours->add('k', $value, 'a');
+    if ($is_added || $ours->get('k', 'a') === false) {
+        exit("a value that is $what: added or lost\n");
+    }
+    $ours->flush();
+    $begin();
+}
 $seen = [];
 for ($call = 0; $call < $argv[3]; $call++) {
     $group = $pick($groups);
@@ -98,4 +115,5 @@ for ($call = 0; $call < $argv[3]; $call++) {
     }
 }
 ksort($seen);
+$seen['blogs'] = count($blogs);
 echo json_encode($seen), "\n";

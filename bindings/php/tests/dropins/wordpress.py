@@ -95,9 +95,9 @@ class WordPress:
         poll("mariadbd", lambda: self.sql("SELECT 1").returncode == 0)
 
     def sql(self, text, database="mysql"):
-        return subprocess.run(
-            ["mariadb", "--no-defaults", "-u", "root", f"--socket={self.folder}/database.sock",
-             "--batch", "--skip-column-names", database, "-e", text], capture_output=True, text=True)
+        client = ["mariadb", "--no-defaults", "-u", "root",
+                  f"--socket={self.folder}/database.sock", "--batch", "--skip-column-names"]
+        return subprocess.run([*client, database, "-e", text], capture_output=True, text=True)
 
     def make(self, name, drop_in=True, **constants):
         """Makes the folder and the database of a site, which is not installed yet."""
