@@ -48,6 +48,7 @@ libsasl2-dev
 libssl-dev
 lintian
 maven                           command -v mvn
+mariadb-server-core
 mediawiki
 nodejs                          command -v node
 npm                             command -v npm
@@ -57,6 +58,9 @@ php-illuminate-cache
 php-memcached
 php-symfony-cache
 php8.2-igbinary
+php8.2-mbstring
+php8.2-mysql
+php8.2-xml
 python3-fusepy
 qemu-user
 rocksdb-tools
@@ -64,6 +68,8 @@ ruby
 ruby-dalli
 sasl2-bin                       command -v saslpasswd2
 valgrind
+wordpress
+wordpress-theme-twentytwentythree
 xfsprogs
 "
 # The C library that programs of the other architecture are run with.

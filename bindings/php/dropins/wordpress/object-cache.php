@@ -417,22 +417,23 @@ class Larder_Object_Cache
      */
     private function set_option(string $key, string $name, $before, $data): bool
     {
-        if ($key === 'notoptions' && $this->grows($before, $data)) {
+        if ($key === 'notoptions' && $this->contains($data, $before ?? [])) {
             return is_array($before)
                 ? $this->shared->cas($name, $before, $data, self::ABSENT_OPTIONS_SECONDS)
                 : $this->fill($name, $data, self::ABSENT_OPTIONS_SECONDS) === true;
         }
         $this->forget($name);
         // A request that looked for a new option before it was there may list it as absent.
-        if ($before === null || $key === 'alloptions' && !$this->grows($data, $before)) {
+        if ($before === null || $key === 'alloptions' && !$this->contains($before, $data)) {
             $this->forget($this->name(...$this->place('notoptions', 'options')));
         }
         return true;
     }
 
-    private function grows($before, $data): bool
+    /** Returns true if one list of options has all names of another. */
+    private function contains($list, $other): bool
     {
-        return is_array($data) && (!is_array($before) || !array_diff_key($before, $data));
+        return is_array($list) && is_array($other) && !array_diff_key($other, $list);
     }
 
     /** WordPress sets several options at once after it has read them, and changes single ones. */
@@ -526,7 +527,7 @@ if ($larder_obstacle !== null) {
     add_action('admin_notices', $larder_notice);
     add_action('network_admin_notices', $larder_notice);
     if (PHP_SAPI === 'cli') {
-        error_log("object-cache.php has no effect: $larder_obstacle");
+        fwrite(STDERR, "wp-content/object-cache.php has no effect: $larder_obstacle.\n");
     }
 } else {
     class_alias('Larder_Object_Cache', 'WP_Object_Cache');

@@ -144,7 +144,7 @@ def options_that_change_at_the_same_time(wordpress):
         admin, visitor = admin_of(served, "one"), Browser(served, "one")
         names = {"title": "blogname", "description": "blogdescription",
                  "date_format": "date_format", "time_format": "time_format"}
-        for number in range(15):
+        for number in range(6):
             values = {name: f"{name} {number}" for name in names}
             changes = [lambda name=name, value=value: admin.rest("settings", **{name: value})
                        for name, value in values.items()]
@@ -226,6 +226,30 @@ def what_was_read_before_a_change_is_not_stored_after_it(wordpress):
                                  ("wp_cache_add", "row", "fresh", group))
             expect("a fresh fill", fresh, [False, True])
             expect("the one after", browser.call(("wp_cache_get", "row", group)), ["fresh"])
+
+
+@scenario
+def an_option_that_changes_meanwhile_keeps_its_change(wordpress):
+    """A slow request has read all options, or the list of absent ones, and writes it with a change
+    of its own after another request has changed or added an option."""
+    with serve(wordpress) as served:
+        browser = Browser(served, "one")
+        browser.call(("update_option", "slow", "before"), ("update_option", "quick", "before"))
+        slow = [("get_option", "slow"), ("usleep", 1_000_000), ("update_option", "slow", "after")]
+        quick = ("update_option", "quick", "after")
+        in_parallel(lambda: browser.call(*slow), lambda: time.sleep(0.4) or browser.call(quick))
+        found = browser.call(("get_option", "slow"), ("get_option", "quick"))
+        expect("both options", found, ["after", "after"])
+        for autoload in (True, False):
+            name = f"new {autoload} {time.time()}"
+            browser.call(("get_option", "absent"))
+            absent = browser.call(("wp_cache_get", "notoptions", "options"))[0]
+            check(absent.get("absent"), f"no list of absent options: {absent}")
+            slow = [("wp_cache_get", "notoptions", "options"), ("usleep", 1_000_000),
+                    ("wp_cache_set", "notoptions", {**absent, name: True}, "options")]
+            quick = ("add_option", name, "is there", "", autoload)
+            in_parallel(lambda: browser.call(*slow), lambda: time.sleep(0.4) or browser.call(quick))
+            expect("the new option", browser.call(("get_option", name)), ["is there"])
 
 
 @scenario
@@ -329,6 +353,11 @@ def a_file_outlives_the_workers_and_serves_the_command_line(wordpress):
             code = f"require 'wp-load.php'; update_option('blogname', 'Title {number}');"
             wordpress.php("one", MODULE, "-r", code, **ini)
             check(f"Title {number}" in visitor.page(), "what the command line changed is not there")
+        code = "require 'wp-load.php';"
+        told = wordpress.php("one", MODULE, "-r", code, **ini)
+        expect("what the command line with the file says", told, "")
+        told = wordpress.php("one", MODULE, "-r", code)
+        check("shares no memory" in told, f"the command line without a file says {told!r}")
         print(f"   classes {classes or 'none'}: the front page needs {warm} queries")
     code = "require 'wp-load.php'; update_option('blogname', 'Site one');"
     wordpress.php("one", MODULE, "-r", code, **ini)

@@ -81,9 +81,12 @@ class WordPress:
 
     def start_database(self):
         data, socket = self.folder / "data", self.folder / "database.sock"
+        temporary = self.folder / "temporary"
         log = open(self.folder / "database.log", "ab")
-        common = ["--no-defaults", f"--user={USER}", f"--datadir={data}"]
+        common = ["--no-defaults", f"--user={USER}", f"--datadir={data}",
+                  f"--tmpdir={temporary}"]
         data.mkdir()
+        temporary.mkdir()
         subprocess.run(["chown", "-R", USER, self.folder], check=True)
         subprocess.run(
             ["mariadb-install-db", *common, "--auth-root-authentication-method=normal",
@@ -137,7 +140,7 @@ class WordPress:
             capture_output=True, text=True, cwd=self.code)
         if done.returncode:
             raise AssertionError(f"{command}: {done.stdout[-3000:]} {done.stderr[-3000:]}")
-        return done.stdout
+        return done.stdout + done.stderr
 
     def serve(self, extension, workers=4, **ini):
         settings = {"larder.memory": "64M", "memory_limit": "256M", "opcache.enable": 0}
@@ -146,7 +149,10 @@ class WordPress:
         return Site(extension, workers, settings, EXTENSIONS, application=location)
 
     def close(self):
-        if self.database:
+        if self.database and self.database.poll() is not None:
+            log = (self.folder / "database.log").read_text(errors="replace")
+            print(f"mariadbd has ended, {self.database.returncode}:\n{log[-6000:]}")
+        elif self.database:
             self.database.terminate()
             try:
                 self.database.wait(30)
