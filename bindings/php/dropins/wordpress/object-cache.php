@@ -140,7 +140,9 @@ class Larder_Object_Cache
         }
         $name = $this->name($group, $id);
         if ($group === 'options') {
-            return $this->set_option((string) $key, $name, $before, $data);
+            return $key === 'notoptions'
+                ? $this->set_absent_options($name, $before, $data)
+                : $this->change_option($name);
         }
         return $this->store($name, $data, (int) $expire);
     }
@@ -415,25 +417,26 @@ class Larder_Object_Cache
      * them here in another order, or store an array of all options that lacks the change of the
      * other. So a change removes the item, and the next request reads the database.
      */
-    private function set_option(string $key, string $name, $before, $data): bool
+    private function change_option(string $name): bool
     {
-        if ($key === 'notoptions' && $this->contains($data, $before ?? [])) {
-            return is_array($before)
-                ? $this->shared->cas($name, $before, $data, self::ABSENT_OPTIONS_SECONDS)
-                : $this->fill($name, $data, self::ABSENT_OPTIONS_SECONDS) === true;
-        }
         $this->forget($name);
-        // A request that looked for a new option before it was there may list it as absent.
-        if ($before === null || $key === 'alloptions' && !$this->contains($before, $data)) {
-            $this->forget($this->name(...$this->place('notoptions', 'options')));
-        }
         return true;
     }
 
-    /** Returns true if one list of options has all names of another. */
-    private function contains($list, $other): bool
+    /**
+     * The list of options that the database does not have grows with each that a request looks
+     * for, and a request that adds an option takes it from the list. A list that has grown replaces
+     * the one that the request has read, and no other.
+     */
+    private function set_absent_options(string $name, $before, $data): bool
     {
-        return is_array($list) && is_array($other) && !array_diff_key($other, $list);
+        if ($before === null) {
+            return $this->fill($name, $data, self::ABSENT_OPTIONS_SECONDS) === true;
+        }
+        if (!is_array($data) || !is_array($before) || array_diff_key($before, $data)) {
+            return $this->change_option($name);
+        }
+        return $this->shared->cas($name, $before, $data, self::ABSENT_OPTIONS_SECONDS);
     }
 
     /** WordPress sets several options at once after it has read them, and changes single ones. */

@@ -1,6 +1,7 @@
 """Debian's WordPress with a MariaDB of its own, behind nginx and php-fpm, in a folder in memory."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ sys.path.insert(0, str(HERE.parent / "fpm"))
 from website import USER, Site, UnixConnection  # noqa: E402
 
 DROP_IN = HERE.parents[1] / "dropins/wordpress/object-cache.php"
-DEBIAN = Path("/usr/share/wordpress")
+PROGRAM = Path(os.environ.get("WORDPRESS", "/usr/share/wordpress"))
 EXTENSIONS = "mysqlnd mysqli ctype dom fileinfo iconv mbstring posix tokenizer xml".split()
 PASSWORD = "larder-larder-1"
 
@@ -74,7 +75,7 @@ class WordPress:
             raise
 
     def lay(self):
-        shutil.copytree(DEBIAN, self.code, symlinks=True)
+        shutil.copytree(PROGRAM, self.code, symlinks=True)
         for name in ("wp-config.php", "probe.php", "network.php"):
             shutil.copy(HERE / "site" / name, self.code)
         self.sites.mkdir()
@@ -105,7 +106,7 @@ class WordPress:
     def make(self, name, drop_in=True, **constants):
         """Makes the folder and the database of a site, which is not installed yet."""
         content = self.sites / name
-        shutil.copytree(DEBIAN / "wp-content", content, symlinks=True)
+        shutil.copytree(PROGRAM / "wp-content", content, symlinks=True)
         (content / "mu-plugins").mkdir()
         shutil.copy(HERE / "site/queries.php", content / "mu-plugins")
         self.set(name, drop_in, **constants)
