@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The drop-in for WordPress in Debian's WordPress, behind nginx and php-fpm, with a MariaDB of its
-own: run.py LARDER_SO [NAME…]. With names, these scenarios alone. WORDPRESS is the folder of another
-version. It needs the packages of conformance/install.sh all, and root, because the servers change
-their user."""
+own: run.py LARDER_SO [NAME…]. With names, these scenarios alone. WORDPRESS is the folder of
+another version. It needs the packages of conformance/install.sh all, and root, because the servers
+change their user."""
 
 import concurrent.futures
 import os
