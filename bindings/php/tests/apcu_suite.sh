@@ -72,7 +72,7 @@ run_build() {
     # It exits with 1 if a test fails, also an accepted one: `judge` decides by the results, and
     # fails if there are none.
     (cd "$folder" && TEST_PHP_EXECUTABLE=$(command -v "$php") NO_INTERACTION=1 \
-        "$php" "$out/build/run-tests.php" -q -n \
+        "$php" "$out/build/run-tests.php" -q -n --no-color --no-progress \
         -d "extension=$folder/modules/apcu.so" ${EXTRA_ARGS:-} -W results --show-diff tests) \
         >"$folder/log" 2>&1 || true
     sed -n '/^Number of tests/,/^Time taken/p' "$folder/log"

@@ -183,7 +183,8 @@ impl Engine {
     }
 
     /// Becomes a peer of the cache in an existing region, if it has a row for one, and repairs what
-    /// dead processes left in it. Calls `check` with the parameters of the cache before it changes anything.
+    /// dead processes left in it. Calls `check` with the parameters of the cache before it changes
+    /// anything.
     ///
     /// # Errors
     /// [`AttachError`] names the field that differs from what this program needs.

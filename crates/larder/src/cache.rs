@@ -91,9 +91,9 @@ impl Cache {
     }
 
     /// True in a process that found no room among those of a shared cache and has no
-    /// [`Builder::substitute`](crate::Builder::substitute): it reads, and its changes fail. A forked
-    /// child joins within a second or two after another process has left; a process that opened a
-    /// file opens it again.
+    /// [`Builder::substitute`](crate::Builder::substitute): it reads, and its changes fail. A
+    /// forked child joins within a second or two after another process has left; a process that
+    /// opened a file opens it again.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;

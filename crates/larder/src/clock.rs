@@ -20,6 +20,9 @@ pub enum Clock {
     Thread,
 }
 
+/// By how much the wall clock was ahead of the monotonic one when a thread last set its time.
+static WALL_AHEAD_SECS: AtomicI64 = AtomicI64::new(i64::MIN);
+
 thread_local! {
     /// This thread's second of the monotonic clock for caches of [`Clock::Thread`].
     static THREAD_TIME: Cell<Option<i64>> = const { Cell::new(None) };
@@ -45,10 +48,7 @@ thread_local! {
 pub fn set_thread_time(unix_secs: i64) {
     let monotonic_secs = match unix_secs {
         0 => None,
-        _ => {
-            let ahead = unix_secs.saturating_sub(self::unix_secs());
-            Some(clock_gettime(ClockId::MonotonicCoarse).tv_sec.saturating_add(ahead))
-        }
+        _ => Some(unix_secs.saturating_sub(wall_ahead_secs(&WALL_AHEAD_SECS))),
     };
     // The thread-local time is gone while the thread exits.
     let _ = THREAD_TIME.try_with(|time| time.set(monotonic_secs));
@@ -130,13 +130,14 @@ impl Time {
 /// time, which the system's administrator may set at any moment.
 #[derive(Debug)]
 pub(crate) struct Wall {
-    /// The Unix time of second 0 when it was last asked for.
-    zero_unix_secs: AtomicI64,
+    /// By how much the wall clock was ahead of the monotonic one when that was last asked for.
+    ahead_secs: AtomicI64,
 }
 
 impl Wall {
-    pub(crate) fn new(epoch: Epoch) -> Self {
-        Self { zero_unix_secs: AtomicI64::new(epoch.unix_secs) }
+    pub(crate) fn new(epoch: Epoch, time: &Time) -> Self {
+        let zero_secs = time.started_monotonic_secs().saturating_sub(Epoch::FIRST_SECOND.into());
+        Self { ahead_secs: AtomicI64::new(epoch.unix_secs.saturating_sub(zero_secs)) }
     }
 
     /// Returns the relation by the system's clock as it is now.
@@ -145,31 +146,36 @@ impl Wall {
     /// The relation stays the same until it is wrong by a second, so that a Unix time is the same
     /// second each time.
     ///
-    /// Cost: two reads of a clock, without a system call.
+    /// Cost: as [`wall_ahead_secs`].
     pub(crate) fn epoch(&self, time: &Time) -> Epoch {
-        let (wall, monotonic) =
-            (clock_gettime(ClockId::Realtime), clock_gettime(ClockId::Monotonic));
-        let ahead_secs = wall.tv_sec.saturating_sub(monotonic.tv_sec);
-        let first_second = i64::from(Epoch::FIRST_SECOND);
-        let zero_secs =
-            ahead_secs.saturating_add(time.started_monotonic_secs()).saturating_sub(first_second);
-        let ns_more = wall.tv_nsec - monotonic.tv_nsec;
-        let kept = self.zero_unix_secs.load(Relaxed);
-        // Behind `kept` by this much; a step of decades saturates.
-        let off_ns = zero_secs.saturating_sub(kept).saturating_mul(NS).saturating_add(ns_more);
-        if off_ns.abs() < NS {
-            return Epoch { unix_secs: kept };
-        }
-        let nearest = if ns_more >= NS / 2 {
-            zero_secs.saturating_add(1)
-        } else if ns_more < -(NS / 2) {
-            zero_secs.saturating_sub(1)
-        } else {
-            zero_secs
-        };
-        self.zero_unix_secs.store(nearest, Relaxed);
-        Epoch { unix_secs: nearest }
+        let zero_secs = time.started_monotonic_secs().saturating_sub(Epoch::FIRST_SECOND.into());
+        Epoch { unix_secs: wall_ahead_secs(&self.ahead_secs).saturating_add(zero_secs) }
     }
+}
+
+/// Returns by how many seconds the wall clock is ahead of the monotonic one. `kept` is the last
+/// answer, and the answer again until it is wrong by a second.
+///
+/// Cost: two reads of a clock, without a system call.
+fn wall_ahead_secs(kept: &AtomicI64) -> i64 {
+    let (wall, monotonic) = (clock_gettime(ClockId::Realtime), clock_gettime(ClockId::Monotonic));
+    let whole = wall.tv_sec.saturating_sub(monotonic.tv_sec);
+    let ns_more = wall.tv_nsec - monotonic.tv_nsec;
+    let last = kept.load(Relaxed);
+    // A step of decades saturates.
+    let off_ns = whole.saturating_sub(last).saturating_mul(NS).saturating_add(ns_more);
+    if off_ns.abs() < NS {
+        return last;
+    }
+    let nearest = if ns_more >= NS / 2 {
+        whole.saturating_add(1)
+    } else if ns_more < -(NS / 2) {
+        whole.saturating_sub(1)
+    } else {
+        whole
+    };
+    kept.store(nearest, Relaxed);
+    nearest
 }
 
 /// Nanoseconds of a second.
@@ -183,11 +189,11 @@ mod tests {
     fn the_wall_clock_counts_as_it_is_and_not_as_it_was() {
         let time = Time::starting_now(Clock::System);
         let epoch = Epoch::starting_at(time.started_unix_secs());
-        let wall = Wall::new(epoch);
+        let wall = Wall::new(epoch, &time);
         assert_eq!(wall.epoch(&time), epoch, "a clock that was not set changes nothing");
         for step_secs in [3600, -3600, 20 * 365 * 86_400, -2, 2] {
             // The clock was set by this much since the relation was last asked for.
-            let wall = Wall::new(Epoch { unix_secs: epoch.unix_secs - step_secs });
+            let wall = Wall::new(Epoch { unix_secs: epoch.unix_secs - step_secs }, &time);
             let found = wall.epoch(&time);
             assert!((found.unix_secs - epoch.unix_secs).abs() <= 1, "{step_secs}: {found:?}");
             assert_eq!(wall.epoch(&time), found, "and it stays");
@@ -197,11 +203,25 @@ mod tests {
     #[test]
     fn a_relation_that_is_off_by_less_than_a_second_stays() {
         let time = Time::starting_now(Clock::System);
-        let wall = Wall::new(Epoch::starting_at(time.started_unix_secs()));
+        let wall = Wall::new(Epoch::starting_at(time.started_unix_secs()), &time);
         let first = wall.epoch(&time);
         for _ in 0..200 {
             std::thread::sleep(std::time::Duration::from_millis(10));
             assert_eq!(wall.epoch(&time), first, "the seconds of both clocks begin at any time");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_sets_one_time_again_and_again_has_that_time() {
+        let time = Time::starting_now(Clock::Thread);
+        let wanted = time.started_unix_secs() + 100;
+        set_thread_time(wanted);
+        let first = time.thread_second();
+        let begun = std::time::Instant::now();
+        // The clocks begin a second at different moments, each of them at least once in this time.
+        while begun.elapsed() < std::time::Duration::from_millis(1200) {
+            set_thread_time(wanted);
+            assert_eq!(time.thread_second(), first);
         }
     }
 }

@@ -6,8 +6,8 @@ use larder_engine::{Config, Engine, JoinError, Role};
 use larder_item::Epoch;
 
 use crate::clock::Time;
+use crate::open::outside::Outside;
 use crate::open::share::random;
-use crate::outside::Outside;
 use crate::shared::Shared;
 use crate::thread::registered;
 use crate::tier::attached::Attached;

@@ -10,7 +10,7 @@ use larder_region::forks;
 
 use crate::clock::{Clock, Time, Wall};
 use crate::load::flight::Flights;
-use crate::outside::Outside;
+use crate::open::outside::Outside;
 use crate::removals::Queues;
 use crate::thread::slots::ThreadSlots;
 use crate::tier::attached::Attached;
@@ -64,7 +64,7 @@ impl Shared {
     pub(crate) fn new(engine: Engine, time: Time) -> Self {
         Self {
             thread_slots: ThreadSlots::new(&engine),
-            wall: Wall::new(engine.epoch()),
+            wall: Wall::new(engine.epoch(), &time),
             engine,
             time,
             queues: Queues::default(),

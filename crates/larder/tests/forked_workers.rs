@@ -285,7 +285,7 @@ fn a_process_that_finds_a_file_full_reads_it_and_its_changes_fail() {
     assert!(!third.contains("k"));
 }
 
-/// The memory of a cache of 1 MiB has no room for the rows of so many processes.
+/// The rows of a thousand processes take more memory than the cache has.
 #[test]
 fn a_thousand_workers_of_a_small_cache_see_each_other() {
     const WORKERS: u32 = 1000;

@@ -108,7 +108,9 @@ fn each_field_of_another_layout_is_named() {
         (superblock::STRIPES, "number of stripes"),
         (superblock::TTL_CLASSES, "number of TTL classes"),
         (superblock::MEMORY_BYTES, "memory in bytes"),
-        (superblock::PEERS, "number of peers"),
+        (superblock::CAPACITY_BYTES, "capacity in bytes"),
+        // The tables of another peer are in addition to the memory.
+        (superblock::PEERS, "size in bytes"),
         (superblock::PEER_BYTES, "bytes of a peer"),
         (superblock::BOOT, "before the system booted"),
     ] {

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! `owner` excludes other writers of the group. `version` changes whenever slots move. `level` is
-//! the number of low hash bits that lead to the group, less [`LEVEL_BASE`]. `overflow` is the number + 1 of the next
-//! group of the chain. An overflow group has no lock of its own: while it is in no chain and not
-//! free, `owner` is the thread slot that holds it.
+//! the number of low hash bits that lead to the group, less [`LEVEL_BASE`]. `overflow` is the
+//! number + 1 of the next group of the chain. An overflow group has no lock of its own: while it is
+//! in no chain and not free, `owner` is the thread slot that holds it.
 //!
 //! Groups that wait for their split overflow most: up to one overflow group stands beside five
 //! groups. A terabyte of the smallest items, of 16 bytes and 14 in the index, has 3.4 · 10⁹ groups

@@ -167,7 +167,7 @@ impl Inspection {
         match self.is_of_this_boot() {
             true => {
                 let time = Time::beginning_at(Clock::System, birth.monotonic_secs, epoch);
-                Wall::new(epoch).epoch(&time)
+                Wall::new(epoch, &time).epoch(&time)
             }
             false => epoch,
         }

@@ -4,6 +4,7 @@ pub(crate) mod anonymous;
 pub(crate) mod builder;
 pub(crate) mod error;
 pub(crate) mod inspect;
+pub(crate) mod outside;
 pub(crate) mod share;
 
 use std::fs::File;
@@ -166,7 +167,7 @@ impl Builder {
                 let sharing = Sharing { config, access, exactly, alone, replaces };
                 let (role, file, opening) = sharing.open(path, monotonic_secs)?;
                 if self.substitute {
-                    // A process that opens a file itself is told that it cannot.
+                    // The caller has no child that needs an empty cache.
                     let engine = role.peer().map_err(|full| SharedError::Unusable {
                         path: path.clone(),
                         reason: AttachError::from(full).into(),
