@@ -81,6 +81,8 @@ def reload(case):
 def resize(case):
     """A reload with another size empties the file, unless another process uses it."""
     limit = "echo round(filesize('%s') / 1048576);" % case.path
+    # A file has memory for further processes in addition.
+    case.settings["larder.processes"] = "16"
     pools = case.start()
     pools.run(SET % ("a", "1"))
     expect("the first size", pools.run(limit), "8")
