@@ -20,9 +20,6 @@ pub enum Clock {
     Thread,
 }
 
-/// By how much the wall clock was ahead of the monotonic one when a thread last set its time.
-static WALL_AHEAD_SECS: AtomicI64 = AtomicI64::new(i64::MIN);
-
 thread_local! {
     /// This thread's second of the monotonic clock for caches of [`Clock::Thread`].
     static THREAD_TIME: Cell<Option<i64>> = const { Cell::new(None) };
@@ -48,7 +45,7 @@ thread_local! {
 pub fn set_thread_time(unix_secs: i64) {
     let monotonic_secs = match unix_secs {
         0 => None,
-        _ => Some(unix_secs.saturating_sub(wall_ahead_secs(&WALL_AHEAD_SECS))),
+        _ => Some(unix_secs.saturating_sub(thread_ahead_secs())),
     };
     // The thread-local time is gone while the thread exits.
     let _ = THREAD_TIME.try_with(|time| time.set(monotonic_secs));
@@ -146,36 +143,52 @@ impl Wall {
     /// The relation stays the same until it is wrong by a second, so that a Unix time is the same
     /// second each time.
     ///
-    /// Cost: as [`wall_ahead_secs`].
+    /// Cost: as [`wall_ahead`].
     pub(crate) fn epoch(&self, time: &Time) -> Epoch {
         let zero_secs = time.started_monotonic_secs().saturating_sub(Epoch::FIRST_SECOND.into());
-        Epoch { unix_secs: wall_ahead_secs(&self.ahead_secs).saturating_add(zero_secs) }
+        Epoch { unix_secs: self.ahead_secs().saturating_add(zero_secs) }
+    }
+
+    fn ahead_secs(&self) -> i64 {
+        let (secs, ns) = wall_ahead();
+        let kept = self.ahead_secs.load(Relaxed);
+        // A step of decades saturates.
+        let off_ns = secs.saturating_sub(kept).saturating_mul(NS).saturating_add(ns);
+        if off_ns.abs() < NS {
+            return kept;
+        }
+        let nearest = secs.saturating_add(i64::from(ns >= NS / 2));
+        self.ahead_secs.store(nearest, Relaxed);
+        nearest
     }
 }
 
-/// Returns by how many seconds the wall clock is ahead of the monotonic one. `kept` is the last
-/// answer, and the answer again until it is wrong by a second.
+/// Returns by how much the wall clock is ahead of the monotonic one, in seconds, rounded down, and
+/// nanoseconds.
 ///
 /// Cost: two reads of a clock, without a system call.
-fn wall_ahead_secs(kept: &AtomicI64) -> i64 {
+fn wall_ahead() -> (i64, i64) {
     let (wall, monotonic) = (clock_gettime(ClockId::Realtime), clock_gettime(ClockId::Monotonic));
-    let whole = wall.tv_sec.saturating_sub(monotonic.tv_sec);
-    let ns_more = wall.tv_nsec - monotonic.tv_nsec;
-    let last = kept.load(Relaxed);
+    let secs = wall.tv_sec.saturating_sub(monotonic.tv_sec);
+    let ns = wall.tv_nsec - monotonic.tv_nsec;
+    (secs.saturating_add(ns.div_euclid(NS)), ns.rem_euclid(NS))
+}
+
+/// Returns by how many seconds a Unix time of a thread is ahead of its second of the monotonic
+/// clock: rounded down, so that a request whose time is the present second of the wall clock is
+/// never before a cache that began in that second. The answer stays the same until it is wrong by a
+/// quarter of a second, so that a Unix time is the same second each time.
+fn thread_ahead_secs() -> i64 {
+    static KEPT: AtomicI64 = AtomicI64::new(i64::MIN);
+    let (secs, ns) = wall_ahead();
+    let kept = KEPT.load(Relaxed);
     // A step of decades saturates.
-    let off_ns = whole.saturating_sub(last).saturating_mul(NS).saturating_add(ns_more);
-    if off_ns.abs() < NS {
-        return last;
+    let off_ns = secs.saturating_sub(kept).saturating_mul(NS).saturating_add(ns);
+    if (-NS / 4..NS + NS / 4).contains(&off_ns) {
+        return kept;
     }
-    let nearest = if ns_more >= NS / 2 {
-        whole.saturating_add(1)
-    } else if ns_more < -(NS / 2) {
-        whole.saturating_sub(1)
-    } else {
-        whole
-    };
-    kept.store(nearest, Relaxed);
-    nearest
+    KEPT.store(secs, Relaxed);
+    secs
 }
 
 /// Nanoseconds of a second.
@@ -222,6 +235,22 @@ mod tests {
         while begun.elapsed() < std::time::Duration::from_millis(1200) {
             set_thread_time(wanted);
             assert_eq!(time.thread_second(), first);
+        }
+    }
+
+    #[test]
+    fn the_present_second_of_a_thread_is_not_before_that_of_the_system() {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < std::time::Duration::from_millis(1200) {
+            let time = Time::starting_now(Clock::Thread);
+            set_thread_time(unix_secs());
+            let ahead = time.thread_second().cast_signed() - time.system_second().cast_signed();
+            // The system's clock may tick between the two.
+            assert!((-1..=1).contains(&ahead), "{ahead} seconds ahead");
+            assert!(time.thread_second() >= Epoch::FIRST_SECOND);
+            let before = time.thread_second();
+            set_thread_time(unix_secs() + 4);
+            assert!(time.thread_second() >= before + 4, "four seconds later");
         }
     }
 }
