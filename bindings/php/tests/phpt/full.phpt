@@ -26,6 +26,8 @@ var_dump($sma['avail_mem'] >= 0 && $sma['avail_mem'] <= $sma['seg_size']);
 // An item of more than half of the memory does not fit, and takes nothing with it.
 var_dump(apcu_store('huge', str_repeat('h', 9 << 20)), apcu_exists('huge'), apcu_cache_info(true)['num_entries'] > 2000);
 var_dump(apcu_store(['large' => str_repeat('l', 2 << 20), 'huge' => str_repeat('h', 9 << 20)]));
+// The keys of APCu from 5.1.25 on.
+var_dump($info['cleanups'], $info['defragmentations']);
 var_dump(apcu_clear_cache(), apcu_cache_info()['cache_list'], apcu_exists('popular'));
 ?>
 --EXPECTF--
@@ -43,6 +45,8 @@ array(1) {
   ["huge"]=>
   int(-1)
 }
+int(0)
+int(0)
 bool(true)
 array(0) {
 }
