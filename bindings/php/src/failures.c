@@ -1,4 +1,4 @@
-// Failures that are no outcome of the cache are warnings.
+// Failures of the cache itself are warnings.
 
 #include "larder_apcu.h"
 

@@ -212,7 +212,7 @@ static size_t *sort_by_slot(const listing *list, const listed **order)
     return ends;
 }
 
-// How many items ahead their memory is asked for: the order of slots is none of their memory.
+// How many items ahead their memory is prefetched: the items are read in random order.
 #define AHEAD 8
 
 static void prefetch(const listing *list, const listed *const *order, size_t at)

@@ -92,8 +92,8 @@ void apcu_preload(const char *folder);
 // entry.c: ends the leases that this process still holds.
 void apcu_release_held(void);
 
-// failures.c: warns about a failure that is no outcome of the cache: once in a process, or once in
-// a request if the process cannot use the cache, because a delete or a store is lost then.
+// failures.c: warns about a failure of the cache itself: once in a process, or once in a request if
+// the process cannot use the cache, because a delete or a store is lost then.
 void apcu_failed(larder_status status);
 
 // page.c: the words that the processes share besides the cache, and the time.

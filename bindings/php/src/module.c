@@ -15,9 +15,6 @@ larder *apcu_cache;
 #define SLOT_BYTES 8
 #define HEADER_BYTES 300
 
-// As many as a cache can be for. A process takes memory for them when it joins.
-#define PROCESSES_MAX 4096
-
 static PHP_GINIT_FUNCTION(larder_apcu)
 {
 #if defined(ZTS) && defined(COMPILE_DL_LARDER_APCU)
@@ -44,7 +41,7 @@ static void open_cache(void)
         .memory_bytes = (uint64_t)APCUG(shm_size),
         .item_bytes_max = (uint64_t)APCUG(shm_size) / 2,
         .flags = LARDER_SHARED_WITH_CHILDREN | LARDER_NO_SUBSTITUTE | LARDER_THREAD_TIME,
-        .processes_max = PROCESSES_MAX,
+        .processes_max = APCU_PROCESSES_MAX,
     };
     char why[256] = "no memory";
     if (!apcu_page_open() || larder_open(&options, &apcu_cache, why, sizeof why) != LARDER_OK) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of both modules, and APCu's, on newer versions of PHP: `versions.sh [VERSION…]`,
-# all of 8.4, 8.5 and 8.6 by default. Each is installed in a Debian of its own, which is kept in
+# all of 8.4, 8.5 and 8.6 by default. Each is installed in a separate Debian, which is kept in
 # target/php/roots/VERSION: the first run takes minutes longer. Remove the folder for a newer one.
 # LIBRARY and LARDERD name the library and the server, by default those of target/release. Needs
 # root and debootstrap.
@@ -21,7 +21,7 @@ if [ -n "$missing" ]; then
     exec "$root/.ci/skip" php-versions "needs $missing"
 fi
 
-# Makes the Debian of a version, if there is none. Debian has no igbinary and no php-memcached for
+# Makes the Debian of a version, if it is missing. Debian has no igbinary and no php-memcached for
 # PHP 8.5 and 8.6.
 make_root() {
     local version=$1 folder=$target/php/roots/$1 suites packages
@@ -50,7 +50,7 @@ run_tests() {
     cp --update --preserve=timestamps "$library" "$out/liblarder_c.a"
     cp --update --preserve=timestamps "$larderd" "$out/larderd"
     : >"$out/skips"
-    # Servers of APCu's tests have fixed ports, so the tests have a network of their own.
+    # Servers of APCu's tests have fixed ports, so the tests have a private network.
     unshare --mount --net --pid --fork --kill-child sh -ec '
         ip link set lo up
         chroot=$1 root=$2 target=$3

@@ -70,8 +70,8 @@ pub enum CreateError {
 pub enum Role {
     /// A peer.
     Peer(Engine),
-    /// None: there is no row for it. As for [`Engine::read_only`], only [`Engine::look_up`] and the
-    /// reports may be used, and [`Engine::in_child`], which tries again.
+    /// A reader: all rows are taken. It may use [`Engine::look_up`], the reports, and
+    /// [`Engine::in_child`], which tries again.
     Reader(Engine, JoinError),
 }
 
@@ -87,7 +87,7 @@ impl Role {
     /// Returns the engine of a peer.
     ///
     /// # Errors
-    /// Why the process is none.
+    /// The reason why the process is a reader.
     pub fn peer(self) -> Result<Engine, JoinError> {
         match self {
             Self::Peer(engine) => Ok(engine),

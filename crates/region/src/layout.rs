@@ -368,8 +368,8 @@ impl Layout {
         holders_bytes(self.peers) / 8
     }
 
-    /// Returns the thread slot that is reserved for a peer. They lie between the others, so that a
-    /// region that few processes use has few thread slots in use, all of them at the front.
+    /// Returns the thread slot that is reserved for a peer. They alternate with the others, so that
+    /// a region that few processes use has few thread slots in use, all of them at the front.
     #[inline]
     pub fn reserved_thread_slot(&self, peer: usize) -> usize {
         peer * self.thread_slots_per_peer()

@@ -7,7 +7,7 @@ pub const PEERS_MAX: usize = 4096;
 /// Largest number of thread slots: a reserved one for each peer, and as many for threads.
 pub const THREAD_SLOTS_MAX: usize = 2 * PEERS_MAX;
 /// Largest number of a thread slot, plus one: a group's control word names its owner in 13 bits,
-/// and 0 is none.
+/// and 0 stands for no owner.
 pub const OWNERS_MAX: usize = THREAD_SLOTS_MAX - 1;
 
 /// Returns the number of peers of a region whose creator asks for none. Their tables are a part of

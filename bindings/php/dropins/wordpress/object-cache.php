@@ -11,7 +11,7 @@
 defined('ABSPATH') || exit;
 
 /**
- * WordPress's object cache: the values that this request has used, and behind them those of all
+ * WordPress's object cache: the values that this request has used, and after them those of all
  * requests in Larder\Cache. In a request a value stays what the request first read, as in
  * WordPress's own class. Methods that store return false if other requests will not see the value:
  * this request does.
@@ -28,7 +28,7 @@ class Larder_Object_Cache
     private const MARK_SECONDS = 300;
     /** Bounds how long a list of absent options can be wrong, if it was so by a rare race. */
     private const ABSENT_OPTIONS_SECONDS = 600;
-    /** For a counter whose time to live cannot be kept: it may not count for ever. */
+    /** For a counter whose time to live cannot be kept: it must end one day. */
     private const CONVERTED_COUNTER_SECONDS = 3600;
 
     public int $cache_hits = 0;
@@ -76,7 +76,7 @@ class Larder_Object_Cache
 
     /**
      * Returns the prefix of this site's keys. It has one length for all sites, so that no prefix
-     * begins another. The database is a part of it, also beside a salt: a copy of a site with its
+     * begins another. The database is a part of it, also with a salt: a copy of a site with its
      * wp-config.php does not read what the site stored.
      */
     private static function site(): string
@@ -324,7 +324,7 @@ class Larder_Object_Cache
         $this->cache[$group][$id] = is_object($data) ? clone $data : $data;
     }
 
-    /** Gets a value into this request. Returns false if there is none. */
+    /** Gets a value into this request. Returns false if it is missing. */
     private function finds($group, $id, $force = false): bool
     {
         $is_local = isset($this->non_persistent_groups[$group]);
@@ -397,7 +397,7 @@ class Larder_Object_Cache
         }
     }
 
-    /** Returns false if the value cannot be stored: then there is none. */
+    /** Returns false if the value cannot be stored: then the key is removed. */
     private function store(string $name, $data, int $expire): bool
     {
         unset($this->missed[$name]);
@@ -439,7 +439,7 @@ class Larder_Object_Cache
         return $this->shared->cas($name, $before, $data, self::ABSENT_OPTIONS_SECONDS);
     }
 
-    /** WordPress sets several options at once after it has read them, and changes single ones. */
+    /** WordPress sets several options together after it has read them, and changes single ones. */
     private function set_read_option($key, $data): bool
     {
         if (!$this->is_valid($key)) {
@@ -462,7 +462,7 @@ class Larder_Object_Cache
         $this->missed[$name] = $mark;
     }
 
-    /** Adds to a number, which is 0 at least. What is no number counts as 0. */
+    /** Adds to a number, which is 0 at least. Other values count as 0. */
     private function count($key, int $by, $group)
     {
         if (!$this->is_valid($key)) {
@@ -493,7 +493,7 @@ class Larder_Object_Cache
     private function count_shared(string $name, int $by)
     {
         try {
-            // If the number has just gone, the one that this makes goes at once.
+            // If the number has just gone, the one that this makes goes immediately.
             $sum = $this->shared->increment($name, $by, 1);
             if ($sum === false || $sum >= 0) {
                 return $sum;

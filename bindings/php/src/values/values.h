@@ -17,6 +17,10 @@
 // The tag of a value of a serializer that is neither php nor igbinary nor msgpack.
 #define APCU_TAG_OTHER 10u
 
+// The most processes that a cache can be for. A process takes memory for itself when it joins; in a
+// file they all have it from the start.
+#define APCU_PROCESSES_MAX 4096
+
 // A key as the cache stores it.
 typedef struct apcu_key {
     const char *at;

@@ -266,7 +266,7 @@ def sites_do_not_meet(wordpress):
         sites[0].call(("wp_cache_flush",))
         expect("its own", sites[0].call(("wp_cache_get", "k", "g")), [False])
         expect("that of the other", sites[1].call(("wp_cache_get", "k", "g")), [1])
-        # One database, so that the salts alone tell the sites apart.
+        # One database, so that only the salts tell the sites apart.
         sites[0].call(("wp_cache_set", "k", "without", "g"))
         for salt in ("s", "salt"):
             wordpress.set("one", WP_CACHE_KEY_SALT=salt)

@@ -1,4 +1,4 @@
-"""Debian's WordPress with a MariaDB of its own, behind nginx and php-fpm, in a folder in memory."""
+"""Debian's WordPress with a private MariaDB, nginx and php-fpm, in a folder in memory."""
 
 import json
 import os
@@ -123,7 +123,7 @@ class WordPress:
             (content / DROP_IN.name).unlink(missing_ok=True)
 
     def warnings(self, name):
-        """Returns what PHP warns about, but for what it says of WordPress 6.1 itself."""
+        """Returns PHP's warnings, without those about WordPress 6.1 itself."""
         log = self.sites / name / "debug.log"
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
         log.unlink(missing_ok=True)

@@ -196,7 +196,7 @@ impl Builder {
     /// [`Refusal::Lost`](crate::Refusal::Lost), and gets without an error find nothing. A child
     /// that finds [`Builder::processes_max`] processes still reads the cache, without counting its
     /// reads, and joins within a second or two after another process has left. A process that opens
-    /// a file and finds as many only reads, too; otherwise the opening fails.
+    /// a file and finds as many only reads as well; otherwise the opening fails.
     /// [`Cache::lost`](crate::Cache::lost) gives the reason in all these cases.
     #[must_use]
     pub fn substitute(mut self, on: bool) -> Self {

@@ -47,7 +47,7 @@ impl Outside {
         {
             let mut shared = Shared::new(engine, self.time);
             shared.has_substitute = false;
-            // Another thread may have joined meanwhile; this peer leaves then.
+            // If another thread has joined first, this peer leaves.
             let _ = self.joined.set(Arc::new(shared));
         }
         self.joined.get()

@@ -8,8 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-// As many as a cache can be for. A process takes memory for itself when it joins.
-#define PROCESSES_MAX 4096
 // A file has the memory for them from the start.
 #define PROCESSES_OF_FILE 1024
 #define PROCESSES_OF_SMALL_FILE 128
@@ -38,7 +36,7 @@ static larder_region *new_region(uint64_t memory_bytes, uint64_t item_bytes_max)
 static uint32_t processes_of(const larder_region *region)
 {
     if (region->path == NULL) {
-        return PROCESSES_MAX;
+        return APCU_PROCESSES_MAX;
     }
     if (LG(processes) != 0) {
         return (uint32_t)LG(processes);
@@ -225,7 +223,7 @@ void larder_region_check(larder_region *region)
         return;
     }
     region->checked_at = now;
-    // A file without room for this process may have some by now.
+    // Another process may have left since, so that the file has room for this one.
     bool only_reads = larder_usable(region->cache, NULL, 0) == LARDER_NOT_OPENED;
     if (only_reads || larder_place_has_changed(region)) {
         close_region(region);

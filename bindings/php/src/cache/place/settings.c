@@ -11,26 +11,23 @@
 // A number of seconds must fit into the milliseconds of a lease.
 #define SECONDS_MAX 1000000
 
-static PHP_INI_MH(OnUpdateSeconds)
+static bool is_number_up_to(const zend_string *text, zend_long max)
 {
     char *end;
-    zend_long seconds = ZEND_STRTOL(ZSTR_VAL(new_value), &end, 10);
-    if (ZSTR_LEN(new_value) == 0 || *end != 0 || seconds < 0 || seconds > SECONDS_MAX) {
-        return FAILURE;
-    }
-    return OnUpdateLong(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage);
+    zend_long number = ZEND_STRTOL(ZSTR_VAL(text), &end, 10);
+    return ZSTR_LEN(text) > 0 && *end == 0 && number >= 0 && number <= max;
 }
 
-#define PROCESSES_MAX 4096
+static PHP_INI_MH(OnUpdateSeconds)
+{
+    return is_number_up_to(new_value, SECONDS_MAX)
+        ? OnUpdateLong(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage) : FAILURE;
+}
 
 static PHP_INI_MH(OnUpdateProcesses)
 {
-    char *end;
-    zend_long processes = ZEND_STRTOL(ZSTR_VAL(new_value), &end, 10);
-    if (ZSTR_LEN(new_value) == 0 || *end != 0 || processes < 0 || processes > PROCESSES_MAX) {
-        return FAILURE;
-    }
-    return OnUpdateLong(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage);
+    return is_number_up_to(new_value, APCU_PROCESSES_MAX)
+        ? OnUpdateLong(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage) : FAILURE;
 }
 
 #define SECONDS(name, value, field) \
