@@ -19,7 +19,8 @@ func TestOpenNamesFieldThatDiffers(t *testing.T) {
 	offsets := map[string]int{
 		"format": 8, "bytes of a segment": 12, "size in bytes": 16, "number of segments": 24,
 		"number of thread slots": 28, "bytes of a thread slot": 32, "number of stripes": 36,
-		"number of TTL classes": 56, "number of peers": 73, "bytes of a peer": 76,
+		"number of TTL classes": 56, "number of peers": 74, "bytes of a peer": 76,
+		"capacity in bytes": 127,
 	}
 	for field, at := range offsets {
 		t.Run(field, func(t *testing.T) {
@@ -38,11 +39,13 @@ func TestOpenNamesFieldThatDiffers(t *testing.T) {
 			}
 		})
 	}
-	for _, memory := range []uint64{0, 1, 1 << 63, 9 << 20} {
-		path := copyRegion(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[64:], memory) })
-		var wrong *reader.FieldError
-		if _, err := reader.Open(path); !errors.As(err, &wrong) {
-			t.Errorf("Open with a memory of %d bytes: error %v, want a FieldError", memory, err)
+	for _, bytes := range []uint64{0, 1, 1 << 63, 9 << 20} {
+		for field, at := range map[string]int{"memory": 64, "capacity": 120} {
+			path := copyRegion(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[at:], bytes) })
+			var wrong *reader.FieldError
+			if _, err := reader.Open(path); !errors.As(err, &wrong) {
+				t.Errorf("Open with a %s of %d bytes: error %v, want a FieldError", field, bytes, err)
+			}
 		}
 	}
 }

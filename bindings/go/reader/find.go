@@ -32,9 +32,12 @@ func (s slot) isOf(sequence uint64) bool { return uint64(s)>>genShift&0xFF == se
 // control is the first word of a group.
 type control uint64
 
+// levelBase is added to the field of the level: no group has a lower level.
+const levelBase = 8
+
 // shape returns all bits but the owner; it changes whenever slots move.
-func (c control) shape() uint64 { return uint64(c) << 12 }
-func (c control) level() uint   { return uint(c>>30) & 0x3F }
+func (c control) shape() uint64 { return uint64(c) << 13 }
+func (c control) level() uint   { return uint(c>>30)&0x1F + levelBase }
 
 // overflow returns the number of the next group of the chain plus 1, or 0.
 func (c control) overflow() uint64 { return uint64(c) & 0x3FFF_FFFF }

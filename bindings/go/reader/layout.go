@@ -7,7 +7,7 @@ import (
 )
 
 // Format is the version of the layout that this package reads; docs/region-format.md describes it.
-const Format = 8
+const Format = 9
 
 const (
 	lineBytes   = 128
@@ -19,6 +19,7 @@ const (
 	// roundingBytes is what alignment takes: two lines, and three words of each of 18 sets.
 	roundingBytes  = 2*lineBytes + 18*3*8
 	segmentsMax    = 1 << 20
+	peersMax       = 4096
 	regionBytesMin = 1 << 20
 	// threadSlotBytesMax bounds the one size in the superblock that does not follow from others: it
 	// grows with the number of statistics, which a reader does not need.
@@ -44,6 +45,7 @@ const (
 	atEpochLifetime   = 80
 	atIdentity        = 88
 	atBoot            = 104
+	atCapacityBytes   = 120
 )
 
 // The global words that a reader uses.
@@ -104,9 +106,13 @@ func readLayout(m *memory) (layout, error) {
 	if stored := m.word(atRegionBytes); stored != m.bytes {
 		return layout{}, &FieldError{"size in bytes", stored, m.bytes}
 	}
+	capacityBytes := m.word(atCapacityBytes)
+	if capacityBytes < regionBytesMin || capacityBytes > m.bytes {
+		return layout{}, &FieldError{"capacity in bytes", capacityBytes, max(regionBytesMin, m.bytes)}
+	}
 	memoryBytes := m.word(atMemoryBytes)
-	if memoryBytes < regionBytesMin || memoryBytes > m.bytes {
-		return layout{}, &FieldError{"memory in bytes", memoryBytes, max(regionBytesMin, m.bytes)}
+	if memoryBytes < regionBytesMin || memoryBytes > capacityBytes {
+		return layout{}, &FieldError{"memory in bytes", memoryBytes, max(regionBytesMin, capacityBytes)}
 	}
 	threadSlotBytes := uint64(m.half(atThreadSlotBytes))
 	if threadSlotBytes == 0 || threadSlotBytes%lineBytes != 0 || threadSlotBytes > threadSlotBytesMax {
@@ -114,10 +120,13 @@ func readLayout(m *memory) (layout, error) {
 	}
 	// The number that the creator asked for; the others follow from it.
 	peers := uint64(m.half(atPeers))
-	if peers == 0 || peers > peersMax(memoryBytes) {
-		return layout{}, &FieldError{"number of peers", peers, peersMax(memoryBytes)}
+	if peers == 0 || peers > peersMax {
+		return layout{}, &FieldError{"number of peers", peers, peersMax}
 	}
-	sizes := sizesOf(memoryBytes, m.bytes, threadSlotBytes, peers)
+	sizes := sizesOf(memoryBytes, capacityBytes, threadSlotBytes, peers)
+	if sizes.regionBytes != m.bytes {
+		return layout{}, &FieldError{"size in bytes", m.bytes, sizes.regionBytes}
+	}
 	for _, field := range []struct {
 		name     string
 		at       uint64
@@ -134,52 +143,71 @@ func readLayout(m *memory) (layout, error) {
 			return layout{}, &FieldError{field.name, found, field.expected}
 		}
 	}
-	return sizes.laidOut(memoryBytes, m.bytes), nil
+	return sizes.laidOut(memoryBytes), nil
 }
 
-// sizes are the numbers that follow from the memory limit of a region and its file size.
+// sizes are the numbers that follow from the memory limit of a region, the highest one that it has
+// room for, and its number of peers.
 type sizes struct {
-	segmentBytes, segments, threadSlots, peers, ttlClasses, stripes uint64
-	sequencesAt                                                     uint64
+	segmentBytes, segments, threadSlots, ttlClasses, stripes uint64
+	sequencesAt, regionBytes                                 uint64
 }
 
-// peersMax returns the largest number of peers that a region for this memory can have.
-func peersMax(memoryBytes uint64) uint64 {
-	return min(max(memoryBytes>>16, 16), 256)
-}
-
-func sizesOf(memoryBytes, regionBytes, threadSlotBytes, peers uint64) sizes {
+func sizesOf(memoryBytes, capacityBytes, threadSlotBytes, peers uint64) sizes {
 	var s sizes
 	s.segmentBytes = min(max(powerOfTwo(memoryBytes/256), 64<<10), 1<<20)
-	s.peers = peers
-	switch megabytes := memoryBytes >> 20; {
-	case megabytes < 16:
-		s.threadSlots = 32
-	case megabytes < 256:
-		s.threadSlots = 256
-	default:
-		s.threadSlots = 1024
-	}
-	for s.threadSlots < 2*peers {
-		s.threadSlots *= 2
-	}
+	s.threadSlots = threadSlots(memoryBytes, peers)
 	segmentsAbout := memoryBytes / s.segmentBytes
 	s.ttlClasses = 1
 	if segmentsAbout >= 256 {
 		s.ttlClasses = 4
 	}
 	s.stripes = min(max(segmentsAbout/8/2/s.ttlClasses, 2), s.threadSlots)
-	s.sequencesAt = atPeersTable + s.peers*peerBytes + s.threadSlots*threadSlotBytes + 2*s.ttlClasses*s.stripes*lineBytes
-	perSegment := s.segmentBytes + 8 + headerBytes + 3*4 + s.peers*8 + (s.peers+63)/64*8 + filingBytes
-	regionBytes = min(regionBytes, segmentsMax*s.segmentBytes)
-	if before := s.sequencesAt + roundingBytes; regionBytes > before {
-		s.segments = (regionBytes - before) / perSegment
+	s.sequencesAt = atPeersTable + peers*peerBytes + s.threadSlots*threadSlotBytes + 2*s.ttlClasses*s.stripes*lineBytes
+	// The capacity pays for the tables of the default number of peers. Those of further ones are in
+	// addition to it.
+	paid := min(peers, peersByMemory(memoryBytes))
+	unpaid := (peers-paid)*peerBytes + (s.threadSlots-threadSlots(memoryBytes, paid))*threadSlotBytes
+	capacityBytes = min(capacityBytes, segmentsMax*s.segmentBytes)
+	if before := s.sequencesAt - unpaid + roundingBytes; capacityBytes > before {
+		s.segments = (capacityBytes - before) / (s.segmentBytes + perSegmentBytes(paid))
 	}
+	unpaid += s.segments * (perSegmentBytes(peers) - perSegmentBytes(paid))
+	s.regionBytes = capacityBytes + roundUp(unpaid, lineBytes)
 	return s
 }
 
-func (s *sizes) laidOut(memoryBytes, regionBytes uint64) layout {
-	headersAt := (s.sequencesAt + s.segments*8 + headerBytes - 1) &^ (headerBytes - 1)
+// peersByMemory returns the number of peers of a region whose creator asks for none.
+func peersByMemory(memoryBytes uint64) uint64 {
+	switch megabytes := memoryBytes >> 20; {
+	case megabytes < 16:
+		return 16
+	case megabytes < 256:
+		return 64
+	default:
+		return 256
+	}
+}
+
+// threadSlots returns the number of thread slots of a region with this number of peers.
+func threadSlots(memoryBytes, peers uint64) uint64 {
+	byMemory := uint64(1024)
+	switch megabytes := memoryBytes >> 20; {
+	case megabytes < 16:
+		byMemory = 32
+	case megabytes < 256:
+		byMemory = 256
+	}
+	return max(byMemory, 2*powerOfTwo(2*peers-1))
+}
+
+// perSegmentBytes returns what a segment takes outside of the pool.
+func perSegmentBytes(peers uint64) uint64 {
+	return 8 + headerBytes + 3*4 + peers*8 + (peers+63)/64*8 + filingBytes
+}
+
+func (s *sizes) laidOut(memoryBytes uint64) layout {
+	headersAt := roundUp(s.sequencesAt+s.segments*8, headerBytes)
 	groupsAt := headersAt + s.segments*headerBytes
 	perSegment := s.segmentBytes / groupBytes
 	return layout{
@@ -188,7 +216,7 @@ func (s *sizes) laidOut(memoryBytes, regionBytes uint64) layout {
 		sequencesAt:  s.sequencesAt,
 		groupsAt:     groupsAt,
 		overflowAt:   groupsAt + s.segments*4,
-		poolAt:       (regionBytes - s.segments*s.segmentBytes) &^ (lineBytes - 1),
+		poolAt:       (s.regionBytes - s.segments*s.segmentBytes) &^ (lineBytes - 1),
 		firstLevel:   log2(max(memoryBytes/128/groupBytes, perSegment)),
 		groupShift:   log2(perSegment),
 	}

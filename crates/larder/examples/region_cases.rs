@@ -235,6 +235,10 @@ pub(crate) fn write_to(folder: &Path) -> Outcome {
     kinds(Scene::begin(folder, "kinds_in_long_segments", |builder| {
         builder.memory_bytes(64 << 20)
     })?)?;
+    // The tables of further processes are in addition to the memory.
+    for (name, processes) in [("kinds_for_few", 3), ("kinds_for_4096", 4096)] {
+        kinds(Scene::begin(folder, name, |builder| builder.processes_max(processes))?)?;
+    }
     flushed(begin("flushed")?)?;
     flush_due(begin("flush_due")?)?;
     evicted(begin("evicted")?)?;

@@ -22,9 +22,9 @@ func TestLanguagesShareACache(t *testing.T) {
 	})
 	t.Run("go, c and rust", func(t *testing.T) {
 		t.Parallel()
-		rust := os.Getenv("LARDER_PEER")
+		rust := os.Getenv("PEER_PROGRAM")
 		if rust == "" {
-			t.Skip("LARDER_PEER is not set: `cargo build --release -p larder --example peer` " +
+			t.Skip("PEER_PROGRAM is not set: `cargo build --release -p larder --example peer` " +
 				"builds the program in Rust, in target/release/examples/peer")
 		}
 		share(t, map[string]string{"go": programs["go"], "c": programs["c"], "rust": rust}, "rust", "c", "go")
