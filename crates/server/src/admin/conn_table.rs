@@ -10,9 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_item::Second;
 
-/// The entries of all sockets, by descriptor number.
+/// The entries of all sockets in the order of the list.
 #[derive(Debug, Default)]
-pub(crate) struct ConnTable(Mutex<BTreeMap<RawFd, Arc<ConnStats>>>);
+pub(crate) struct ConnTable(Mutex<BTreeMap<Place, Arc<ConnStats>>>);
+
+/// The place of a socket in the list: the server's own sockets come first, as in memcached, where
+/// they have the lowest descriptors. A start that reads a directory leaves lower ones free, which
+/// the first connections get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    is_connection: bool,
+    pub(crate) descriptor: RawFd,
+}
 
 /// `stats conns` entry of a socket. One worker writes it; any thread reads it.
 #[derive(Debug)]
@@ -61,22 +70,26 @@ impl ConnTable {
             active: AtomicU32::new(now),
             stage: AtomicU8::new(Stage::Command as u8),
         });
+        let place = Place { is_connection: conn_stats.is_connection(), descriptor };
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.insert(descriptor, Arc::clone(&conn_stats));
+        entries.insert(place, Arc::clone(&conn_stats));
         conn_stats
     }
 
     /// Removes a socket. Called before the socket is closed: its number may be reused then.
     pub(crate) fn remove(&self, descriptor: RawFd) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&descriptor);
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for is_connection in [false, true] {
+            entries.remove(&Place { is_connection, descriptor });
+        }
     }
 
-    /// Returns the entry with the lowest number above `last`, or the lowest of all.
-    pub(crate) fn next(&self, last: Option<RawFd>) -> Option<(RawFd, Arc<ConnStats>)> {
+    /// Returns the entry after `last`, or the first one.
+    pub(crate) fn next(&self, last: Option<Place>) -> Option<(Place, Arc<ConnStats>)> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let (descriptor, conn_stats) = entries.range((from, Bound::Unbounded)).next()?;
-        Some((*descriptor, Arc::clone(conn_stats)))
+        let (place, conn_stats) = entries.range((from, Bound::Unbounded)).next()?;
+        Some((*place, Arc::clone(conn_stats)))
     }
 }
 
@@ -94,6 +107,11 @@ impl ConnStats {
     /// Returns the second of the last progress.
     pub(crate) fn active(&self) -> Second {
         self.active.load(Relaxed)
+    }
+
+    /// True for the socket of a client.
+    fn is_connection(&self) -> bool {
+        matches!(self.ends, Ends::Tcp { .. } | Ends::Unix(_))
     }
 
     /// True for a UDP socket.
@@ -171,23 +189,27 @@ mod tests {
         conn_stats.note_active(7);
         conn_stats.note_stage(Stage::Value);
         let (mut shown, mut last) = (Vec::new(), None);
-        while let Some((descriptor, conn_stats)) = conn_table.next(last) {
+        while let Some((place, conn_stats)) = conn_table.next(last) {
+            let descriptor = place.descriptor;
             let listen = conn_stats.listen_address().unwrap_or_default();
             let (state, active) = (conn_stats.state(descriptor == 5), conn_stats.active());
             shown.push(format!("{descriptor} {} {listen} {state} {active}", conn_stats.address()));
-            last = Some(descriptor);
+            last = Some(place);
         }
         assert_eq!(
             shown,
             [
                 "3 tcp:0.0.0.0:11211  conn_listening 1",
                 "4 udp6:[::1]:7  conn_read 1",
-                "5 ?:<AF 0> unix:/tmp/s conn_parse_cmd 1",
                 "6 unix:/tmp/s  conn_listening 1",
+                "5 ?:<AF 0> unix:/tmp/s conn_parse_cmd 1",
                 "9 tcp6:[::1]:7 tcp:127.0.0.1:7 conn_nread 7",
             ]
         );
         conn_table.remove(9);
-        assert!(conn_table.next(Some(6)).is_none());
+        conn_table.remove(3);
+        let (first, _) = conn_table.next(None).unwrap();
+        assert_eq!(first.descriptor, 4);
+        assert!(conn_table.next(Some(Place { is_connection: true, descriptor: 5 })).is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larder_protocol::{Frame, Kept, Response, render};
 
-use crate::admin::conn_table::ConnStats;
+use crate::admin::conn_table::{ConnStats, Place};
 use crate::server::Server;
 
 /// A response to `stats conns` in progress. It is rendered as its reader takes it, socket by
@@ -16,8 +16,8 @@ pub(crate) struct ConnectionList {
     /// The descriptor of the requesting connection.
     asker: RawFd,
     frame: Kept,
-    /// The last descriptor that was shown.
-    last: Option<RawFd>,
+    /// The last socket that was shown.
+    last: Option<Place>,
 }
 
 impl ConnectionList {
@@ -29,12 +29,12 @@ impl ConnectionList {
     /// Appends the lines of the next socket, or the end of the list. Returns true if more follows.
     pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> bool {
         let frame = self.frame.frame();
-        let Some((descriptor, conn_stats)) = self.server.conn_table.next(self.last) else {
+        let Some((place, conn_stats)) = self.server.conn_table.next(self.last) else {
             render::response(out, &Response::EndOfStats, &frame);
             return false;
         };
-        self.show(descriptor, &conn_stats, &frame, out);
-        self.last = Some(descriptor);
+        self.show(place.descriptor, &conn_stats, &frame, out);
+        self.last = Some(place);
         true
     }
 
