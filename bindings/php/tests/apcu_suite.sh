@@ -20,10 +20,11 @@ declare -A exceptions=(
     [apc_020]="apc.ttl decides which entries make room: Larder's eviction does"
 )
 
-# Tests for older PHP, and two for a PHP without threads (ZTS), which skip themselves. The normal
-# build skips those of the debug build too.
+# Tests for older PHP, two for a PHP without threads (ZTS), and two for PHP's own allocator, which
+# skip themselves. The normal build skips those of the debug build too.
 skipped=4
-"$php" -n -r 'exit(PHP_ZTS);' || skipped=6
+[ "${USE_ZEND_ALLOC:-}" != 0 ] || skipped=6
+"$php" -n -r 'exit(PHP_ZTS);' || skipped=$((skipped + 2))
 skipped_debug_tests=5
 
 [ -n "${APCU_SOURCE:-}" ] || "$root/conformance/debian_source.sh" php-apcu "$version" "$source" 0
