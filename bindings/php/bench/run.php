@@ -142,7 +142,8 @@ function table(array $results): string
 {
     $names = array_keys($results);
     $text = '| | ' . implode(' | ', $names) . " |\n|---|" . str_repeat('--:|', count($names)) . "\n";
-    foreach (array_keys(current($results)[0]) as $row) {
+    $of_caches = array_map(fn (array $rounds) => $rounds[0], array_values($results));
+    foreach (array_keys(array_merge(...$of_caches)) as $row) {
         $cells = [];
         foreach ($results as $rounds) {
             $values = array_column($rounds, $row);
@@ -181,8 +182,11 @@ function plot(array $results, string $file): void
     $data = '';
     foreach (array_diff(array_keys($apcu[0]), ['empty loop']) as $row) {
         $others = array_column($apcu, $row);
-        $ratio = fn ($name) => median(array_map(fn ($value, $other) => $value / $other,
-            array_column($results[$name], $row), $others));
+        $ratio = function ($name) use ($results, $row, $others) {
+            $values = array_column($results[$name], $row);
+            $divide = fn ($value, $other) => $value / $other;
+            return $values === [] ? '?' : median(array_map($divide, $values, $others));
+        };
         $data .= "\"$row\" " . implode(' ', array_map($ratio, $names)) . "\n";
     }
     $columns = ["1 with lines linecolor 'black' dashtype 2 title 'APCu'"];
@@ -194,7 +198,8 @@ function plot(array $results, string $file): void
     $gnuplot = popen('gnuplot', 'w') ?: fail('gnuplot does not start');
     fwrite($gnuplot, "\$data << END\n{$data}END\n"
         . "set terminal svg noenhanced size 1100,440 font 'sans,12' background 'white'\n"
-        . "set output '$file'\nset style data histograms\nset style fill solid\nset boxwidth 0.9\n"
+        . "set datafile missing '?'\nset output '$file'\n"
+        . "set style data histograms\nset style fill solid\nset boxwidth 0.9\n"
         . "set yrange [0:]\nset grid y\nset xtics scale 0\nset key top right\n"
         . "set ylabel 'time of an operation / APCu'\n"
         . 'plot ' . implode(', ', $columns) . "\n");
