@@ -1,7 +1,6 @@
 // apcu_cache_info, apcu_sma_info, apcu_key_info and apcu_clear_cache.
 
 #include "walk/walk.h"
-#include "zend_sort.h"
 
 #define STATS_MAX 256
 
@@ -117,23 +116,6 @@ void apcu_info_register(void)
     FIELDS(INTERN)
 }
 
-// What the list has of an item, and where APCu would have it.
-typedef struct listed {
-    zend_string *name;
-    zend_long ttl;
-    zend_long stored_at;
-    zend_long used_at;
-    zend_long memory_bytes;
-    uint32_t slot;
-    uint32_t hits;
-} listed;
-
-typedef struct listing {
-    listed *items;
-    size_t count;
-    size_t capacity;
-} listing;
-
 // Returns the fields in the order of `FIELDS`. A copy of it takes less time than an insertion for
 // each field.
 static HashTable *new_fields(void)
@@ -146,110 +128,61 @@ static HashTable *new_fields(void)
     return fields;
 }
 
-static void describe(zval *item, HashTable *fields, const listed *listed)
+// Describes an item in a copy of the fields. It takes the name.
+static void describe(zval *item, HashTable *fields, const larder_entry *entry, zend_string *name)
 {
     HashTable *copy = zend_array_dup(fields);
     Bucket *field = copy->arData;
-    ZVAL_STR_COPY(&field++->val, listed->name);
-    ZVAL_LONG(&field++->val, listed->ttl);
-    ZVAL_DOUBLE(&field++->val, listed->hits);
-    ZVAL_LONG(&field++->val, listed->stored_at);
-    ZVAL_LONG(&field++->val, listed->stored_at);
+    ZVAL_STR(&field++->val, name);
+    ZVAL_LONG(&field++->val, apcu_entry_ttl(entry));
+    ZVAL_DOUBLE(&field++->val, apcu_entry_hits(entry));
+    ZVAL_LONG(&field++->val, (zend_long)entry->stored_at);
+    ZVAL_LONG(&field++->val, (zend_long)entry->stored_at);
     // The time of the deletion.
     ++field;
-    ZVAL_LONG(&field++->val, listed->used_at);
+    ZVAL_LONG(&field++->val, apcu_entry_used_at(entry));
     // The number of references.
     ++field;
-    ZVAL_LONG(&field->val, listed->memory_bytes);
+    ZVAL_LONG(&field->val, (zend_long)entry->memory_bytes);
     ZVAL_ARR(item, copy);
 }
 
-static void collect(listing *list)
+// Adds the items in the order of the walk, and counts those that APCu would have in each slot.
+static void list_items(zval *list, uint32_t *in_slot)
 {
     const larder_entry *entry;
     zend_string *name;
     apcu_walk walk;
-    uint64_t count = 0;
-    larder_length(apcu_cache, &count);
-    list->capacity = (size_t)count + 64;
-    list->items = safe_emalloc(list->capacity, sizeof *list->items, 0);
+    HashTable *fields = new_fields();
     apcu_walk_begin(&walk, NULL);
     while (apcu_items_next(&walk, &entry, &name)) {
-        if (list->count == list->capacity) {
-            list->capacity *= 2;
-            list->items = safe_erealloc(list->items, list->capacity, sizeof *list->items, 0);
-        }
-        list->items[list->count++] = (listed){
-            .name = name,
-            .ttl = apcu_entry_ttl(entry),
-            .stored_at = (zend_long)entry->stored_at,
-            .used_at = apcu_entry_used_at(entry),
-            .memory_bytes = (zend_long)entry->memory_bytes,
-            .slot = (uint32_t)apcu_slot_of(name),
-            .hits = (uint32_t)apcu_entry_hits(entry),
-        };
+        zval item;
+        ++in_slot[apcu_slot_of(name)];
+        describe(&item, fields, entry, name);
+        zend_hash_next_index_insert_new(Z_ARRVAL_P(list), &item);
     }
     apcu_walk_end(&walk);
-}
-
-// Returns where the items of each slot end in the order of slots, and writes that order.
-static size_t *sort_by_slot(const listing *list, const listed **order)
-{
-    size_t slots = (size_t)apcu_slots();
-    size_t *ends = safe_emalloc(slots + 1, sizeof *ends, 0);
-    memset(ends, 0, (slots + 1) * sizeof *ends);
-    for (size_t at = 0; at < list->count; ++at) {
-        ++ends[list->items[at].slot + 1];
-    }
-    for (size_t slot = 0; slot < slots; ++slot) {
-        ends[slot + 1] += ends[slot];
-    }
-    // Now each entry is where its slot begins, and moves to where it ends.
-    for (size_t at = 0; at < list->count; ++at) {
-        const listed *item = &list->items[at];
-        order[ends[item->slot]++] = item;
-    }
-    return ends;
-}
-
-// How many items ahead their memory is prefetched: the items are read in random order.
-#define AHEAD 8
-
-static void prefetch(const listing *list, const listed *const *order, size_t at)
-{
-    if (at + 2 * AHEAD < list->count) {
-        __builtin_prefetch(order[at + 2 * AHEAD]);
-        __builtin_prefetch(order[at + AHEAD]->name);
-    }
+    zend_array_destroy(fields);
 }
 
 static void add_lists(zval *info)
 {
-    listing found = {0};
     zval list, deleted, slots;
-    collect(&found);
-    const listed **order = safe_emalloc(found.count, sizeof *order, 0);
-    size_t *ends = sort_by_slot(&found, order);
-    HashTable *fields = new_fields();
-    array_init_size(&list, (uint32_t)found.count);
+    uint64_t count = 0;
+    zend_long slot_count = apcu_slots();
+    uint32_t *in_slot = safe_emalloc((size_t)slot_count, sizeof *in_slot, 0);
+    memset(in_slot, 0, (size_t)slot_count * sizeof *in_slot);
+    larder_length(apcu_cache, &count);
+    array_init_size(&list, (uint32_t)count);
     array_init(&deleted);
     array_init(&slots);
-    for (size_t at = 0, begin = 0; at < found.count; ++at) {
-        zval item;
-        prefetch(&found, order, at);
-        // In the order of the list, so that the memory of the items is in that order.
-        describe(&item, fields, order[at]);
-        zend_string_release(order[at]->name);
-        add_next_index_zval(&list, &item);
-        if (at + 1 == ends[order[at]->slot]) {
-            add_index_long(&slots, order[at]->slot, (zend_long)(at + 1 - begin));
-            begin = at + 1;
+    list_items(&list, in_slot);
+    for (zend_long slot = 0; slot < slot_count; ++slot) {
+        if (in_slot[slot] != 0) {
+            add_index_long(&slots, (zend_ulong)slot, in_slot[slot]);
         }
     }
-    zend_array_destroy(fields);
-    efree(ends);
-    efree(order);
-    efree(found.items);
+    efree(in_slot);
     add_assoc_zval(info, "cache_list", &list);
     add_assoc_zval(info, "deleted_list", &deleted);
     add_assoc_zval(info, "slot_distribution", &slots);
