@@ -83,19 +83,6 @@ func TestRemoteItems(t *testing.T) {
 	}
 }
 
-func TestRemoteReadsHitsInTheMemoryOfTheServer(t *testing.T) {
-	remote := connectToServer(t, "--local-readers", "same-uid")
-	check.NoError(t, remote.Set(t.Context(), "k", []byte("v"), 0))
-	// The memory arrives with the second connection at the latest.
-	check.Eventually(t, "a local read", func() bool {
-		_, item, err := remote.GetItem(t.Context(), "k")
-		return err == nil && item.Local
-	})
-	if remote.LocalReads() == 0 {
-		t.Error("LocalReads = 0 after a local read")
-	}
-}
-
 func TestRemoteErrors(t *testing.T) {
 	remote, ctx := connectToServer(t), t.Context()
 	check.NoError(t, remote.Set(ctx, "word", []byte("seven"), 0))

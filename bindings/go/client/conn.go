@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"time"
 
@@ -61,7 +62,7 @@ const headerBytesMax = 2 << 10
 func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
 	return &conn{
 		Conn: raw, server: server, alive: livenessOf(raw),
-		r: wire.NewReader(raw, maxValueBytes+headerBytesMax), w: wire.NewWriter(raw),
+		r: wire.NewReader(raw, min(maxValueBytes, math.MaxInt-headerBytesMax)+headerBytesMax), w: wire.NewWriter(raw),
 	}
 }
 

@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
-# Runs tests of the module on other systems: for arm64 under qemu-user, for Windows under wine, and
-# for WebAssembly under node. Needs Debian's qemu-user, wine, gcc-mingw-w64-x86-64 and nodejs:
-# elsewhere.sh install. Each system has its list of packages, and of tests that do not fit it.
+# Runs tests of the module on other systems: `elsewhere.sh SYSTEM...`, all of them by default.
+#
+#   qemu    Linux on arm64, arm (32 bits), mips (32 bits, big-endian) and s390x (big-endian)
+#   wine    Windows
+#   wasm    WebAssembly under node
+#
+# Needs Debian's qemu-user, wine, gcc-mingw-w64-x86-64 and nodejs: elsewhere.sh install. Each system
+# has its list of packages, and of tests that do not fit it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,12 +41,20 @@ run() {
 engine="./internal/engine ./internal/engine/memory ./internal/engine/pins ./internal/engine/prefetch
     ./internal/engine/shard"
 
-# The smaps of a process under qemu-user are those of qemu.
-# shellcheck disable=SC2086
-run linux/arm64 qemu-aarch64 UsedMemoryGetsHugePages $engine . ./typed ./wire ./bigcache
+on_qemu() {
+    # The smaps of a process under qemu-user are those of qemu.
+    # shellcheck disable=SC2086
+    run linux/arm64 qemu-aarch64 UsedMemoryGetsHugePages $engine . ./typed ./wire ./bigcache
+    local processor
+    for processor in arm mips s390x; do
+        run linux/$processor qemu-$processor Alloc ./wire ./client ./typed ./bigcache . \
+            ./internal/engine/pins ./internal/engine/shard
+    done
+}
 
-# wine 8 lacks the library from which Go takes random bytes.
-cat >"$folder/random.c" <<'END'
+on_wine() {
+    # wine 8 lacks the library from which Go takes random bytes.
+    cat >"$folder/random.c" <<'END'
 #include <windows.h>
 BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
 __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T count)
@@ -49,22 +62,27 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T count)
     return SystemFunction036(bytes, (ULONG)count);
 }
 END
-export WINEPREFIX=$folder/wine WINEDEBUG=-all
-wine wineboot --init >/dev/null 2>&1
-x86_64-w64-mingw32-gcc -shared -O2 "$folder/random.c" -ladvapi32 \
-    -o "$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll"
-# wine 8 has no unix sockets, and cannot remove the files of these tests.
-# shellcheck disable=SC2086
-run windows/amd64 wine \
-    'Save|LoadFile|DamagedData|Scenes|WaitingGoroutines|EndOfContext|ZeroCaches|ExtremeArg' \
-    $engine . ./typed ./bigcache
-# Ends the processes of this wine prefix; the results are in, whatever it says.
-wine wineboot --kill >/dev/null 2>&1 || true
+    export WINEPREFIX=$folder/wine WINEDEBUG=-all
+    wine wineboot --init >/dev/null 2>&1
+    x86_64-w64-mingw32-gcc -shared -O2 "$folder/random.c" -ladvapi32 \
+        -o "$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll"
+    # wine 8 has no unix sockets, and cannot remove the files of these tests.
+    # shellcheck disable=SC2086
+    run windows/amd64 wine \
+        'Save|LoadFile|DamagedData|Scenes|WaitingGoroutines|EndOfContext|ZeroCaches|ExtremeArg' \
+        $engine . ./typed ./bigcache
+    # Ends the processes of this wine prefix; the results are in, whatever it says.
+    wine wineboot --kill >/dev/null 2>&1 || true
+}
 
-# WebAssembly has one thread, and no sockets.
-run js/wasm "$(go env GOROOT)/lib/wasm/go_js_wasm_exec" '^$' \
-    ./internal/engine/memory ./internal/engine/pins ./internal/engine/prefetch \
-    ./internal/engine/shard . ./typed
+on_wasm() {
+    # WebAssembly has one thread, and no sockets.
+    run js/wasm "$(go env GOROOT)/lib/wasm/go_js_wasm_exec" '^$' \
+        ./internal/engine/memory ./internal/engine/pins ./internal/engine/prefetch \
+        ./internal/engine/shard . ./typed
+}
 
+[ $# -gt 0 ] || set -- qemu wine wasm
+for system; do "on_$system"; done
 echo "elsewhere: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -114,7 +114,7 @@ func (c *conn) refuseBinary(r *wire.BinaryRequest, status wire.BinaryStatus) int
 func (c *conn) skipBinary(r *wire.BinaryRequest, front int, rest int64, status wire.BinaryStatus) int {
 	length := len(c.out)
 	c.fail(r, status)
-	c.skip, c.reply = int(rest), append(c.reply[:0], c.out[length:]...)
+	c.skip, c.reply = rest, append(c.reply[:0], c.out[length:]...)
 	if c.out = c.out[:length]; rest == 0 {
 		c.out = append(c.out, c.reply...)
 	}

@@ -104,8 +104,10 @@ func itemBytes(keyBytes, valueBytes int, flags uint32) int {
 }
 
 func (c *conn) isTooLarge(keyBytes, valueBytes int, flags uint32) bool {
-	return itemBytes(keyBytes, valueBytes, flags) > c.server.options.ItemMax ||
-		keyBytes+valueBytes > c.engine.ItemMax()
+	// In 64 bits: a sum with the length that a client announces may exceed an int of 32.
+	beside := int64(itemBytes(keyBytes, 0, flags))
+	return beside+int64(valueBytes) > int64(c.server.options.ItemMax) ||
+		int64(keyBytes)+int64(valueBytes) > int64(c.engine.ItemMax())
 }
 
 // rejectLarge counts a store that is too large. A set removes the old item, so that no reader sees

@@ -44,9 +44,10 @@ type conn struct {
 	in         []byte
 	start, end int
 	// need is the number of bytes to have before the next step, skip that of bytes to ignore, after
-	// which reply is the response.
-	need, skip int
-	reply      []byte
+	// which reply is the response. A client may announce more bytes than an int of 32 bits counts.
+	need  int
+	skip  int64
+	reply []byte
 	// isBusy is true after a read has filled the buffer.
 	isBusy bool
 	// outHeld is the part of held that is for out.
@@ -100,8 +101,8 @@ func (c *conn) run() {
 func (c *conn) execute() {
 	for !c.isClosing && !c.isBroken {
 		if c.skip > 0 {
-			skipped := min(c.skip, c.end-c.start)
-			c.start += skipped
+			skipped := min(c.skip, int64(c.end-c.start))
+			c.start += int(skipped)
 			if c.skip -= skipped; c.skip > 0 {
 				break
 			}
@@ -137,9 +138,9 @@ func (c *conn) stepFirst(b []byte) int {
 	return c.step(c, b)
 }
 
-// skipAfter ignores bytes behind a line of head bytes and then responds.
-func (c *conn) skipAfter(head, bytes int, reply string) int {
-	c.skip, c.reply = bytes, append(c.reply[:0], reply...)
+// skipValue ignores a value of length bytes behind a line of head bytes and then responds.
+func (c *conn) skipValue(head, length int, reply string) int {
+	c.skip, c.reply = int64(length)+int64(len("\r\n")), append(c.reply[:0], reply...)
 	return head
 }
 

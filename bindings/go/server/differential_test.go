@@ -118,7 +118,7 @@ func binaryConversation(random *rand.Rand) (requests []byte) {
 	for opaque := range uint32(40) {
 		r := wire.BinaryRequest{
 			Opcode: wire.Opcode(random.Intn(0x25)), Opaque: opaque, Key: []byte{"abc"[random.Intn(3)]},
-			CAS: uint64(random.Intn(8) / 7 * 1 << 60),
+			CAS: uint64(random.Intn(8)/7) << 60,
 		}
 		switch loud := r.Opcode.Loud(); loud {
 		case wire.OpSet, wire.OpAdd, wire.OpReplace:

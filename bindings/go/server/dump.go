@@ -42,7 +42,7 @@ func (c *conn) cacheDump(w *words) {
 			break
 		}
 		item, found := c.engine.Look(key)
-		if !found || c.classOf(key, item) != int(class) {
+		if !found || uint64(c.classOf(key, item)) != class {
 			continue
 		}
 		line := []byte("ITEM " + encodeKey(key) + " [")

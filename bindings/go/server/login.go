@@ -45,7 +45,7 @@ func (c *conn) stepLogin(b []byte) int {
 	if length > passwordMax {
 		c.out = append(c.out, longLogin...)
 		if length <= skippedMax {
-			c.skip, c.reply = length+len("\r\n"), c.reply[:0]
+			c.skip, c.reply = int64(length+len("\r\n")), c.reply[:0]
 		}
 		return head
 	}

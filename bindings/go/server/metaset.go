@@ -15,22 +15,22 @@ func (c *conn) metaSet(b []byte, m *metaLine, rest []byte, head int) int {
 	if !ok {
 		return c.say(head, badFormat)
 	}
-	all := head + length + len("\r\n")
 	reply := m.parse(rest)
 	verb, isMode := setVerbs[m.mode]
 	if reply == "" && !isMode {
 		reply = badModeSet
 	}
 	if reply != "" {
-		return c.skipAfter(head, all-head, reply)
+		return c.skipValue(head, length, reply)
 	}
 	if c.isReserved(m.clientFlags) {
-		return c.skipAfter(head, all-head, reservedFlags)
+		return c.skipValue(head, length, reservedFlags)
 	}
 	if c.isTooLarge(len(m.plain), length, m.clientFlags) {
 		c.rejectLarge(textOf(m.plain), true)
-		return c.skipAfter(head, all-head, tooLarge)
+		return c.skipValue(head, length, tooLarge)
 	}
+	all := head + length + len("\r\n")
 	if len(b) < all {
 		c.need = all
 		return 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"larder.example/larder"
+	"larder.example/larder/internal/accept"
 	"larder.example/larder/internal/engine"
 	"larder.example/larder/internal/own"
 )
@@ -35,7 +36,9 @@ type Server struct {
 	// search for stalled ones.
 	wanted, relieved atomic.Int64
 	isDraining       atomic.Bool
-	verbosity        atomic.Uint32
+	// drained is closed when isDraining becomes true.
+	drained   chan struct{}
+	verbosity atomic.Uint32
 	// accepted, rejected and closed count connections.
 	accepted, rejected atomic.Uint64
 	clearing           delayedClear
@@ -43,7 +46,8 @@ type Server struct {
 
 	mu sync.Mutex
 	// The fields below are guarded by mu.
-	listeners map[net.Listener]uint64
+	// listeners have their number in stats conns: the type of a listener may not be comparable.
+	listeners map[uint64]net.Listener
 	// numbers is the largest number of a listener or a connection.
 	numbers uint64
 	conns   map[*conn]struct{}
@@ -68,7 +72,8 @@ func newServer(e *engine.Engine, options Options) *Server {
 	return &Server{
 		engine: e, options: options.withDefaults(), started: time.Now(),
 		change:    func(string) {},
-		listeners: map[net.Listener]uint64{}, conns: map[*conn]struct{}{},
+		drained:   make(chan struct{}),
+		listeners: map[uint64]net.Listener{}, conns: map[*conn]struct{}{},
 	}
 }
 
@@ -78,56 +83,38 @@ func newServer(e *engine.Engine, options Options) *Server {
 // [ErrServerClosed].
 func (s *Server) Serve(listener net.Listener) error {
 	defer listener.Close()
-	if !s.addListener(listener) {
+	number, isOpen := s.addListener(listener)
+	if !isOpen {
 		return ErrServerClosed
 	}
-	defer s.removeListener(listener)
-	pause := time.Duration(0)
-	for {
-		socket, err := listener.Accept()
-		if s.isDraining.Load() {
-			if err == nil {
-				_ = socket.Close()
-			}
-			return ErrServerClosed
-		}
-		if err != nil {
-			if !isTemporary(err) {
-				return err
-			}
-			// The process is short of descriptors, for example.
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			time.Sleep(pause)
-			continue
-		}
-		pause = 0
+	defer s.removeListener(number)
+	err := accept.Loop(listener, s.drained, func(socket net.Conn) {
 		if c := s.admit(socket); c != nil {
 			go c.run()
 		}
+	})
+	if err == nil {
+		err = ErrServerClosed
 	}
+	return err
 }
 
-func isTemporary(err error) bool {
-	// Temporary is deprecated for lack of a definition; net documents it for errors of Accept.
-	var failure interface{ Temporary() bool }
-	return errors.As(err, &failure) && failure.Temporary()
-}
-
-func (s *Server) addListener(listener net.Listener) bool {
+// addListener returns false if the server is closed.
+func (s *Server) addListener(listener net.Listener) (number uint64, isOpen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isDraining.Load() {
-		return false
+		return 0, false
 	}
 	s.numbers++
-	s.listeners[listener] = s.numbers
-	return true
+	s.listeners[s.numbers] = listener
+	return s.numbers, true
 }
 
-func (s *Server) removeListener(listener net.Listener) {
+func (s *Server) removeListener(number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.listeners, listener)
+	delete(s.listeners, number)
 }
 
 // admit registers a connection. If there are too many, it responds as memcached does, closes the
@@ -221,8 +208,10 @@ func (s *Server) await() {
 func (s *Server) drain(atOnce bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isDraining.Store(true)
-	for listener := range s.listeners {
+	if !s.isDraining.Swap(true) {
+		close(s.drained)
+	}
+	for _, listener := range s.listeners {
 		_ = listener.Close()
 	}
 	for c := range s.conns {

@@ -11,6 +11,7 @@ import (
 
 	"larder.example/larder/internal/check"
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/testserver"
 	"larder.example/larder/wire"
 )
 
@@ -291,4 +292,25 @@ func TestReservedFlagsAreRefused(t *testing.T) {
 	// Without soft expiry, all flags are the client's.
 	_, socket = start(t, withTokens())
 	ask(t, dial(t, socket), "set k 3758096444 60 1\r\ny\r\nget k\r\n", "STORED\r\nVALUE k 3758096444 1\r\ny\r\nEND\r\n")
+}
+
+// anyListener has a type whose values cannot be compared.
+type anyListener struct {
+	net.Listener
+	hooks []func()
+}
+
+func TestServeTakesListenersOfAnyType(t *testing.T) {
+	socket := testserver.Socket(t)
+	listener, err := net.Listen("unix", socket)
+	check.NoError(t, err)
+	cache, err := engine.New(engine.Config{MemoryBytes: 64 << 20})
+	check.NoError(t, err)
+	s := newServer(cache, Options{})
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(anyListener{Listener: listener}) }()
+	ask(t, dial(t, socket), "version\r\n", "VERSION "+Version+"\r\n")
+	check.NoError(t, s.Shutdown(t.Context()))
+	check.ErrorIs(t, "Serve", <-ended, ErrServerClosed)
+	check.NoError(t, cache.Close())
 }

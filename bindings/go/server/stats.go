@@ -206,7 +206,7 @@ func (s *Server) connStats() (rows []row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	byNumber := map[uint64][]row{}
-	for listener, number := range s.listeners {
+	for number, listener := range s.listeners {
 		byNumber[number] = []row{
 			{"addr", addressOf(listener.Addr())}, {"state", "conn_listening"}, {"secs_since_last_cmd", "0"},
 		}

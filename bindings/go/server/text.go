@@ -287,7 +287,7 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 		if isQuiet {
 			reply = ""
 		}
-		return c.skipAfter(head, length+len("\r\n"), reply)
+		return c.skipValue(head, length, reply)
 	}
 	if w.count < least || !isKey(key) || !flagsOK || !exptimeOK || !tokenOK {
 		return refuse(badFormat)

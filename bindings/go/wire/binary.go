@@ -160,10 +160,10 @@ func cutMessage(b []byte, magic byte) (key, value, n int, err error) {
 	length := binary.BigEndian.Uint32(b[8:])
 	key = BinaryHeaderBytes + int(uint8(first>>24))
 	value = key + int(uint16(first>>32))
-	n = BinaryHeaderBytes + int(length)
+	n, fits := messageBytes(BinaryHeaderBytes, uint64(length))
 	switch {
-	case length > maxValueBytes:
-		return 0, 0, 0, syntax("a body of less than 2 GiB", b[:BinaryHeaderBytes], "")
+	case length > maxValueBytes || !fits:
+		return 0, 0, 0, tooLong(b[:BinaryHeaderBytes], "")
 	case value > n:
 		return 0, 0, 0, syntax("a body with space for extras and key", b[:BinaryHeaderBytes], "")
 	case n > len(b):

@@ -82,10 +82,11 @@ type scriptConn struct {
 	net.Conn
 }
 
-func (c *scriptConn) Read(b []byte) (int, error)      { return c.Reader.Read(b) }
-func (c *scriptConn) Write(b []byte) (int, error)     { return c.Writer.Write(b) }
-func (c *scriptConn) Close() error                    { return nil }
-func (c *scriptConn) SetReadDeadline(time.Time) error { return nil }
+func (c *scriptConn) Read(b []byte) (int, error)       { return c.Reader.Read(b) }
+func (c *scriptConn) Write(b []byte) (int, error)      { return c.Writer.Write(b) }
+func (c *scriptConn) Close() error                     { return nil }
+func (c *scriptConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *scriptConn) SetWriteDeadline(time.Time) error { return nil }
 
 // memory is a cache for tests.
 func memory() CommandHandler {

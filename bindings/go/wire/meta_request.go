@@ -101,12 +101,14 @@ func (r *MetaRequest) parseSet(b []byte, head int, rest []byte) (int, error) {
 	if !ok {
 		return head, syntax("the length of the value", word, badFormat)
 	}
-	if err := r.takeFlags(rest); err != nil {
-		return head + length + len("\r\n"), err
+	n, fits := messageBytes(head, length)
+	if !fits {
+		return 0, tooLong(word, tooLarge)
 	}
-	var n int
-	var err error
-	r.Value, n, err = cutValue(b, head, length, badChunk)
+	err := r.takeFlags(rest)
+	if err == nil {
+		r.Value, err = cutValue(b, head, n, badChunk)
+	}
 	return n, err
 }
 

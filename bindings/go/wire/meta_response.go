@@ -92,12 +92,16 @@ func (r *MetaResponse) Parse(b []byte) (int, error) {
 		if !ok {
 			return 0, syntax("the length of a value", line, "")
 		}
-		r.Flags = MetaFlags(trim(rest))
-		r.Value, head, err = cutValue(b, head, length, "")
-		if err != nil && err != ErrShort {
-			head = 0
+		n, fits := messageBytes(head, length)
+		if !fits {
+			return 0, tooLong(word, "")
 		}
-		return head, err
+		r.Flags = MetaFlags(trim(rest))
+		r.Value, err = cutValue(b, head, n, "")
+		if err != nil && err != ErrShort {
+			n = 0
+		}
+		return n, err
 	case MetaDebugInfo, MetaError, MetaClientError, MetaServerError:
 		r.Text = trim(rest)
 	default:

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"io"
+	"math"
 )
 
 // Parser is implemented by the messages of all protocols.
@@ -53,9 +54,9 @@ func (r *Reader) Buffered() int { return r.end - r.start }
 
 // Read parses the next message into m, which is valid until the next Read.
 //
-// After a [*SyntaxError] with a Reply, and after a [*TooLargeError], the next Read continues after
-// the invalid message. After any other error the connection should be closed: io.EOF means that the
-// peer has closed it between two messages, io.ErrUnexpectedEOF within one.
+// After a [*TooLargeError], and after a [*SyntaxError] with a Reply that is no SERVER_ERROR, the next
+// Read continues after the invalid message. After any other error the connection should be closed:
+// io.EOF means that the peer has closed it between two messages, io.ErrUnexpectedEOF within one.
 func (r *Reader) Read(m Parser) error {
 	if r.skip > 0 {
 		if err := r.discard(); err != nil {
@@ -149,9 +150,10 @@ func (r *Reader) grow(want int) {
 	if r.busy {
 		size = readBytes
 	}
-	size = max(size, min(want, growFactor*have))
+	// Compared in 64 bits: a multiple of what is here may exceed an int of 32.
+	size = max(size, int(min(uint64(want), growFactor*uint64(have))))
 	if want <= have && have >= size {
-		size = 2 * have
+		size = int(min(2*uint64(have), math.MaxInt))
 	}
 	switch {
 	case size > len(r.buf):

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"time"
+
+	"larder.example/larder/internal/accept"
 )
 
 // Handler answers commands. A server calls it for the commands of one connection in order, and
@@ -23,90 +26,123 @@ type HandlerFunc func(w *Writer, r *Request)
 // Answer calls f.
 func (f HandlerFunc) Answer(w *Writer, r *Request) { f(w, r) }
 
+// The defaults of [Server].
+const (
+	DefaultMaxConns     = 1024
+	DefaultReadTimeout  = time.Minute
+	DefaultWriteTimeout = time.Minute
+)
+
+// ErrServerClosed is the error of Serve and ServeConn after Shutdown.
+var ErrServerClosed = errors.New("wire: server is closed")
+
 // Server is a memcached server without a cache. It parses commands, responds to malformed ones,
-// calls a handler for the others, and closes a connection on quit.
+// calls a handler for the others, and closes a connection on quit. The fields must not change after
+// the first call of a method.
 type Server struct {
 	Handler Handler
 	// MaxMessageBytes limits the size of a command, including its value. The server skips larger
 	// ones and responds with an error. 0 means DefaultMaxMessageBytes.
 	MaxMessageBytes int
+	// MaxConns limits the number of open connections; 0 means DefaultMaxConns. Serve sends "ERROR
+	// Too many open connections" to one above it, and closes it.
+	MaxConns int
 	// IdleTimeout limits the time between commands of a connection; 0 means no limit.
 	IdleTimeout time.Duration
+	// ReadTimeout limits the time from the first to the last byte of a command, and WriteTimeout
+	// that in which a client takes 64 KiB of responses. 0 means DefaultReadTimeout and
+	// DefaultWriteTimeout, and a negative value no limit.
+	ReadTimeout, WriteTimeout time.Duration
+
+	open openConns
 }
 
-// Serve accepts connections until ctx ends or the listener fails. It then closes the listener and
-// all connections, waits for their handlers, and returns nil if ctx has ended.
+// Serve accepts connections until ctx ends, the listener fails, or Shutdown. It closes the
+// listener, and waits for the handlers of its connections: after Shutdown they complete their
+// commands, otherwise Serve closes them. It returns nil if ctx has ended, and [ErrServerClosed]
+// after Shutdown. While the process has no descriptor for another connection, Serve waits for one.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { listener.Close() })()
-	for {
-		conn, err := listener.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				conn.Close()
-			}
-			return nil
-		}
-		if err != nil {
-			listener.Close()
-			return err
-		}
-		serving.Add(1)
-		go func() {
-			defer serving.Done()
-			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			s.ServeConn(conn)
-		}()
+	done := make(chan struct{})
+	end := sync.OnceFunc(func() {
+		close(done)
+		_ = listener.Close()
+	})
+	defer end()
+	forget, isOpen := s.open.atDrain(end)
+	if !isOpen {
+		return ErrServerClosed
 	}
+	defer forget()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, end)()
+	var running sync.WaitGroup
+	err := accept.Loop(listener, done, func(socket net.Conn) {
+		c := newServerConn(s, socket)
+		if err := s.open.add(c, orDefault(s.MaxConns, DefaultMaxConns)); err != nil {
+			refuse(socket, err)
+			return
+		}
+		running.Go(func() {
+			defer context.AfterFunc(ctx, func() { _ = socket.Close() })()
+			_ = c.run()
+		})
+	})
+	if s.open.isDraining() {
+		err = ErrServerClosed
+	} else {
+		cancel()
+	}
+	running.Wait()
+	return err
 }
 
 // ServeConn serves one connection until its end and closes it. It returns nil if the client closes
-// it or sends quit.
+// it or sends quit, and after Shutdown.
 func (s *Server) ServeConn(conn net.Conn) error {
-	defer conn.Close()
-	w := NewWriter(conn)
-	r := NewReader(&flushingConn{conn, w}, s.MaxMessageBytes)
-	request := new(Request)
-	for {
-		if s.IdleTimeout > 0 {
-			conn.SetReadDeadline(time.Now().Add(s.IdleTimeout))
-		}
-		err := r.Read(request)
-		switch {
-		case err == io.EOF:
-			return w.Flush()
-		case err != nil:
-			if !w.respondToError(request, err) {
-				w.Flush()
-				return err
-			}
-		case request.quits():
-			w.quit(request)
-			return w.Flush()
-		default:
-			s.Handler.Answer(w, request)
-		}
-		if w.err != nil {
-			return w.err
-		}
+	c := newServerConn(s, conn)
+	if err := s.open.add(c, math.MaxInt); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	return c.run()
+}
+
+// Shutdown closes the listeners and the idle connections, lets the others complete the commands of
+// which a part has arrived, and waits for them. When ctx ends, it closes them and returns the error
+// of ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.open.drain()
+	ended := make(chan struct{})
+	go func() {
+		s.open.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		s.open.closeAll()
+		<-ended
+		return ctx.Err()
 	}
 }
 
-// flushingConn flushes the responses before it waits for further commands. Pipelined commands thus
-// share one write, and no client waits for a response in the buffer.
-type flushingConn struct {
-	net.Conn
-	w *Writer
+// refuse tells a client that there are too many connections, as memcached does.
+func refuse(socket net.Conn, err error) {
+	if errors.Is(err, errTooManyConns) {
+		_ = socket.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, _ = io.WriteString(socket, "ERROR Too many open connections\r\n")
+	}
+	_ = socket.Close()
 }
 
-func (c *flushingConn) Read(b []byte) (int, error) {
-	if err := c.w.Flush(); err != nil {
-		return 0, err
+// orDefault returns a setting, or its default if it is 0.
+func orDefault[T int | time.Duration](setting, fallback T) T {
+	if setting == 0 {
+		return fallback
 	}
-	return c.Conn.Read(b)
+	return setting
 }
 
 // respondToError responds to an invalid command, and reports whether the connection remains usable.
@@ -123,7 +159,7 @@ func (w *Writer) respondToError(r *Request, err error) bool {
 		return true
 	case errors.As(err, &wrong) && wrong.Reply != "":
 		w.SetBuffer(append(append(w.buf, wrong.Reply...), "\r\n"...))
-		return wrong.Reply != lineTooLarge
+		return wrong.Reply != lineTooLarge && wrong.Reply != tooLarge
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -138,5 +139,149 @@ func TestServeEndsWithContext(t *testing.T) {
 	check.Equal(t, "Serve", <-ended, nil)
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("Read after the end: no error, want a closed connection")
+	}
+}
+
+// shortListener has no descriptor for its first connections.
+type shortListener struct {
+	net.Listener
+	failures int
+}
+
+func (l *shortListener) Accept() (net.Conn, error) {
+	if l.failures > 0 {
+		l.failures--
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+// listen serves at a port, and returns its address and the result of Serve.
+func listen(t *testing.T, s *Server, wrap func(net.Listener) net.Listener) (address string, ended chan error) {
+	t.Helper()
+	s.Handler = echo
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check.NoError(t, err)
+	ended = make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		ended <- s.Serve(ctx, wrap(listener))
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-served
+	})
+	return listener.Addr().String(), ended
+}
+
+func asIs(l net.Listener) net.Listener { return l }
+
+func dialTCP(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	check.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	check.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	return conn
+}
+
+func ask(t *testing.T, conn net.Conn, request, want string) {
+	t.Helper()
+	_, err := io.WriteString(conn, request)
+	check.NoError(t, err)
+	got := make([]byte, len(want))
+	_, err = io.ReadFull(conn, got)
+	check.NoError(t, err)
+	check.Equal(t, fmt.Sprintf("response to %q", request), string(got), want)
+}
+
+func TestServeWaitsForDescriptors(t *testing.T) {
+	address, ended := listen(t, new(Server), func(l net.Listener) net.Listener { return &shortListener{l, 4} })
+	ask(t, dialTCP(t, address), "get a\r\n", "a\r\n")
+	select {
+	case err := <-ended:
+		t.Errorf("Serve: %v, want it to go on", err)
+	default:
+	}
+}
+
+func TestServeLimitsConnections(t *testing.T) {
+	address, _ := listen(t, &Server{MaxConns: 2}, asIs)
+	first := dialTCP(t, address)
+	ask(t, first, "get a\r\n", "a\r\n")
+	ask(t, dialTCP(t, address), "get b\r\n", "b\r\n")
+	refusal, err := io.ReadAll(dialTCP(t, address))
+	check.NoError(t, err)
+	check.Equal(t, "response to the third connection", string(refusal), "ERROR Too many open connections\r\n")
+	check.NoError(t, first.Close())
+	check.Eventually(t, "a place for another connection", func() bool {
+		conn := dialTCP(t, address)
+		_, err := io.WriteString(conn, "get c\r\n")
+		line, _ := bufio.NewReader(conn).ReadString('\n')
+		return err == nil && line == "c\r\n"
+	})
+}
+
+func TestShutdownCompletesCommandsThatHaveBegun(t *testing.T) {
+	s := new(Server)
+	address, ended := listen(t, s, asIs)
+	idle, busy := dialTCP(t, address), dialTCP(t, address)
+	ask(t, idle, "get a\r\n", "a\r\n")
+	ask(t, busy, "get a\r\nset b 0 0 3\r\nx", "a\r\n")
+	done := make(chan error)
+	go func() { done <- s.Shutdown(context.Background()) }()
+	_, err := idle.Read(make([]byte, 1))
+	check.Equal(t, "Read of the idle connection", err, io.EOF)
+	ask(t, busy, "yz\r\n", "b\r\n")
+	_, err = busy.Read(make([]byte, 1))
+	check.Equal(t, "Read after the last command", err, io.EOF)
+	check.NoError(t, <-done)
+	check.ErrorIs(t, "Serve", <-ended, ErrServerClosed)
+	other, _ := net.Pipe()
+	check.ErrorIs(t, "ServeConn", s.ServeConn(other), ErrServerClosed)
+}
+
+func TestShutdownEndsWithTheContext(t *testing.T) {
+	s := new(Server)
+	address, ended := listen(t, s, asIs)
+	busy := dialTCP(t, address)
+	ask(t, busy, "get a\r\nset b 0 0 3\r\nx", "a\r\n")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	check.ErrorIs(t, "Shutdown", s.Shutdown(ctx), context.DeadlineExceeded)
+	if _, err := busy.Read(make([]byte, 1)); err == nil {
+		t.Error("Read after the end: no error, want a closed connection")
+	}
+	check.ErrorIs(t, "Serve", <-ended, ErrServerClosed)
+}
+
+func TestReadTimeoutCountsFromTheFirstByte(t *testing.T) {
+	conn, ended := serve(t, &Server{ReadTimeout: 100 * time.Millisecond})
+	// A command that arrives byte by byte does not move the deadline; the pause before it does.
+	time.Sleep(150 * time.Millisecond)
+	go func() {
+		for range 100 {
+			if _, err := io.WriteString(conn, "g"); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	began := time.Now()
+	if err := <-ended; !os.IsTimeout(err) {
+		t.Errorf("ServeConn: error %v, want a timeout", err)
+	}
+	if took := time.Since(began); took > 900*time.Millisecond {
+		t.Errorf("ServeConn ended after %v, want about 100 ms", took)
+	}
+}
+
+func TestWriteTimeoutEndsAClientThatDoesNotRead(t *testing.T) {
+	conn, ended := serve(t, &Server{WriteTimeout: 100 * time.Millisecond})
+	go io.WriteString(conn, strings.Repeat("get a\r\n", 100_000))
+	if err := <-ended; !os.IsTimeout(err) {
+		t.Errorf("ServeConn: error %v, want a timeout", err)
 	}
 }

@@ -184,6 +184,10 @@ func (r *TextRequest) parseStore(b []byte, head int, rest []byte) (int, error) {
 	if !ok {
 		return head, syntax("the length of the value", size, badFormat)
 	}
+	n, fits := messageBytes(head, length)
+	if !fits {
+		return 0, tooLong(size, tooLarge)
+	}
 	flagBits, flagsOK := ParseUint(flags)
 	seconds, exptimeOK := parseInt(exptime)
 	casOK := true
@@ -195,11 +199,10 @@ func (r *TextRequest) parseStore(b []byte, head int, rest []byte) (int, error) {
 	r.Keys, r.Flags, r.Exptime = Words(key), uint32(flagBits), int32(seconds)
 	r.NoReply = endsInNoReply(rest)
 	if !isKey(key) || !flagsOK || !exptimeOK || !casOK {
-		return head + length + len("\r\n"), syntax("key, flags, exptime and length", b[:head], badFormat)
+		return n, syntax("key, flags, exptime and length", b[:head], badFormat)
 	}
-	var n int
 	var err error
-	r.Value, n, err = cutValue(b, head, length, badChunk)
+	r.Value, err = cutValue(b, head, n, badChunk)
 	return n, err
 }
 

@@ -142,9 +142,12 @@ func (r *TextResponse) parseValue(b, line []byte, head int, rest []byte) (int, e
 	if !flagsOK || !lengthOK || !casOK || !isKey(r.Key) {
 		return 0, syntax("VALUE with key, flags, length and an optional CAS token", line, "")
 	}
-	var n int
+	n, fits := messageBytes(head, length)
+	if !fits {
+		return 0, tooLong(size, "")
+	}
 	var err error
-	r.Value, n, err = cutValue(b, head, length, "")
+	r.Value, err = cutValue(b, head, n, "")
 	if err != nil && err != ErrShort {
 		n = 0
 	}

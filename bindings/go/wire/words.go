@@ -68,22 +68,34 @@ func cutLine(b []byte) (line []byte, n int, err error) {
 // as the next command.
 const maxValueBytes = math.MaxInt32 - 2
 
-// cutValue returns the value of length bytes after a line of head bytes.
-func cutValue(b []byte, head, length int, reply string) (value []byte, n int, err error) {
-	n = head + length + len("\r\n")
-	if len(b) < n {
-		return nil, n, ErrShort
-	}
-	if b[n-2] != '\r' || b[n-1] != '\n' {
-		return nil, n, syntax("a line end after the value", b[n-2:n], reply)
-	}
-	return b[head : n-2 : n-2], n, nil
+// messageBytes returns the length of a message whose rest of length bytes follows its line or header
+// of head bytes. It returns false if an int cannot hold it: on 32-bit systems the longest value that
+// the protocols allow leaves no space for the line. No connection goes on after such a message.
+func messageBytes(head int, length uint64) (n int, fits bool) {
+	sum := uint64(head) + length
+	return int(sum), sum <= math.MaxInt
 }
 
-// parseLength parses the length of a value.
-func parseLength(word []byte) (int, bool) {
+// tooLong returns the error for a message whose length an int cannot hold.
+func tooLong(length []byte, reply string) error {
+	return syntax("a message of less than 2 GiB", length, reply)
+}
+
+// cutValue returns the value of a message of n bytes behind its line of head bytes.
+func cutValue(b []byte, head, n int, reply string) (value []byte, err error) {
+	if len(b) < n {
+		return nil, ErrShort
+	}
+	if b[n-2] != '\r' || b[n-1] != '\n' {
+		return nil, syntax("a line end after the value", b[n-2:n], reply)
+	}
+	return b[head : n-2 : n-2], nil
+}
+
+// parseLength parses the length of a value, and returns it with that of the line end after it.
+func parseLength(word []byte) (uint64, bool) {
 	v, ok := ParseUint(word)
-	return int(v), ok && v <= maxValueBytes
+	return v + uint64(len("\r\n")), ok && v <= maxValueBytes
 }
 
 // ParseUint parses a decimal number as memcached writes it. It returns false for other input, and

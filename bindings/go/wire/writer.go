@@ -3,6 +3,7 @@ package wire
 import (
 	"io"
 	"net"
+	"time"
 )
 
 // Messages are buffered up to this size, in bytes, and larger buffers are not kept.
@@ -23,6 +24,24 @@ type Writer struct {
 	err error
 	// The number of bytes that dst has accepted.
 	written int64
+	// deadline is that of a connection whose peer has to take the bytes; nil if there is none.
+	deadline *writeDeadline
+}
+
+// writeDeadline is a time limit for each part of the bytes that a peer takes.
+type writeDeadline struct {
+	conn    net.Conn
+	timeout time.Duration
+	end     time.Time
+}
+
+// extend moves the deadline to between three quarters of the timeout and all of it: so most writes
+// need not set it.
+func (d *writeDeadline) extend() {
+	if now := time.Now(); d.end.Sub(now) < d.timeout/4*3 {
+		d.end = now.Add(d.timeout)
+		_ = d.conn.SetWriteDeadline(d.end)
+	}
 }
 
 // NewWriter returns a writer to dst. WriteTo of [net.Buffers] should take one system call on dst,
@@ -47,7 +66,13 @@ func (w *Writer) Value(value []byte, end string) {
 		w.SetBuffer(append(append(w.buf, value...), end...))
 		return
 	}
-	if w.err == nil {
+	switch {
+	case w.err != nil:
+	case w.deadline != nil:
+		w.write(w.buf)
+		w.write(value)
+		w.write([]byte(end))
+	default:
 		parts := net.Buffers{w.buf, value, []byte(end)}
 		var n int64
 		n, w.err = parts.WriteTo(w.dst)
@@ -56,13 +81,24 @@ func (w *Writer) Value(value []byte, end string) {
 	w.reset()
 }
 
+// write writes in parts, each with its own time limit if there is one.
+func (w *Writer) write(b []byte) {
+	for len(b) > 0 && w.err == nil {
+		part := b
+		if w.deadline != nil {
+			w.deadline.extend()
+			part = b[:min(len(b), flushBytes)]
+		}
+		var n int
+		n, w.err = w.dst.Write(part)
+		w.written += int64(n)
+		b = b[n:]
+	}
+}
+
 // Flush writes the buffered bytes.
 func (w *Writer) Flush() error {
-	if w.err == nil && len(w.buf) > 0 {
-		var n int
-		n, w.err = w.dst.Write(w.buf)
-		w.written += int64(n)
-	}
+	w.write(w.buf)
 	w.reset()
 	return w.err
 }

@@ -2,13 +2,14 @@ package engine
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
 )
 
 func TestTheBoundCoversSegmentsAndTables(t *testing.T) {
-	for memory := int64(MemoryMin); memory <= 1<<38; memory = memory*5/4 + 4096 {
+	for memory := int64(MemoryMin); memory <= min(1<<38, math.MaxInt); memory = memory*5/4 + 4096 {
 		g, err := divide(memory)
 		if err != nil {
 			t.Fatalf("%d: %v", memory, err)
