@@ -122,7 +122,7 @@ conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 	conformance/install.sh all
 	@failed=; for suite in $(SUITES) $(LONG_SUITES); do echo "== $$suite"; \
 		LARDERD=$(LARDERD) LARDER=$(LARDER) \
-			LARDER_TRACE_NAMES="web07 orm-busy-2M synth-kv-write" \
+			TRACE_NAMES="web07 orm-busy-2M synth-kv-write" \
 			conformance/clients/$$suite.sh || failed="$$failed $$suite"; done; \
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi

@@ -13,7 +13,7 @@ fi
 
 passed=0 failed=0
 # The other trace, orm-busy-2M, takes most of a minute.
-for trace in ${LARDER_TRACE_NAMES:-web07 synth-kv-write}; do
+for trace in ${TRACE_NAMES:-web07 synth-kv-write}; do
     start_on_free_port -t 2 -m 32
     if "$larder" replay --trace "$traces/$trace.csv.zst" --memory 32m \
         --server "127.0.0.1:$port" --connections 8 >"$folder/$trace" 2>"$folder/errors" &&
