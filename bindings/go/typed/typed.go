@@ -10,7 +10,6 @@ package typed
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"larder.example/larder"
@@ -22,8 +21,9 @@ type Options[K comparable, V any] struct {
 	// Prefix begins all keys of the cache in the store, so that several caches can share a store.
 	Prefix string
 	// KeyText returns the rest of the key of an item in the store. Two keys have different texts. By
-	// default it is that of [fmt.Sprint], which suits strings, numbers and types with a method
-	// String; structs with several strings need their own.
+	// default a string or a number is its own text, a type with a method MarshalText has the text
+	// of that, and structs and arrays have those of their parts: {"acme" 7}. The text of a value of
+	// an interface begins with its type. A type with pointers has no text: [New] panics.
 	KeyText func(K) string
 	// Codec encodes the values; [JSON] by default.
 	Codec Codec[V]
@@ -39,6 +39,7 @@ type Options[K comparable, V any] struct {
 type Cache[K comparable, V any] struct {
 	store   larder.Store
 	options Options[K, V]
+	keyText func(K) (string, error)
 	// Loads for a store that has none of its own; otherwise nil.
 	loads *flight.Group
 }
@@ -54,10 +55,12 @@ type loader interface {
 
 const loadTimeoutDefault = 30 * time.Second
 
-// New returns a typed view of a store.
+// New returns a typed view of a store. It panics if keys of type K need an [Options.KeyText], and
+// there is none.
 func New[K comparable, V any](store larder.Store, options Options[K, V]) *Cache[K, V] {
+	text := func(key K) (string, error) { return options.KeyText(key), nil }
 	if options.KeyText == nil {
-		options.KeyText = func(key K) string { return fmt.Sprint(key) }
+		text = keyText[K]()
 	}
 	if options.Codec == nil {
 		options.Codec = JSON[V]()
@@ -65,7 +68,7 @@ func New[K comparable, V any](store larder.Store, options Options[K, V]) *Cache[
 	if options.LoadTimeout <= 0 {
 		options.LoadTimeout = loadTimeoutDefault
 	}
-	c := &Cache[K, V]{store: store, options: options}
+	c := &Cache[K, V]{store: store, options: options, keyText: text}
 	if _, hasLoads := store.(loader); !hasLoads {
 		c.loads = flight.NewGroup(loading{store}, flight.Config{
 			Timeout: options.LoadTimeout, Waits: true, ErrTimeout: larder.ErrLoadTimeout,
@@ -76,13 +79,20 @@ func New[K comparable, V any](store larder.Store, options Options[K, V]) *Cache[
 	return c
 }
 
-// key returns the key of an item in the store.
-func (c *Cache[K, V]) key(key K) string { return c.options.Prefix + c.options.KeyText(key) }
+// key returns the key of an item in the store. The error matches [larder.ErrKey]: the value of an
+// interface may have no text.
+func (c *Cache[K, V]) key(key K) (string, error) {
+	text, err := c.keyText(key)
+	return c.options.Prefix + text, err
+}
 
 // Get returns the value of a key, or an error that matches [larder.ErrNotFound]. The error is a
 // [*CodecError] if the stored bytes are not those of a value.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (value V, err error) {
-	text := c.key(key)
+	text, err := c.key(key)
+	if err != nil {
+		return value, err
+	}
 	encoded, err := c.store.Get(ctx, text)
 	if err != nil {
 		return value, err
@@ -98,7 +108,10 @@ func (c *Cache[K, V]) Set(ctx context.Context, key K, value V) error {
 // SetFor is [Cache.Set] with a time to live: 0 means the default of the store, and a negative one
 // deletes the item.
 func (c *Cache[K, V]) SetFor(ctx context.Context, key K, value V, ttl time.Duration) error {
-	text := c.key(key)
+	text, err := c.key(key)
+	if err != nil {
+		return err
+	}
 	encoded, err := c.encode(text, value)
 	if err != nil {
 		return err
@@ -109,7 +122,10 @@ func (c *Cache[K, V]) SetFor(ctx context.Context, key K, value V, ttl time.Durat
 
 // Delete removes the item of a key, if there is one.
 func (c *Cache[K, V]) Delete(ctx context.Context, key K) error {
-	text := c.key(key)
+	text, err := c.key(key)
+	if err != nil {
+		return err
+	}
 	c.forget(text)
 	return c.store.Delete(ctx, text)
 }
@@ -120,7 +136,10 @@ func (c *Cache[K, V]) Delete(ctx context.Context, key K) error {
 // of stale values. Bytes in the store that are not those of a value are a [*CodecError], as in
 // [Cache.Get]: [Cache.Delete] makes the next call load.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V]) (value V, err error) {
-	text := c.key(key)
+	text, err := c.key(key)
+	if err != nil {
+		return value, err
+	}
 	encoded, err := c.load(ctx, text, func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
 		loaded, ttl, err := load(ctx, key)
 		if err != nil {
