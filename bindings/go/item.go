@@ -19,11 +19,15 @@ type Item struct {
 	Stale bool
 	// Local is true if a [Remote] has read the value in the server's memory.
 	Local bool
+	// isForever is true if a read has found that the item does not expire, so that a store of it
+	// does not take its TTL of 0 for Options.TTL.
+	isForever bool
 }
 
 // itemOf converts the engine's metadata of an item.
 func (c *Cache) itemOf(item *engine.Item) Item {
 	converted := Item{CAS: item.Token, Flags: item.Flags}
+	converted.isForever = item.Deadline == 0 && c.options.TTL != 0
 	if item.Deadline != 0 {
 		// The item may expire between the read and this look at the clock, and the engine's times go
 		// beyond those of a Duration.

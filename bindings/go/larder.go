@@ -253,6 +253,14 @@ func (c *Cache) millis(ttl time.Duration) int64 {
 	return roundedUp(ttl)
 }
 
+// millisOf is millis for the time to live of an item, which a read may have returned.
+func (c *Cache) millisOf(item *Item) int64 {
+	if item.TTL == 0 && item.isForever {
+		return 0
+	}
+	return c.millis(item.TTL)
+}
+
 // roundedUp rounds a duration that is not negative up to milliseconds.
 func roundedUp(d time.Duration) int64 {
 	whole := int64(d / time.Millisecond)

@@ -139,7 +139,9 @@ func (r *Remote) GetItem(ctx context.Context, key string) ([]byte, Item, error) 
 	if value == nil {
 		value = []byte{}
 	}
-	return value, Item{found.CasID, details.TTL, found.Flags, details.Stale, details.Local}, nil
+	return value, Item{
+		CAS: found.CasID, TTL: details.TTL, Flags: found.Flags, Stale: details.Stale, Local: details.Local,
+	}, nil
 }
 
 // GetMany calls visit for each key that has an item, in the order of the keys; at is the position

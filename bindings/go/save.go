@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -45,26 +46,88 @@ func (c *Cache) Load(from io.Reader) (items int, err error) {
 }
 
 // SaveFile is [Cache.Save] into a file. It writes a temporary file in the same folder, syncs it to
-// the disk and renames it: after a crash the file has the old contents or the new ones.
-func (c *Cache) SaveFile(path string) (err error) {
+// the disk and renames it: after a crash the file has the old contents or the new ones. A new file
+// is for its owner alone; one that is there keeps its mode, and its owner where the system allows
+// that. The file that a symbolic link names is replaced, and not the link. Into what is no file,
+// such as a pipe, SaveFile writes directly.
+func (c *Cache) SaveFile(path string) error {
+	if err := c.saveFile(path); err != nil {
+		return fmt.Errorf("larder: cannot save into %s: %w", path, err)
+	}
+	return nil
+}
+
+func (c *Cache) saveFile(path string) error {
+	path, err := followLinks(path)
+	if err != nil {
+		return err
+	}
+	replaced, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c.replaceFile(path, nil)
+	case err != nil:
+		return err
+	case replaced.Mode().IsRegular():
+		return c.replaceFile(path, replaced)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Save(file), file.Close())
+}
+
+// linksMax is the number of symbolic links that Linux follows.
+const linksMax = 40
+
+// followLinks returns the path of what a symbolic link names, which may not exist.
+func followLinks(path string) (string, error) {
+	for range linksMax {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
+			return path, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		named, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(named) {
+			named = filepath.Join(filepath.Dir(path), named)
+		}
+		path = named
+	}
+	return "", fmt.Errorf("more than %d symbolic links", linksMax)
+}
+
+// replaceFile saves into a new file, and renames it to path. replaced is the file that is there; nil
+// if there is none.
+func (c *Cache) replaceFile(path string, replaced fs.FileInfo) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
-		return fmt.Errorf("larder: cannot save into %s: %w", path, err)
+		return err
 	}
 	isSaved := false
 	// Also after a panic.
 	defer func() {
-		if isSaved {
-			return
-		}
-		_ = file.Close()
-		_ = os.Remove(file.Name())
-		if err != nil {
-			err = fmt.Errorf("larder: cannot save into %s: %w", path, err)
+		if !isSaved {
+			_ = file.Close()
+			_ = os.Remove(file.Name())
 		}
 	}()
 	if err = c.Save(file); err != nil {
 		return err
+	}
+	if replaced != nil {
+		// Only root may give a file to another owner. The mode follows, because a change of the owner
+		// changes it.
+		giveTo(file, replaced)
+		if err = file.Chmod(replaced.Mode()); err != nil {
+			return err
+		}
 	}
 	if err = file.Sync(); err != nil {
 		return err

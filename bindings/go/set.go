@@ -28,7 +28,7 @@ func (c *Cache) SetItem(key string, value []byte, item Item) (token uint64, err 
 		return c.swap(key, value, item)
 	}
 	c.flights().Forget(key)
-	token, err = c.core().Set(key, value, item.Flags, c.millis(item.TTL))
+	token, err = c.core().Set(key, value, item.Flags, c.millisOf(&item))
 	if !c.options.CAS {
 		token = 0
 	}
@@ -85,7 +85,7 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 
 func (c *Cache) swap(key string, value []byte, item Item) (uint64, error) {
 	c.flights().Forget(key)
-	millis := c.millis(item.TTL)
+	millis := c.millisOf(&item)
 	if millis >= 0 || !c.options.CAS || item.CAS == 0 {
 		token, err := c.core().CompareAndSwap(key, value, item.Flags, millis, item.CAS)
 		return token, c.failure(err, key, len(value))

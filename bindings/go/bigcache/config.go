@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"log"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -19,7 +20,7 @@ type Config struct {
 	// 0 means that this happens when a call finds them, or when their memory is needed.
 	CleanWindow time.Duration
 	// MaxEntriesInWindow times MaxEntrySize is the memory limit if HardMaxCacheSize is 0 and if it
-	// exceeds 1 GB; otherwise ignored.
+	// exceeds 1 GiB, or 128 MiB on 32-bit systems; otherwise ignored.
 	MaxEntriesInWindow int
 	MaxEntrySize       int
 	// StatsEnabled counts the requests of each key, for KeyMetadata.
@@ -68,11 +69,18 @@ func (c Config) OnRemoveFilterSet(reasons ...RemoveReason) Config {
 }
 
 const (
-	mebibyte = 1 << 20
-	// Limits of the memory of a cache without HardMaxCacheSize, and of any cache.
-	memoryFloor   = 1 << 30
+	mebibyte      = 1 << 20
 	memoryCeiling = 1 << 40
 )
+
+// memoryFloor is the least memory of a cache without HardMaxCacheSize. A process of 32 bits has
+// addresses for a few caches only.
+func memoryFloor() int64 {
+	if strconv.IntSize == 32 {
+		return 128 * mebibyte
+	}
+	return 1024 * mebibyte
+}
 
 // memory returns the memory limit of the cache in bytes. The system provides a page when the cache
 // first uses it, so that a high limit costs nothing by itself.
@@ -84,7 +92,7 @@ func (c *Config) memory() int64 {
 	if bytes > 0 && entries > memoryCeiling/bytes {
 		return memoryCeiling
 	}
-	return max(entries*bytes, memoryFloor)
+	return max(entries*bytes, memoryFloor())
 }
 
 // check returns an error for an invalid field, with BigCache's text if there is one.

@@ -16,8 +16,9 @@
 //
 // # Differences
 //
-//   - The memory is bounded from the start: without HardMaxCacheSize the limit is 1 GB, or
-//     MaxEntriesInWindow times MaxEntrySize if that is more. Beyond it entries are evicted, where
+//   - The memory is bounded from the start: without HardMaxCacheSize the limit is 1 GiB, or
+//     MaxEntriesInWindow times MaxEntrySize if that is more; on 32-bit systems, whose processes
+//     have addresses for a few caches of that size, 128 MiB. Beyond it entries are evicted, where
 //     BigCache grows. [BigCache.Capacity] returns this limit.
 //   - Callbacks run without locks, before the call that removes the entry returns; those for
 //     entries that CleanWindow removes run on a goroutine of the cache. A callback that panics

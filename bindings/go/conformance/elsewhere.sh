@@ -47,7 +47,9 @@ on_qemu() {
     run linux/arm64 qemu-aarch64 UsedMemoryGetsHugePages $engine . ./typed ./wire ./bigcache
     local processor
     for processor in arm mips s390x; do
-        run linux/$processor qemu-$processor Alloc ./wire ./client ./typed ./bigcache . \
+        # qemu-mips has the error numbers of its host for connections that fail later.
+        run linux/$processor qemu-$processor 'Alloc|RefusedConnection|FailoverNext' \
+            ./wire ./client ./typed ./bigcache . \
             ./internal/engine/pins ./internal/engine/shard
     done
 }
