@@ -103,8 +103,8 @@ func followLinks(path string) (string, error) {
 	return "", fmt.Errorf("more than %d symbolic links", linksMax)
 }
 
-// replaceFile saves into a new file, and renames it to path. replaced is the file that is there; nil
-// if there is none.
+// replaceFile saves into a new file, and renames it to path. replaced is the file that is there, or
+// nil.
 func (c *Cache) replaceFile(path string, replaced fs.FileInfo) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Cache) replaceFile(path string, replaced fs.FileInfo) (err error) {
 		return err
 	}
 	if replaced != nil {
-		// Only root may give a file to another owner. The mode follows, because a change of the owner
+		// Only root may give a file to another owner. The mode follows: a change of the owner
 		// changes it.
 		giveTo(file, replaced)
 		if err = file.Chmod(replaced.Mode()); err != nil {

@@ -54,9 +54,10 @@ func (r *Reader) Buffered() int { return r.end - r.start }
 
 // Read parses the next message into m, which is valid until the next Read.
 //
-// After a [*TooLargeError], and after a [*SyntaxError] with a Reply that is no SERVER_ERROR, the next
-// Read continues after the invalid message. After any other error the connection should be closed:
-// io.EOF means that the peer has closed it between two messages, io.ErrUnexpectedEOF within one.
+// After a [*TooLargeError], and after a [*SyntaxError] with a Reply other than a SERVER_ERROR, the
+// next Read continues after the invalid message. After any other error the connection should be
+// closed: io.EOF means that the peer has closed it between two messages, io.ErrUnexpectedEOF within
+// one.
 func (r *Reader) Read(m Parser) error {
 	if r.skip > 0 {
 		if err := r.discard(); err != nil {

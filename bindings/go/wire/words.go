@@ -68,9 +68,9 @@ func cutLine(b []byte) (line []byte, n int, err error) {
 // as the next command.
 const maxValueBytes = math.MaxInt32 - 2
 
-// messageBytes returns the length of a message whose rest of length bytes follows its line or header
-// of head bytes. It returns false if an int cannot hold it: on 32-bit systems the longest value that
-// the protocols allow leaves no space for the line. No connection goes on after such a message.
+// messageBytes returns the length of a message: a line or header of head bytes, and length bytes
+// after it. It returns false if an int cannot hold the sum: on 32-bit systems the longest value of
+// the protocols leaves no space for the line. No connection continues after such a message.
 func messageBytes(head int, length uint64) (n int, fits bool) {
 	sum := uint64(head) + length
 	return int(sum), sum <= math.MaxInt
