@@ -149,13 +149,19 @@ func (c *BigCache) Set(key string, entry []byte) error {
 // it.
 func (c *BigCache) Append(key string, entry []byte) error {
 	name, isFramed := nameOf(key)
-	return storeError(c.cache.Update(name, func(whole []byte, item *larder.Item, isFound bool) ([]byte, larder.Decision) {
-		if !isFound && isFramed {
+	found := false
+	err := c.cache.Update(name, func(whole []byte, item *larder.Item, isFound bool) ([]byte, larder.Decision) {
+		// The last call counts.
+		if found = isFound; !isFound && isFramed {
 			whole = frame(key, nil)
 		}
 		item.TTL = 0
 		return append(whole, entry...), larder.StoreItem
-	}))
+	})
+	if !c.closed.Load() {
+		c.countAppend(name, found)
+	}
+	return storeError(err)
 }
 
 // storeError converts the error of a store.

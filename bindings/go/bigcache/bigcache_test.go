@@ -254,6 +254,20 @@ func TestStats(t *testing.T) {
 	check.Equal(t, "Stats after ResetStats", cache.Stats(), Stats{})
 }
 
+// BigCache looks for the entry of an Append as Get does, and counts that.
+func TestAppendsCountAsReads(t *testing.T) {
+	config := smallConfig()
+	config.StatsEnabled = true
+	cache := newCache(t, config)
+	for range 3 {
+		check.NoError(t, cache.Append("key", []byte("x")))
+	}
+	check.Equal(t, "Stats", cache.Stats(), Stats{Hits: 2, Misses: 1})
+	check.Equal(t, "KeyMetadata", cache.KeyMetadata("key").RequestCount, 2)
+	check.NoError(t, cache.ResetStats())
+	check.Equal(t, "Stats after ResetStats", cache.Stats(), Stats{})
+}
+
 func TestKeyMetadataCountsRequests(t *testing.T) {
 	config := smallConfig()
 	config.StatsEnabled = true

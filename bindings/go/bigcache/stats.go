@@ -8,7 +8,7 @@ import (
 
 // Stats are statistics since New or ResetStats.
 type Stats struct {
-	// Hits and Misses count Get and GetWithInfo.
+	// Hits and Misses count Get, GetWithInfo and Append, which looks for an entry first.
 	Hits   int64 `json:"hits"`
 	Misses int64 `json:"misses"`
 	// DelHits and DelMisses count deletions of existing and of absent entries.
@@ -20,7 +20,8 @@ type Stats struct {
 
 // counters complement the statistics of the cache.
 type counters struct {
-	delHits, delMisses atomic.Int64
+	delHits, delMisses       atomic.Int64
+	appendHits, appendMisses atomic.Int64
 	// The reads before ResetStats.
 	pastHits, pastMisses atomic.Uint64
 }
@@ -34,8 +35,8 @@ func (c *BigCache) Stats() Stats {
 	hits, misses := c.counters.pastHits.Load(), c.counters.pastMisses.Load()
 	stats := c.cache.Stats()
 	return Stats{
-		Hits:      max(int64(stats.Hits-hits), 0),
-		Misses:    max(int64(stats.Misses-misses), 0),
+		Hits:      max(int64(stats.Hits-hits), 0) + c.counters.appendHits.Load(),
+		Misses:    max(int64(stats.Misses-misses), 0) + c.counters.appendMisses.Load(),
 		DelHits:   c.counters.delHits.Load(),
 		DelMisses: c.counters.delMisses.Load(),
 	}
@@ -51,7 +52,19 @@ func (c *BigCache) ResetStats() error {
 	c.counters.pastMisses.Store(stats.Misses)
 	c.counters.delHits.Store(0)
 	c.counters.delMisses.Store(0)
+	c.counters.appendHits.Store(0)
+	c.counters.appendMisses.Store(0)
 	return nil
+}
+
+// countAppend counts an Append, as BigCache does.
+func (c *BigCache) countAppend(name string, isFound bool) {
+	if !isFound {
+		c.counters.appendMisses.Add(1)
+		return
+	}
+	c.counters.appendHits.Add(1)
+	c.requests.count(name)
 }
 
 // Metadata describes a key.

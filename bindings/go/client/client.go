@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +17,9 @@ const (
 	// is 0. It exceeds gomemcache's two, with which a program with more goroutines constantly
 	// closes and opens connections.
 	DefaultMaxIdleConns = 16
+	// DefaultIdleTimeout is the time after which an idle connection is closed if
+	// Options.IdleTimeout is 0.
+	DefaultIdleTimeout = 5 * time.Minute
 	// DefaultMaxValueBytes limits the size of a value that is read if Options.MaxValueBytes is 0.
 	DefaultMaxValueBytes = 128 << 20
 	// DefaultBackoffMin and DefaultBackoffMax bound the backoff from a failed server.
@@ -68,6 +72,9 @@ type Options struct {
 	// MaxIdleConns is the number of idle connections kept per server: DefaultMaxIdleConns if 0,
 	// none if negative.
 	MaxIdleConns int
+	// IdleTimeout closes connections that were idle for this time: DefaultIdleTimeout if 0, never if
+	// negative. Connections to a server that has left the list are closed at once.
+	IdleTimeout time.Duration
 	// MaxConns limits the connections per server; unlimited if 0. If all are in use, an operation
 	// waits for one until the context ends, or returns ErrBusy after Timeout.
 	MaxConns int
@@ -113,6 +120,8 @@ type Client struct {
 	mu    sync.RWMutex
 	nodes map[string]*node
 	login *login
+	// changes is the number of changes of a ServerList at the last look for servers that have left.
+	changes atomic.Uint64
 
 	localReads counter
 }
@@ -192,6 +201,14 @@ func (c *Client) maxIdleConns() int {
 	return c.MaxIdleConns
 }
 
+// idleTimeout returns the time after which an idle connection is closed; 0 for never.
+func (c *Client) idleTimeout() time.Duration {
+	if c.options.IdleTimeout == 0 {
+		return DefaultIdleTimeout
+	}
+	return max(c.options.IdleTimeout, 0)
+}
+
 func (c *Client) maxValueBytes() int {
 	if c.options.MaxValueBytes > 0 {
 		return c.options.MaxValueBytes
@@ -230,8 +247,41 @@ func (c *Client) node(addr net.Addr) *node {
 	if n = c.nodes[name]; n == nil {
 		n = c.newNode(addr)
 		c.nodes[name] = n
+		if _, ok := c.selector.(*ServerList); !ok {
+			// Another selector tells of no change; a new server is one.
+			c.removeFormer(name)
+		}
 	}
 	return n
+}
+
+// removeFormer ends the connections to servers that the selector has no more. wanted is one that it
+// has: a selector that does not show it does not show its servers at all. The caller holds mu.
+func (c *Client) removeFormer(wanted string) {
+	names := map[string]bool{}
+	err := c.selector.Each(func(addr net.Addr) error {
+		names[addr.String()] = true
+		return nil
+	})
+	if err != nil || wanted != "" && !names[wanted] {
+		return
+	}
+	for name, n := range c.nodes {
+		if !names[name] {
+			delete(c.nodes, name)
+			n.leave()
+		}
+	}
+}
+
+// follow looks for servers that have left a list, after a change of it.
+func (c *Client) follow(list *ServerList) {
+	changes := list.changes.Load()
+	if c.changes.Swap(changes) != changes {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.removeFormer("")
+	}
 }
 
 // pick returns the node for a key after tried other nodes have failed. It returns a nil node and a
@@ -242,6 +292,9 @@ func (c *Client) pick(key string, tried int) (n *node, err error) {
 	}
 	var addr net.Addr
 	if list, ok := c.selector.(*ServerList); ok {
+		if list.changes.Load() != c.changes.Load() {
+			c.follow(list)
+		}
 		addr, err = list.pick(key, tried)
 	} else if tried == 0 {
 		addr, err = c.selector.PickServer(key)

@@ -23,6 +23,8 @@ type conn struct {
 	w       *wire.Writer
 	// generation is the pool's generation at the time of opening.
 	generation int
+	// usedAt is the begin of the last operation.
+	usedAt time.Time
 	// alive is nil if the state of the connection cannot be checked.
 	alive *liveness
 	// anyKeys is true if keys may contain spaces and control characters.

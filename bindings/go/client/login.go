@@ -17,8 +17,7 @@ func (c *Client) AuthPlain(ctx context.Context, user, password string) error {
 	c.nodes = make(map[string]*node)
 	c.mu.Unlock()
 	for _, n := range old {
-		n.close()
-		n.local.close()
+		n.leave()
 	}
 	return c.PingContext(ctx)
 }

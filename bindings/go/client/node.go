@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -19,8 +20,13 @@ type node struct {
 	// inUse has capacity for the connections that may be in use; nil if unlimited.
 	inUse chan struct{}
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// idle are the idle connections, the one that was used last at the end.
 	idle []*conn
+	// reaper closes connections that stay idle; nil while there are none.
+	reaper *time.Timer
+	// hasLeft is true for a server that has left the list.
+	hasLeft bool
 	// generation increases when all connections become invalid. Those in use are closed when they
 	// return.
 	generation int
@@ -105,15 +111,19 @@ func (n *node) release() {
 
 // run runs f on a connection and returns the connection to the pool.
 func (n *node) run(ctx context.Context, c *Client, cn *conn, f func(*conn) error) error {
-	usable, err := cn.runUntil(ctx, time.Now().Add(c.timeout()), func() error { return f(cn) })
+	cn.usedAt = time.Now()
+	usable, err := cn.runUntil(ctx, cn.usedAt.Add(c.timeout()), func() error { return f(cn) })
 	keepable := keepsConn(err)
 	n.mu.Lock()
 	if keepable {
 		n.failures, n.downUntil, n.lastErr = 0, time.Time{}, nil
 	}
-	keep := keepable && usable && cn.generation == n.generation && len(n.idle) < c.maxIdleConns()
+	keep := keepable && usable && !n.hasLeft && cn.generation == n.generation && len(n.idle) < c.maxIdleConns()
 	if keep {
 		n.idle = append(n.idle, cn)
+		if timeout := c.idleTimeout(); n.reaper == nil && timeout > 0 {
+			n.reaper = time.AfterFunc(timeout, func() { n.reap(timeout) })
+		}
 	}
 	n.mu.Unlock()
 	if !keep {
@@ -275,6 +285,33 @@ func (n *node) close() error {
 	n.idle = nil
 	n.mu.Unlock()
 	return closeAll(old)
+}
+
+// reap closes the connections that were idle for the timeout.
+func (n *node) reap(timeout time.Duration) {
+	n.mu.Lock()
+	now, count := time.Now(), 0
+	for count < len(n.idle) && now.Sub(n.idle[count].usedAt) >= timeout {
+		count++
+	}
+	old := slices.Clone(n.idle[:count])
+	n.idle = slices.Delete(n.idle, 0, count)
+	if len(n.idle) > 0 {
+		n.reaper.Reset(n.idle[0].usedAt.Add(timeout).Sub(now))
+	} else {
+		n.reaper = nil
+	}
+	n.mu.Unlock()
+	_ = closeAll(old)
+}
+
+// leave ends the connections to a server that has left the list: those in use when they return.
+func (n *node) leave() {
+	n.mu.Lock()
+	n.hasLeft = true
+	n.mu.Unlock()
+	_ = n.close()
+	n.local.close()
 }
 
 func closeAll(conns []*conn) (first error) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // ServerSelector maps keys to servers. Implementations may discover servers in any way. Two
@@ -25,6 +26,8 @@ type ServerList struct {
 	mu    sync.RWMutex
 	addrs []net.Addr
 	ring  ring
+	// changes counts the changes of the list, so that clients notice them.
+	changes atomic.Uint64
 }
 
 // serverAddr is an unresolved address: each connection resolves it again, so that servers can move.
@@ -56,6 +59,7 @@ func (s *ServerList) SetWeighted(servers []string, weights []int) error {
 	}
 	s.mu.Lock()
 	s.addrs, s.ring = addrs, ring
+	s.changes.Add(1)
 	s.mu.Unlock()
 	return nil
 }
