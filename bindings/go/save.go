@@ -27,23 +27,50 @@ func (c *Cache) Save(to io.Writer) error {
 }
 
 // Load stores the items that [Cache.Save] has written, in addition to those in the cache, and
-// returns their number. It omits items that have expired since and those that are too large for
-// this cache. If the data is damaged, it stores the items before the damage and returns
-// [ErrDamaged]. Load reads up to the end of the saved cache and not further, so that a stream may
-// have something after it, such as another saved cache. It needs no buffered reader: most of its
-// reads are of 64 KiB.
+// returns their number. It leaves out items that have expired since. If others do not fit, it
+// stores the rest and returns an [*OmittedError], which matches [ErrTooLarge]. If the data is
+// damaged, it stores the items before the damage and returns [ErrDamaged]. Load reads up to the end
+// of the saved cache and not further, so that a stream may have something after it, such as another
+// saved cache. It needs no buffered reader: most of its reads are of 64 KiB.
 func (c *Cache) Load(from io.Reader) (items int, err error) {
 	c.flights().ForgetPrefix("")
-	items, err = c.core().Load(from)
+	loaded, err := c.core().Load(from)
 	runtime.KeepAlive(c)
 	switch {
 	case errors.Is(err, engine.ErrClosed):
-		return items, ErrClosed
+		err = ErrClosed
 	case errors.Is(err, engine.ErrDamaged):
-		return items, fmt.Errorf("%w: %s", ErrDamaged, strings.TrimPrefix(err.Error(), engine.ErrDamaged.Error()+": "))
+		err = fmt.Errorf("%w: %s", ErrDamaged, strings.TrimPrefix(err.Error(), engine.ErrDamaged.Error()+": "))
+	case err == nil && loaded.Omitted > 0:
+		err = &OmittedError{
+			Items: loaded.Omitted, Key: loaded.Key, Bytes: loaded.Bytes, ItemMax: c.core().ItemMax(),
+			reason: c.failure(loaded.Reason, loaded.Key, loaded.Bytes-len(loaded.Key)),
+		}
 	}
-	return items, err
+	return loaded.Stored, err
 }
+
+// OmittedError means that some items of a saved cache do not fit in the cache that loads it: it has
+// less memory or a lower [Options.ItemMax], or more processors and thus smaller parts. All others
+// were stored.
+type OmittedError struct {
+	// Items is the number of these items.
+	Items int
+	// Key is that of the first one, and Bytes the sum of the lengths of its key and its value.
+	Key   string
+	Bytes int
+	// ItemMax is the largest such sum that the cache takes.
+	ItemMax int
+	reason  error
+}
+
+func (e *OmittedError) Error() string {
+	return fmt.Sprintf("larder: %d items of the saved cache do not fit: the first, %q, has %d bytes, and this cache takes items of up to %d: %v",
+		e.Items, e.Key, e.Bytes, e.ItemMax, e.reason)
+}
+
+// Unwrap returns the error of the store of the first item: [ErrTooLarge], or [ErrNoMemory].
+func (e *OmittedError) Unwrap() error { return e.reason }
 
 // SaveFile is [Cache.Save] into a file. It writes a temporary file in the same folder, syncs it to
 // the disk and renames it: after a crash the file has the old contents or the new ones. A new file
@@ -160,10 +187,12 @@ func (c *Cache) LoadFile(path string) (items int, err error) {
 		return 0, fmt.Errorf("larder: cannot load: %w", err)
 	}
 	defer file.Close()
-	if items, err = c.Load(file); err != nil {
-		return items, fmt.Errorf("larder: cannot load %s: %w", path, err)
+	var omitted *OmittedError
+	items, err = c.Load(file)
+	if err == nil || errors.As(err, &omitted) {
+		err = errors.Join(atEnd(file), err)
 	}
-	if err = atEnd(file); err != nil {
+	if err != nil {
 		return items, fmt.Errorf("larder: cannot load %s: %w", path, err)
 	}
 	return items, nil

@@ -88,6 +88,35 @@ func TestLoadOfDamagedData(t *testing.T) {
 	}
 }
 
+// A cache of a machine with fewer processors has larger parts, and takes larger items.
+func TestLoadCountsAndNamesWhatDoesNotFit(t *testing.T) {
+	cache := openCache(t, Options{Memory: 64 << 20})
+	for n := range 10 {
+		set(t, cache, fmt.Sprint("small ", n), "v")
+	}
+	for n := range 3 {
+		set(t, cache, fmt.Sprint("large ", n), strings.Repeat("v", 500_000))
+	}
+	path := filepath.Join(t.TempDir(), "cache")
+	check.NoError(t, cache.SaveFile(path))
+	loaded := openCache(t, Options{Memory: 64 << 20, ItemMax: 1000})
+	items, err := loaded.LoadFile(path)
+	check.Equal(t, "items", items, 10)
+	check.ErrorIs(t, "LoadFile", err, ErrTooLarge)
+	var omitted *OmittedError
+	if !errors.As(err, &omitted) {
+		t.Fatalf("LoadFile: error %v, want an OmittedError", err)
+	}
+	check.Equal(t, "items that are omitted", omitted.Items, 3)
+	check.Equal(t, "bytes of the first", omitted.Bytes, 500_007)
+	check.Equal(t, "ItemMax", omitted.ItemMax, 1000)
+	for _, part := range []string{path, "3 items", omitted.Key, "large ", "500007", "1000"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("LoadFile: error %q, want the text %q", err, part)
+		}
+	}
+}
+
 func TestLoadFileRejectsWhatFollowsTheEnd(t *testing.T) {
 	cache := openCache(t, Options{})
 	set(t, cache, "k", "v")

@@ -39,9 +39,9 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(saveMagicOld + "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cache := openTest(t, Config{MemoryBytes: 1 << 20})
-		items, err := cache.Load(bytes.NewReader(data))
-		if err == nil && items > len(data) {
-			t.Errorf("%d items from %d bytes", items, len(data))
+		loaded, err := cache.Load(bytes.NewReader(data))
+		if err == nil && loaded.Stored > len(data) {
+			t.Errorf("%d items from %d bytes", loaded.Stored, len(data))
 		}
 		_ = cache.Close()
 	})

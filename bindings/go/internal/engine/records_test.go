@@ -126,8 +126,8 @@ func TestStaleItemsAreNotSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := openTest(t, Config{})
-	if items, err := other.Load(&file); items != 2 || err != nil {
-		t.Errorf("%d items, %v", items, err)
+	if loaded, err := other.Load(&file); loaded.Stored != 2 || err != nil {
+		t.Errorf("%d items, %v", loaded.Stored, err)
 	}
 	if item, ok := other.Look("claimed"); !ok || item.Marks() != 0 {
 		t.Errorf("a claimed item: %t, marks %x", ok, item.Marks())

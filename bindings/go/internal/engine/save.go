@@ -144,32 +144,44 @@ func checksum(header, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, payload)
 }
 
-// Load stores the items that Save has written, in addition to those in the cache, and returns their
-// number. Items that have expired since are left out, and so are those that are too large for this
-// cache. If the data is damaged, it stores the items before the damage and returns ErrDamaged. It
-// reads not a byte past the end of the saved cache: a block and its header are one read each.
-func (e *Engine) Load(from io.Reader) (items int, err error) {
-	saved, err := e.readHead(from)
-	if err != nil {
-		return 0, err
+// Loaded counts the items of a saved cache.
+type Loaded struct {
+	// Stored were stored. Omitted could not be: they are too large for this cache, or found no
+	// memory. All others have expired.
+	Stored, Omitted int
+	// Key is that of the first item that was omitted, Bytes the sum of the lengths of its key and
+	// its value, and Reason the error of its store.
+	Key    string
+	Bytes  int
+	Reason error
+
+	// found counts all items, and saved is the time of the saved cache.
+	found uint64
+	saved int64
+}
+
+// Load stores the items that Save has written, in addition to those in the cache. Items that have
+// expired since are left out. If the data is damaged, it stores the items before the damage and
+// returns ErrDamaged. It reads not a byte past the end of the saved cache: a block and its header
+// are one read each.
+func (e *Engine) Load(from io.Reader) (loaded Loaded, err error) {
+	if loaded.saved, err = e.readHead(from); err != nil {
+		return loaded, err
 	}
 	var block []byte
-	seen := uint64(0)
 	for number := uint32(0); ; number++ {
 		var isLast bool
 		if block, isLast, err = readBlock(from, block, number); err != nil {
-			return items, err
+			return loaded, err
 		}
 		if isLast {
-			if binary.LittleEndian.Uint64(block) != seen {
-				return items, damage(nil, "items are missing")
+			if binary.LittleEndian.Uint64(block) != loaded.found {
+				return loaded, damage(nil, "items are missing")
 			}
-			return items, nil
+			return loaded, nil
 		}
-		stored, found, err := e.loadBlock(block, saved)
-		items, seen = items+stored, seen+uint64(found)
-		if err != nil {
-			return items, err
+		if err := e.loadBlock(block, &loaded); err != nil {
+			return loaded, err
 		}
 	}
 }
@@ -210,35 +222,39 @@ func readBlock(from io.Reader, block []byte, number uint32) ([]byte, bool, error
 	return block, isLast, nil
 }
 
-// loadBlock stores the items of a block. It returns the numbers of the items stored and found.
-// saved is the time of the saved cache: if the clock shows less now, no time has passed.
-func (e *Engine) loadBlock(block []byte, saved int64) (stored, found int, err error) {
+// loadBlock stores the items of a block. If the clock shows less than at the time of the saved
+// cache, no time has passed.
+func (e *Engine) loadBlock(block []byte, loaded *Loaded) error {
 	for len(block) > 0 {
 		if len(block) < savedHeader {
-			return stored, found, damage(nil, "a record is incomplete")
+			return damage(nil, "a record is incomplete")
 		}
 		keyBytes, valueBytes := int(block[0]), int64(binary.LittleEndian.Uint32(block[1:]))
 		flags := binary.LittleEndian.Uint32(block[5:])
 		deadline := int64(binary.LittleEndian.Uint64(block[9:]))
 		block = block[savedHeader:]
 		if int64(len(block)) < int64(keyBytes)+valueBytes {
-			return stored, found, damage(nil, "a record is incomplete")
+			return damage(nil, "a record is incomplete")
 		}
 		key, value := string(block[:keyBytes]), block[keyBytes:int64(keyBytes)+valueBytes]
 		block = block[int64(keyBytes)+valueBytes:]
-		found++
+		loaded.found++
 		ttl := int64(0)
 		if deadline != 0 {
-			if ttl = deadline - max(saved, e.config.Wall()); ttl <= 0 {
+			if ttl = deadline - max(loaded.saved, e.config.Wall()); ttl <= 0 {
 				continue
 			}
 		}
 		switch _, err := e.Set(key, value, flags, ttl); {
 		case err == nil:
-			stored++
+			loaded.Stored++
 		case errors.Is(err, ErrClosed):
-			return stored, found, err
+			return err
+		default:
+			if loaded.Omitted++; loaded.Omitted == 1 {
+				loaded.Key, loaded.Bytes, loaded.Reason = key, len(key)+len(value), err
+			}
 		}
 	}
-	return stored, found, nil
+	return nil
 }

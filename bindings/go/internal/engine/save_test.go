@@ -29,12 +29,12 @@ func TestSavedItemsComeBackWithFlagsAndDeadlines(t *testing.T) {
 	loaded := openTest(t, config)
 	other.now.Store(clock.read() + 100)
 	clock.advance(100)
-	items, err := loaded.Load(&saved)
+	done, err := loaded.Load(&saved)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if items != loaded.Len() || items == 0 {
-		t.Errorf("%d items loaded, %d in the cache", items, loaded.Len())
+	if done.Stored != loaded.Len() || done.Stored == 0 {
+		t.Errorf("%d items loaded, %d in the cache", done.Stored, loaded.Len())
 	}
 	for name := range p.model.items {
 		want, exists := p.model.get(name)
@@ -96,11 +96,11 @@ func TestEveryCutIsNoticed(t *testing.T) {
 		if !errors.Is(err, ErrDamaged) {
 			t.Fatalf("cut at %d: %v", end, err)
 		}
-		cache.onlySaved(t, fmt.Sprintf("cut at %d", end), loaded)
+		cache.onlySaved(t, fmt.Sprintf("cut at %d", end), loaded.Stored)
 		_ = cache.Clear()
 	}
-	if loaded, err := cache.Load(bytes.NewReader(saved)); err != nil || loaded != 23 {
-		t.Errorf("the whole: %d, %v", loaded, err)
+	if loaded, err := cache.Load(bytes.NewReader(saved)); err != nil || loaded.Stored != 23 {
+		t.Errorf("the whole: %d, %v", loaded.Stored, err)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestEveryFlippedByteIsNoticed(t *testing.T) {
 		if !errors.Is(err, ErrDamaged) {
 			t.Fatalf("flip at %d: %v", at, err)
 		}
-		cache.onlySaved(t, fmt.Sprintf("flip at %d", at), loaded)
+		cache.onlySaved(t, fmt.Sprintf("flip at %d", at), loaded.Stored)
 		_ = cache.Clear()
 	}
 }
@@ -204,8 +204,8 @@ func TestTheTimeThatItemsHaveLeftSurvivesAClockThatIsSet(t *testing.T) {
 		config := clock.config(Config{})
 		config.Wall = func() int64 { return clock.read() + 5_000_000 + step }
 		loaded := openTest(t, config)
-		if items, err := loaded.Load(&saved); items != 1 || err != nil {
-			t.Fatalf("step of %d ms: %d items, %v", step, items, err)
+		if done, err := loaded.Load(&saved); done.Stored != 1 || err != nil {
+			t.Fatalf("step of %d ms: %d items, %v", step, done.Stored, err)
 		}
 		item, _ := loaded.Look("k")
 		if left, want := item.Deadline-clock.read(), 60_000-max(step, 0); left != want {
@@ -218,7 +218,7 @@ func TestACacheThatAnOlderReleaseSavedIsLoaded(t *testing.T) {
 	saved := saveSmall(t)
 	old := append([]byte(saveMagicOld), saved[len(saveHead(0)):]...)
 	loaded := openTest(t, Config{MemoryBytes: 1 << 20})
-	if items, err := loaded.Load(bytes.NewReader(old)); items != 23 || err != nil {
-		t.Errorf("%d items, %v", items, err)
+	if done, err := loaded.Load(bytes.NewReader(old)); done.Stored != 23 || err != nil {
+		t.Errorf("%d items, %v", done.Stored, err)
 	}
 }
