@@ -39,7 +39,7 @@ type Config struct {
 	// that: they may change the key.
 	Waits bool
 	// ErrTimeout, ErrClosed and ErrRecursive are the errors of a load that exceeds the timeout, that
-	// the end of the cache ends, and whose loader requests its own key.
+	// the end of the cache ends, and whose loader requests its own key or one that waits for it.
 	ErrTimeout, ErrClosed, ErrRecursive error
 	// Panicked returns the error of a loader that has panicked; value is nil after runtime.Goexit.
 	Panicked func(value any, stack []byte) error
@@ -208,10 +208,12 @@ func (g *Group) join(ctx context.Context, key string, loader Loader, refresh boo
 func (g *Group) start(ctx context.Context, key string) *flight {
 	key = strings.Clone(key)
 	parent, _ := ctx.Value(loadingKey{}).(*loading)
-	ctx = context.WithValue(context.WithoutCancel(ctx), loadingKey{}, &loading{g, key, parent})
+	at := &loading{group: g, key: key, parent: parent}
+	ctx = context.WithValue(context.WithoutCancel(ctx), loadingKey{}, at)
 	ctx, stopTimer := context.WithTimeoutCause(ctx, g.config.Timeout, g.config.ErrTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &flight{group: g, key: key, ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	at.flight = f
 	stopWatch := context.AfterFunc(g.ctx, func() { cancel(g.config.ErrClosed) })
 	f.unlink = func() bool { stopTimer(); return stopWatch() }
 	g.byKey[key] = f
@@ -220,8 +222,14 @@ func (g *Group) start(ctx context.Context, key string) *flight {
 }
 
 // wait blocks until the load ends and returns a copy of its value. It returns early with the error
-// of ctx, or with the cause that ended the load.
+// of ctx, or with the cause that ended the load, and at once if the load waits for that of ctx.
 func (f *flight) wait(ctx context.Context) ([]byte, error) {
+	leaveWait, isEnding := f.enterWait(ctx)
+	if !isEnding {
+		f.leave()
+		return nil, f.group.config.ErrRecursive
+	}
+	defer leaveWait()
 	select {
 	case <-f.done:
 	case <-ctx.Done():

@@ -2,6 +2,8 @@ package flight
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -89,4 +91,72 @@ func TestChangesDuringTheStoreOfALoad(t *testing.T) {
 			group.Close()
 		}
 	}
+}
+
+func TestLoadersThatRequestEachOther(t *testing.T) {
+	check.GoroutineLeaks(t)
+	errRecursive, empty := errors.New("recursive"), emptyCache{}
+	one := NewGroup(empty, Config{Timeout: time.Minute, ErrRecursive: errRecursive})
+	other := NewGroup(empty, Config{Timeout: time.Minute, ErrRecursive: errRecursive})
+	defer one.Close()
+	defer other.Close()
+	// A ring of loads in two caches: each waits until all have begun, and requests the next one.
+	groups, keys := []*Group{one, other, one}, []string{"a", "b", "c"}
+	var begun sync.WaitGroup
+	begun.Add(len(keys))
+	results := make(chan error)
+	for at := range keys {
+		next := (at + 1) % len(keys)
+		go func() {
+			_, err := groups[at].Load(t.Context(), keys[at], func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
+				begun.Done()
+				begun.Wait()
+				value, err := groups[next].Load(ctx, keys[next], nil)
+				return value, 0, err
+			})
+			results <- err
+		}()
+	}
+	began := time.Now()
+	for range keys {
+		check.ErrorIs(t, "Load", <-results, errRecursive)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the loads took %v, want an error at once", took)
+	}
+	check.Equal(t, "recorded waits", len(rings.waits), 0)
+}
+
+// Loads that wait for one and the same are no ring, in whatever order they end.
+func TestLoadsThatWaitForTheSameLoad(t *testing.T) {
+	group := NewGroup(emptyCache{}, Config{Timeout: time.Minute, ErrRecursive: errors.New("recursive")})
+	defer group.Close()
+	resume := make(chan struct{})
+	shared := func(context.Context, string) ([]byte, time.Duration, error) {
+		<-resume
+		return []byte("v"), 0, nil
+	}
+	nested := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
+		// From two goroutines of one load.
+		second := make(chan error)
+		go func() {
+			_, err := group.Load(ctx, "shared", shared)
+			second <- err
+		}()
+		value, err := group.Load(ctx, "shared", shared)
+		return value, 0, errors.Join(err, <-second)
+	}
+	results := make(chan error)
+	for _, key := range []string{"a", "b", "c"} {
+		go func() {
+			_, err := group.Load(t.Context(), key, nested)
+			results <- err
+		}()
+	}
+	check.Eventually(t, "six waiting callers", func() bool { return group.Waiting("shared") == 6 })
+	close(resume)
+	for range 3 {
+		check.NoError(t, <-results)
+	}
+	check.Equal(t, "recorded waits", len(rings.waits), 0)
 }

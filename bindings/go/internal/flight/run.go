@@ -58,6 +58,7 @@ type loading struct {
 	group  *Group
 	key    string
 	parent *loading
+	flight *flight
 }
 
 type loadingKey struct{}
