@@ -54,8 +54,10 @@ type Options struct {
 	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB
 	// by default. The system provides each page on its first use.
 	Memory int64
-	// ItemMax is the largest sum of the lengths of key and value, in bytes. By default it is the
-	// largest possible: almost an eighth of Memory up to 8 MiB, and at least almost 1 MiB beyond.
+	// ItemMax is the largest sum of the lengths of key and value, in bytes. The default depends on
+	// Memory alone: almost 1 MiB for 64 MiB, 2 MiB for 256 MiB, 4 MiB for 1 GiB and so on; below
+	// 8 MiB an eighth of it. It can be almost an eighth of any Memory: the cache then has fewer
+	// parts, and writers wait for each other more often.
 	ItemMax int
 	// CAS gives each item a token, of 8 bytes, for [Cache.CompareAndSwap].
 	CAS bool

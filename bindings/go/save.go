@@ -51,8 +51,7 @@ func (c *Cache) Load(from io.Reader) (items int, err error) {
 }
 
 // OmittedError means that some items of a saved cache do not fit in the cache that loads it: it has
-// less memory or a lower [Options.ItemMax], or more processors and thus smaller parts. All others
-// were stored.
+// less memory or a lower [Options.ItemMax]. All others were stored.
 type OmittedError struct {
 	// Items is the number of these items.
 	Items int

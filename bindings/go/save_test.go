@@ -88,7 +88,6 @@ func TestLoadOfDamagedData(t *testing.T) {
 	}
 }
 
-// A cache of a machine with fewer processors has larger parts, and takes larger items.
 func TestLoadCountsAndNamesWhatDoesNotFit(t *testing.T) {
 	cache := openCache(t, Options{Memory: 64 << 20})
 	for n := range 10 {

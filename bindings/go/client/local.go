@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// attachTimeout limits the wait for a server's memory; the socket works without it.
-	attachTimeout = 100 * time.Millisecond
 	// The pause before the next request for the memory, which doubles after each refusal.
 	attachPauseMin = time.Second
 	attachPauseMax = time.Minute
@@ -23,6 +21,10 @@ const (
 	// Larger buffers are not kept.
 	scratchBytesMax = 1 << 20
 )
+
+// attachTimeout limits the wait for a server's memory; the socket works without it. Tests wait
+// longer: their machine may be busy.
+var attachTimeout = 100 * time.Millisecond
 
 // local is the memory of a server on this machine, in which the client reads hits directly.
 //

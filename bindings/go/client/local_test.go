@@ -20,6 +20,8 @@ import (
 )
 
 // startLocalServer starts a larderd with local readers and returns its socket.
+func init() { attachTimeout = time.Second }
+
 func startLocalServer(t testing.TB) (socket string) {
 	t.Helper()
 	socket = testserver.Socket(t)

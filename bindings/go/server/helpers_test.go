@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"runtime"
 	"testing"
 	"time"
 
@@ -24,8 +23,8 @@ type config struct {
 func start(t testing.TB, config config) (*Server, string) {
 	t.Helper()
 	if config.engine.MemoryBytes == 0 {
-		// Items of 1 MiB fit, whatever the number of shards.
-		config.engine.MemoryBytes = int64(128<<20) * int64(runtime.GOMAXPROCS(0))
+		// Items of 1 MiB fit.
+		config.engine.MemoryBytes = 256 << 20
 	}
 	cache, err := engine.New(config.engine)
 	check.NoError(t, err)

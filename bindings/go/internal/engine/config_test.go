@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,7 +11,7 @@ import (
 
 func TestTheBoundCoversSegmentsAndTables(t *testing.T) {
 	for memory := int64(MemoryMin); memory <= min(1<<38, math.MaxInt); memory = memory*5/4 + 4096 {
-		g, err := divide(memory)
+		g, err := divide(memory, 0)
 		if err != nil {
 			t.Fatalf("%d: %v", memory, err)
 		}
@@ -24,6 +25,53 @@ func TestTheBoundCoversSegmentsAndTables(t *testing.T) {
 	for _, memory := range []int64{-1, 0, MemoryMin - 1, MemoryMax + 1} {
 		if _, err := New(Config{MemoryBytes: memory}); !errors.Is(err, ErrMemory) {
 			t.Errorf("%d bytes: %v", memory, err)
+		}
+	}
+}
+
+// What one machine stores must fit on another one.
+func TestTheLargestItemDependsOnTheMemoryAlone(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, memory := range []int64{MemoryMin, 16 << 20, 64 << 20, 256 << 20, 1 << 30} {
+		limits := map[int]bool{}
+		for _, processors := range []int{1, 2, 16, 64, 256} {
+			runtime.GOMAXPROCS(processors)
+			cache := openTest(t, Config{MemoryBytes: memory})
+			limits[cache.ItemMax()] = true
+			if _, err := cache.Set("k", make([]byte, cache.ItemMax()-1), 0, 0); err != nil {
+				t.Errorf("%d bytes on %d processors: an item of %d bytes: %v", memory, processors, cache.ItemMax(), err)
+			}
+			_ = cache.Close()
+		}
+		if len(limits) != 1 {
+			t.Errorf("%d bytes: the largest items are %v, want one limit", memory, limits)
+		}
+	}
+	// A larger cache takes larger items.
+	before := 0
+	for memory := int64(MemoryMin); memory <= min(1<<38, math.MaxInt); memory *= 4 {
+		g, err := divide(memory, 0)
+		if err != nil {
+			t.Fatalf("%d: %v", memory, err)
+		}
+		if g.itemMax() < before {
+			t.Errorf("%d bytes take items of %d, and a quarter of them %d", memory, g.itemMax(), before)
+		}
+		before = g.itemMax()
+	}
+}
+
+func TestACacheHasPartsThatTakeTheRequestedItem(t *testing.T) {
+	for _, memory := range []int64{64 << 20, 256 << 20, 1 << 30} {
+		for _, itemMax := range []int{1000, 1 << 20, int(memory) / 64, int(memory) / 16, int(memory) / 10} {
+			cache := openTest(t, Config{MemoryBytes: memory, ItemMax: itemMax})
+			if cache.ItemMax() != itemMax {
+				t.Errorf("%d bytes: ItemMax is %d, want %d", memory, cache.ItemMax(), itemMax)
+			}
+			if _, err := cache.Set("k", make([]byte, itemMax-1), 0, 0); err != nil {
+				t.Errorf("%d bytes: an item of %d bytes: %v", memory, itemMax, err)
+			}
+			_ = cache.Close()
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"runtime"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -49,8 +48,8 @@ const (
 type Config struct {
 	// MemoryBytes bounds the memory of the cache, tables and index included.
 	MemoryBytes int64
-	// ItemMax is the largest sum of the lengths of key and value; zero is the largest that fits, an
-	// eighth of a shard.
+	// ItemMax is the largest sum of the lengths of key and value, an eighth of a shard at most: the
+	// number of shards follows from it. Zero is the largest with the default number.
 	ItemMax int
 	// CAS gives each item a token for CompareAndSwap, of eight bytes.
 	CAS bool
@@ -123,19 +122,44 @@ const (
 	segmentsMin = 128
 )
 
-// divide divides the memory into shards and segments. Tables are part of the bound.
-func divide(memoryBytes int64) (geometry, error) {
+// itemMax returns the largest item of a shard.
+func (g geometry) itemMax() int { return shard.ItemMax(g.segments, g.segmentBytes) }
+
+// divide divides the memory into shards, such that an item of itemMax bytes fits if that is
+// possible, and into segments. Tables are part of the bound. The number of processors does not
+// count: an item that one machine takes must fit on another one.
+func divide(memoryBytes int64, itemMax int) (geometry, error) {
 	if memoryBytes < MemoryMin || memoryBytes > MemoryMax || int64(int(memoryBytes)) != memoryBytes {
 		return geometry{}, fmt.Errorf("%w: %d bytes, not %d to %d",
 			ErrMemory, memoryBytes, MemoryMin, int64(MemoryMax))
 	}
 	_, tableBytes := pins.Cells()
 	usable := int(memoryBytes) - tableBytes - collapserBytes(memoryBytes)
-	shards := max(1, min(ceilPower(4*runtime.GOMAXPROCS(0)), floorPower(int(memoryBytes)/shardBytesMin)))
+	shards := shardsOf(memoryBytes)
+	for shards > 1 && dividedInto(shards, usable).itemMax() < itemMax {
+		shards /= 2
+	}
 	// The shards of a large memory have as many segments as a slot can name.
 	for usable/shards/segmentBytesMax >= record.NoSegment {
 		shards *= 2
 	}
+	return dividedInto(shards, usable), nil
+}
+
+// shardsOf returns the number of shards of a memory. Writers of different shards do not wait for
+// each other, and the largest item is an eighth of a shard: above 64 MiB the number of shards and
+// their size both grow with the square root of the memory.
+func shardsOf(memoryBytes int64) int {
+	const few = 8
+	shards := floorPower(int(memoryBytes / shardBytesMin))
+	if shards <= few {
+		return shards
+	}
+	doubled := bits.Len(uint(shards/few)) - 1
+	return few << (doubled / 2)
+}
+
+func dividedInto(shards, usable int) geometry {
 	shardBytes := usable / shards
 	segmentBytes := floorPower(shardBytes / segmentsMin)
 	segmentBytes = min(max(segmentBytes, segmentBytesMin), segmentBytesMax)
@@ -143,7 +167,7 @@ func divide(memoryBytes int64) (geometry, error) {
 	for segments*segmentBytes+shard.TableBytes(segments) > shardBytes {
 		segments--
 	}
-	return geometry{shards, segments, segmentBytes}, nil
+	return geometry{shards, segments, segmentBytes}
 }
 
 func floorPower(number int) int {
@@ -153,11 +177,9 @@ func floorPower(number int) int {
 	return 1 << (bits.Len(uint(number)) - 1)
 }
 
-func ceilPower(number int) int { return 1 << bits.Len(uint(number-1)) }
-
 // New opens a cache.
 func New(config Config) (*Engine, error) {
-	geometry, err := divide(config.MemoryBytes)
+	geometry, err := divide(config.MemoryBytes, config.ItemMax)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +217,7 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 			Now: config.Now,
 		})
 	}
-	if most := e.shards[0].ItemMax(); e.config.ItemMax == 0 || e.config.ItemMax > most {
+	if most := geometry.itemMax(); e.config.ItemMax == 0 || e.config.ItemMax > most {
 		e.config.ItemMax = most
 	}
 	if config.Sweep > 0 {

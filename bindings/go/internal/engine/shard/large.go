@@ -13,15 +13,18 @@ import (
 // of segments unused.
 func (s *Shard) pieceBytes() int { return s.segmentBytes/16 - 2*record.HeaderBytes }
 
-// ItemMax returns the size of the largest value for a key of the greatest length.
-func (s *Shard) ItemMax() int { return len(s.segments) * s.segmentBytes / 8 }
+// ItemMax returns the size of the largest value for a key of the greatest length, of a shard with
+// this number of segments.
+func ItemMax(segments, segmentBytes int) int { return segments * segmentBytes / 8 }
+
+func (s *Shard) itemMax() int { return ItemMax(len(s.segments), s.segmentBytes) }
 
 // putLarge stores a large value.
 func (s *Shard) putLarge(r *Request, found *place) (uint64, error) {
 	size := s.pieceBytes()
 	count := (len(r.Value) + size - 1) / size
 	h := s.header(r, record.ListBytes(count), record.Unpublished|record.Large)
-	if len(r.Value) > s.ItemMax() || h.Bytes() > s.segmentBytes/2 {
+	if len(r.Value) > s.itemMax() || h.Bytes() > s.segmentBytes/2 {
 		return 0, ErrTooLarge
 	}
 	pool := s.poolOf(found)
