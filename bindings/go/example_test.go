@@ -202,8 +202,7 @@ func ExampleCache_Stats() {
 
 	_ = cache.Set("k", []byte("v"), 0)
 	cache.Get("k")
-	stats := cache.Stats()
-	fmt.Println(stats.Items, stats.HitRate())
+	fmt.Println(cache.Stats().Items, cache.Stats().HitRate())
 	// Output: 1 1
 }
 

@@ -18,7 +18,7 @@ type Stats struct {
 }
 
 // HitRate returns the ratio of hits to gets, from 0 to 1; 0 if there were no gets.
-func (s *Stats) HitRate() float64 {
+func (s Stats) HitRate() float64 {
 	if s.Hits+s.Misses == 0 {
 		return 0
 	}

@@ -19,9 +19,9 @@ import (
 	"larder.example/larder/internal/testserver"
 )
 
-// startLocalServer starts a larderd with local readers and returns its socket.
 func init() { attachTimeout = time.Second }
 
+// startLocalServer starts a larderd with local readers and returns its socket.
 func startLocalServer(t testing.TB) (socket string) {
 	t.Helper()
 	socket = testserver.Socket(t)

@@ -76,7 +76,7 @@ func scenes(t testing.TB) []scene {
 		t.Fatal(cases.err)
 	}
 	if cases.folder == "" {
-		t.Skip("creating the regions requires cargo, or the built example region_cases in REGION_CASES")
+		t.Skip("creating the regions requires the repository and cargo, or the built example region_cases in REGION_CASES")
 	}
 	paths, _ := filepath.Glob(filepath.Join(cases.folder, "*.region"))
 	if len(paths) < 7 {
@@ -102,6 +102,10 @@ func makeCases() {
 	program := []string{os.Getenv("REGION_CASES")}
 	if program[0] == "" {
 		if _, err := exec.LookPath("cargo"); err != nil {
+			return
+		}
+		if _, err := os.Stat("../../../Cargo.toml"); err != nil {
+			// The module is not in its repository.
 			return
 		}
 		program = strings.Fields("cargo run --quiet --release --locked -p larder --example region_cases --")

@@ -3,12 +3,15 @@ package reader
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
+
+	"larder.example/larder/internal/check"
 )
 
 func TestHashMatchesWriter(t *testing.T) {
-	text, err := os.ReadFile("../../../conformance/region/hash.json")
+	text, err := os.ReadFile(filepath.Join(check.Repository(t), "conformance/region/hash.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

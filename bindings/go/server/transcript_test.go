@@ -47,6 +47,7 @@ var endsBefore = map[string]string{
 }
 
 func TestTranscripts(t *testing.T) {
+	check.Repository(t)
 	files, err := filepath.Glob(transcripts + "/*.txt")
 	check.NoError(t, err)
 	if len(files) < 80 {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -76,8 +75,7 @@ type scene struct {
 
 // Play plays all scenes, each in a test of its own.
 func (p *Player) Play(t *testing.T) {
-	_, file, _, _ := runtime.Caller(0)
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "../../../../conformance/api/cases.json"))
+	text, err := os.ReadFile(filepath.Join(check.Repository(t), "conformance/api/cases.json"))
 	check.NoError(t, err)
 	var scenes []scene
 	check.NoError(t, json.Unmarshal(text, &scenes))
