@@ -35,7 +35,7 @@ var (
 	ErrInvalid = errors.New("larder: invalid argument")
 
 	// ErrRecursive means that a loader requests the key that it is loading, or one whose loader
-	// waits for that key. It is found by the context: a loader passes on the one that it gets.
+	// waits for that key. The context tells: a loader passes its context on.
 	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading, or one that waits for it")
 	// ErrLoadTimeout means that a load exceeded the time limit of loads.
 	ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")

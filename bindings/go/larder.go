@@ -52,11 +52,11 @@ import (
 // Options configure a cache of [Open]. The zero value of each field is its default.
 type Options struct {
 	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB
-	// by default. The system provides each page on its first use, and gets all of them back at
-	// Close: after a Clear, and when items expire, the cache keeps the memory for other items.
+	// by default. The system provides each page on its first use. Only Close releases them: after
+	// a Clear, and when items expire, the cache keeps the memory for other items.
 	Memory int64
-	// ItemMax is the largest sum of the lengths of key and value, in bytes. The default depends on
-	// Memory alone: almost 1 MiB for 64 MiB, 2 MiB for 256 MiB, 4 MiB for 1 GiB and so on; below
+	// ItemMax is the largest sum of the lengths of key and value, in bytes. The default depends only
+	// on Memory: almost 1 MiB for 64 MiB, 2 MiB for 256 MiB, 4 MiB for 1 GiB and so on; below
 	// 8 MiB an eighth of it. It can be almost an eighth of any Memory: the cache then has fewer
 	// parts, and writers wait for each other more often.
 	ItemMax int

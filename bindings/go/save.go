@@ -73,9 +73,9 @@ func (e *OmittedError) Unwrap() error { return e.reason }
 
 // SaveFile is [Cache.Save] into a file. It writes a temporary file in the same folder, syncs it to
 // the disk and renames it: after a crash the file has the old contents or the new ones. A new file
-// is for its owner alone; one that is there keeps its mode, and its owner where the system allows
-// that. The file that a symbolic link names is replaced, and not the link. Into what is no file,
-// such as a pipe, SaveFile writes directly.
+// has mode 0600; an existing one keeps its mode, and its owner where the system allows that.
+// SaveFile replaces the file that a symbolic link names, and keeps the link. It writes directly
+// into a pipe or a device.
 func (c *Cache) SaveFile(path string) error {
 	if err := c.saveFile(path); err != nil {
 		return fmt.Errorf("larder: cannot save into %s: %w", path, err)

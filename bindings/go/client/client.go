@@ -73,7 +73,7 @@ type Options struct {
 	// none if negative.
 	MaxIdleConns int
 	// IdleTimeout closes connections that were idle for this time: DefaultIdleTimeout if 0, never if
-	// negative. Connections to a server that has left the list are closed at once.
+	// negative. Connections to a server that has left the list are closed immediately.
 	IdleTimeout time.Duration
 	// MaxConns limits the connections per server; unlimited if 0. If all are in use, an operation
 	// waits for one until the context ends, or returns ErrBusy after Timeout.

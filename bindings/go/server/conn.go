@@ -138,7 +138,7 @@ func (c *conn) stepFirst(b []byte) int {
 	return c.step(c, b)
 }
 
-// skipValue ignores a value of length bytes behind a line of head bytes and then responds.
+// skipValue ignores a value of length bytes after a line of head bytes and then responds.
 func (c *conn) skipValue(head, length int, reply string) int {
 	c.skip, c.reply = int64(length)+int64(len("\r\n")), append(c.reply[:0], reply...)
 	return head

@@ -36,7 +36,7 @@ func isMarshaler(kind reflect.Type) bool {
 	return kind.Kind() != reflect.Interface && kind.Implements(marshaler)
 }
 
-// withoutText returns the part of a type that has no text; nil if there is none. An interface may
+// withoutText returns the part of a type that has no text, or nil. An interface may
 // have one, depending on its value.
 func withoutText(kind reflect.Type) reflect.Type {
 	if isMarshaler(kind) {
@@ -129,7 +129,7 @@ func appendDynamic(dst []byte, value reflect.Value) ([]byte, error) {
 	}
 	name := kind.String()
 	if kind.PkgPath() != "" {
-		// The package's name alone may be that of several.
+		// Several packages may have the same name.
 		name = kind.PkgPath() + "." + kind.Name()
 	}
 	dst, err := appendKey(append(append(dst, name...), '('), value, true)

@@ -15,7 +15,7 @@ import (
 type (
 	// level has one String for several values.
 	level int
-	// name is a string with a String of its own.
+	// name is a string with a method String.
 	name string
 	pair struct{ Company, Plan string }
 	deep struct {
@@ -27,7 +27,7 @@ type (
 func (level) String() string { return "some level" }
 func (name) String() string  { return "some name" }
 
-// textOf returns the text of a key as an item of a store gets it.
+// textOf returns the text of a key in a store.
 func textOf[K comparable](t *testing.T, key K) string {
 	t.Helper()
 	text, err := New(larder.Store(new(mapStore)), Options[K, string]{}).key(key)

@@ -55,8 +55,8 @@ type loader interface {
 
 const loadTimeoutDefault = 30 * time.Second
 
-// New returns a typed view of a store. It panics if keys of type K need an [Options.KeyText], and
-// there is none.
+// New returns a typed view of a store. It panics if keys of type K need an [Options.KeyText]
+// and it is nil.
 func New[K comparable, V any](store larder.Store, options Options[K, V]) *Cache[K, V] {
 	text := func(key K) (string, error) { return options.KeyText(key), nil }
 	if options.KeyText == nil {

@@ -81,7 +81,7 @@ func tooLong(length []byte, reply string) error {
 	return syntax("a message of less than 2 GiB", length, reply)
 }
 
-// cutValue returns the value of a message of n bytes behind its line of head bytes.
+// cutValue returns the value of a message of n bytes, after its line of head bytes.
 func cutValue(b []byte, head, n int, reply string) (value []byte, err error) {
 	if len(b) < n {
 		return nil, ErrShort

@@ -24,7 +24,7 @@ type Writer struct {
 	err error
 	// The number of bytes that dst has accepted.
 	written int64
-	// deadline is that of a connection whose peer has to take the bytes; nil if there is none.
+	// deadline limits the time in which the peer takes the bytes; nil for no limit.
 	deadline *writeDeadline
 }
 

@@ -15,7 +15,7 @@ const (
 
 // Loop calls serve for each connection of a listener, until the listener fails or done is closed.
 // It returns nil if done is closed; the caller then closes the listener, which ends the wait for a
-// connection. An error that passes, as that of a process without a free descriptor, is no failure.
+// connection. Temporary errors do not end it: the process may lack a free descriptor.
 func Loop(listener net.Listener, done <-chan struct{}, serve func(net.Conn)) error {
 	pause := time.Duration(0)
 	for {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Repository returns the folder of the repository. It skips a test where the module is alone, as
-// its users have it; CI requires the repository.
+// Repository returns the folder of the repository. It skips the test in a module that was fetched
+// without the repository; CI requires it.
 func Repository(t testing.TB) string {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)

@@ -222,7 +222,7 @@ func (g *Group) start(ctx context.Context, key string) *flight {
 }
 
 // wait blocks until the load ends and returns a copy of its value. It returns early with the error
-// of ctx, or with the cause that ended the load, and at once if the load waits for that of ctx.
+// of ctx, or with the cause that ended the load. A load that waits for that of ctx is an error.
 func (f *flight) wait(ctx context.Context) ([]byte, error) {
 	leaveWait, isEnding := f.enterWait(ctx)
 	if !isEnding {

@@ -122,7 +122,7 @@ func TestLoadersThatRequestEachOther(t *testing.T) {
 		check.ErrorIs(t, "Load", <-results, errRecursive)
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the loads took %v, want an error at once", took)
+		t.Errorf("the loads took %v, want an immediate error", took)
 	}
 	check.Equal(t, "recorded waits", len(rings.waits), 0)
 }
