@@ -39,14 +39,6 @@ var (
 	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading, or one that waits for it")
 	// ErrLoadTimeout means that a load exceeded the time limit of loads.
 	ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")
-
-	// ErrUnreachable means that the server of a [Remote] does not respond. It may have applied a
-	// change nevertheless.
-	ErrUnreachable = errors.New("larder: the server does not respond")
-	// ErrRefused means that the server of a [Remote] rejected the request.
-	ErrRefused = errors.New("larder: the server has refused the request")
-	// ErrProtocol means that the response of the server of a [Remote] is not memcached's protocol.
-	ErrProtocol = errors.New("larder: the response is not memcached's protocol")
 )
 
 // PanicError is the error that all callers of a load get if its loader panics.

@@ -219,23 +219,3 @@ func ExampleStore() {
 	fmt.Println(visit(context.Background(), cache.Store()), cache.Contains("visited"))
 	// Output: <nil> true
 }
-
-// The server is a larderd with --local-readers, on the same machine: hits need no system call.
-func ExampleConnect() {
-	ctx := context.Background()
-	remote, err := larder.Connect(ctx, "/run/larderd/larderd.sock")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer remote.Close()
-
-	value, err := remote.Get(ctx, "greeting")
-	switch {
-	case errors.Is(err, larder.ErrNotFound):
-		fmt.Println("not there")
-	case err != nil:
-		log.Fatal(err)
-	default:
-		fmt.Println(string(value))
-	}
-}

@@ -17,7 +17,7 @@ type Item struct {
 	// Stale is true if a client of the server, or of the shared cache, has marked the value as out
 	// of date.
 	Stale bool
-	// Local is true if a [Remote] has read the value in the server's memory.
+	// Local is true if a cache of larder/remote has read the value in the server's memory.
 	Local bool
 	// isForever is true if a read has found that the item does not expire, so that a store of it
 	// does not take its TTL of 0 for Options.TTL.

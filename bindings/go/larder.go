@@ -7,8 +7,8 @@
 //
 // [Open] opens a cache in the memory of the process, on every system and without cgo. Package
 // larder/shared opens one that processes in several languages share; it needs Linux and cgo.
-// [Connect] returns the cache of a larderd or a memcached. A program that works on a [Store] moves
-// from one to another by changing the line that opens. Package larder/typed keeps Go values.
+// Package larder/remote is the cache of a larderd or a memcached. A program that works on a [Store]
+// moves from one to another by changing the line that opens. Package larder/typed keeps Go values.
 //
 // # Keys, values, times
 //

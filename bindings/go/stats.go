@@ -1,6 +1,6 @@
 package larder
 
-import "encoding/json"
+import "strconv"
 
 // Stats are the statistics of a cache since it was opened. [Cache.String] publishes them with
 // package expvar, package larder/prometheus with Prometheus.
@@ -52,14 +52,20 @@ func (c *Cache) Len() int {
 //
 //	expvar.Publish("cache", cache)
 func (c *Cache) String() string {
-	stats := c.Stats()
-	text, err := json.Marshal(struct {
-		Stats
-		HitRate float64
-	}{stats, stats.HitRate()})
-	if err != nil {
-		// Numbers have no errors.
-		panic(err)
+	s := c.Stats()
+	// Package encoding/json is a quarter of a program that needs it only here.
+	text := []byte{'{'}
+	for _, field := range []struct {
+		name  string
+		value uint64
+	}{
+		{"Hits", s.Hits}, {"Misses", s.Misses}, {"Items", s.Items}, {"Stored", s.Stored},
+		{"Evictions", s.Evictions}, {"Expired", s.Expired}, {"MemoryLimit", s.MemoryLimit},
+		{"MemoryUsed", s.MemoryUsed}, {"ItemBytes", s.ItemBytes}, {"IndexBytes", s.IndexBytes},
+	} {
+		text = append(strconv.AppendQuote(text, field.name), ':')
+		text = append(strconv.AppendUint(text, field.value, 10), ',')
 	}
-	return string(text)
+	text = append(text, `"HitRate":`...)
+	return string(append(strconv.AppendFloat(text, s.HitRate(), 'g', -1, 64), '}'))
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Store is what the caches of this module have in common: that of [Cache.Store], of [Remote.Store]
-// and of the caches of larder/shared. These also have a method GetOrLoad, with the parameters of
+// Store is what the caches of this module have in common: that of [Cache.Store], and of the caches
+// of larder/remote and larder/shared. These also have a method GetOrLoad, with the parameters of
 // [Cache.GetOrLoad], which package larder/typed uses.
 type Store interface {
 	// Get returns a copy of the value of a key, or an error that matches [ErrNotFound].

@@ -16,7 +16,7 @@ type User struct {
 	Score int
 }
 
-// The line that opens the cache decides where it is: larder.Open, larder.Connect, shared.Open.
+// The line that opens the cache decides where it is: larder.Open, remote.Connect, shared.Open.
 func Example() {
 	cache, err := larder.Open(larder.Options{Memory: 16 << 20})
 	if err != nil {

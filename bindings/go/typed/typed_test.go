@@ -13,6 +13,7 @@ import (
 	"larder.example/larder"
 	"larder.example/larder/internal/check"
 	"larder.example/larder/internal/testserver"
+	"larder.example/larder/remote"
 )
 
 // user is a value of the tests.
@@ -56,7 +57,7 @@ func stores(t *testing.T) map[string]func(t *testing.T) larder.Store {
 		"local":   func(t *testing.T) larder.Store { return openCache(t).Store() },
 		"foreign": func(t *testing.T) larder.Store { return new(mapStore) },
 		"remote": func(t *testing.T) larder.Store {
-			remote, err := larder.Connect(t.Context(), testserver.Start(t, "larderd"))
+			remote, err := remote.Connect(t.Context(), testserver.Start(t, "larderd"))
 			check.NoError(t, err)
 			t.Cleanup(func() { _ = remote.Close() })
 			return remote.Store()

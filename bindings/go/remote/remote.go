@@ -1,4 +1,10 @@
-package larder
+// Package remote is the cache of a server, with the methods of a cache in the process:
+//
+//	cache, err := remote.Connect(ctx, "/run/larderd/larderd.sock")
+//
+// Package larder does not have it: a program with a cache in the process links no network, TLS or
+// package larder/client.
+package remote
 
 import (
 	"context"
@@ -11,40 +17,43 @@ import (
 	"sync/atomic"
 	"time"
 
+	"larder.example/larder"
 	"larder.example/larder/client"
 	"larder.example/larder/internal/engine"
 	"larder.example/larder/internal/flight"
 	"larder.example/larder/wire"
 )
 
-// Remote is the cache of a larderd, or of a memcached that knows the meta protocol. It reads hits
+// Cache is the cache of a larderd, or of a memcached that knows the meta protocol. It reads hits
 // in the server's memory, without a system call, if the server is a larderd on the same machine
 // with --local-readers; all else goes through the socket. Times to live are rounded up to whole
 // seconds. A key with spaces or control characters has at most 186 bytes, because the protocol
-// encodes it. All methods are safe for concurrent use. Close it after use. The zero Remote is a
+// encodes it. All methods are safe for concurrent use. Close it after use. The zero Cache is a
 // closed one.
 //
 // The end of a context ends a call at once; the server may have applied its change nevertheless. A
 // goroutine that waits for a response occupies no OS thread.
-type Remote struct {
+type Cache struct {
 	client  *client.Client
-	options RemoteOptions
+	options Options
 	loads   *flight.Group
 	closed  atomic.Bool
 }
 
-// RemoteOptions configure a [Remote]. The zero value of each field is its default.
-type RemoteOptions struct {
+// Options configure a [Cache]. The zero value of each field is its default.
+type Options struct {
 	// Timeout limits the wait for a response, in addition to the context of a call; 5 seconds by
 	// default.
 	Timeout time.Duration
-	// StaleFor, RefreshBefore and LoadTimeout apply to [Remote.GetOrLoad] as those of [Options] do
-	// to [Cache.GetOrLoad]. A StaleFor of more than a year counts as a year.
+	// StaleFor, RefreshBefore and LoadTimeout apply to [Cache.GetOrLoad] as those of
+	// [larder.Options] do to [larder.Cache.GetOrLoad]. A StaleFor of more than a year counts as a
+	// year.
 	StaleFor, RefreshBefore, LoadTimeout time.Duration
 }
 
 const (
-	timeoutDefault = 5 * time.Second
+	timeoutDefault     = 5 * time.Second
+	loadTimeoutDefault = 30 * time.Second
 	// The maximum number of open connections to a server. Further goroutines wait for a free one.
 	connectionsMax = 64
 	// The times of the protocol end in the year 2038.
@@ -53,12 +62,12 @@ const (
 
 // Connect returns the cache of the server at an address: the path of a unix socket, which contains
 // a slash, or "host:port". It fails if the server does not respond.
-func Connect(ctx context.Context, address string) (*Remote, error) {
-	return ConnectWithOptions(ctx, address, RemoteOptions{})
+func Connect(ctx context.Context, address string) (*Cache, error) {
+	return ConnectWithOptions(ctx, address, Options{})
 }
 
 // ConnectWithOptions is [Connect] with options.
-func ConnectWithOptions(ctx context.Context, address string, options RemoteOptions) (*Remote, error) {
+func ConnectWithOptions(ctx context.Context, address string, options Options) (*Cache, error) {
 	if options.Timeout <= 0 {
 		options.Timeout = timeoutDefault
 	}
@@ -67,7 +76,7 @@ func ConnectWithOptions(ctx context.Context, address string, options RemoteOptio
 	}
 	if options.StaleFor < 0 || options.RefreshBefore < 0 {
 		return nil, fmt.Errorf("%w: StaleFor is %v and RefreshBefore %v, expected positive durations, or 0",
-			ErrInvalid, options.StaleFor, options.RefreshBefore)
+			larder.ErrInvalid, options.StaleFor, options.RefreshBefore)
 	}
 	options.StaleFor = min(options.StaleFor, staleMax)
 	if strings.Contains(address, "/") {
@@ -83,12 +92,14 @@ func ConnectWithOptions(ctx context.Context, address string, options RemoteOptio
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: expected host:port or the path of a unix socket, got %q: %w",
-			ErrInvalid, address, err)
+			larder.ErrInvalid, address, err)
 	}
-	r := &Remote{client: server, options: options}
-	config := flightConfig(options.LoadTimeout)
-	config.Waits = true
-	r.loads = flight.NewGroup(remoteLoading{r}, config)
+	r := &Cache{client: server, options: options}
+	r.loads = flight.NewGroup(loading{r}, flight.Config{
+		Timeout: options.LoadTimeout, Waits: true, ErrTimeout: larder.ErrLoadTimeout,
+		ErrClosed: larder.ErrClosed, ErrRecursive: larder.ErrRecursive,
+		Panicked: func(value any, stack []byte) error { return &larder.PanicError{Value: value, Stack: stack} },
+	})
 	if err := r.done(ctx, server.PingContext(ctx)); err != nil {
 		_ = r.Close()
 		return nil, err
@@ -97,8 +108,8 @@ func ConnectWithOptions(ctx context.Context, address string, options RemoteOptio
 }
 
 // Close closes the connections. It does not wait: a call in progress ends with its response, its
-// context or its timeout. Later calls and the callers of loads in progress get [ErrClosed].
-func (r *Remote) Close() error {
+// context or its timeout. Later calls and the callers of loads in progress get [larder.ErrClosed].
+func (r *Cache) Close() error {
 	if r.closed.Store(true); r.client == nil {
 		return nil
 	}
@@ -106,49 +117,49 @@ func (r *Remote) Close() error {
 	return r.client.Close()
 }
 
-// isClosed returns true after Close, and for the zero Remote.
-func (r *Remote) isClosed() bool { return r.closed.Load() || r.client == nil }
+// isClosed returns true after Close, and for the zero Cache.
+func (r *Cache) isClosed() bool { return r.closed.Load() || r.client == nil }
 
 // LocalReads returns the number of values that were read in the server's memory.
-func (r *Remote) LocalReads() uint64 {
+func (r *Cache) LocalReads() uint64 {
 	if r.client == nil {
 		return 0
 	}
 	return r.client.LocalReads()
 }
 
-// Get returns the value of a key, or [ErrNotFound].
-func (r *Remote) Get(ctx context.Context, key string) ([]byte, error) {
+// Get returns the value of a key, or [larder.ErrNotFound].
+func (r *Cache) Get(ctx context.Context, key string) ([]byte, error) {
 	value, _, err := r.GetItem(ctx, key)
 	return value, err
 }
 
-// GetItem is [Remote.Get] with the metadata of the item.
-func (r *Remote) GetItem(ctx context.Context, key string) ([]byte, Item, error) {
+// GetItem is [Cache.Get] with the metadata of the item.
+func (r *Cache) GetItem(ctx context.Context, key string) ([]byte, larder.Item, error) {
 	if r.isClosed() {
-		return nil, Item{}, ErrClosed
+		return nil, larder.Item{}, larder.ErrClosed
 	}
 	if !isRemoteKey(key) {
-		return nil, Item{}, ErrNotFound
+		return nil, larder.Item{}, larder.ErrNotFound
 	}
 	found, details, err := r.client.GetDetails(ctx, key)
 	if err = r.done(ctx, err); err != nil {
-		return nil, Item{}, err
+		return nil, larder.Item{}, err
 	}
 	value := found.Value
 	if value == nil {
 		value = []byte{}
 	}
-	return value, Item{
+	return value, larder.Item{
 		CAS: found.CasID, TTL: details.TTL, Flags: found.Flags, Stale: details.Stale, Local: details.Local,
 	}, nil
 }
 
 // GetMany calls visit for each key that has an item, in the order of the keys; at is the position
 // of the key. It sends one request for those keys that it does not find in the server's memory.
-func (r *Remote) GetMany(ctx context.Context, keys []string, visit func(at int, value []byte)) error {
+func (r *Cache) GetMany(ctx context.Context, keys []string, visit func(at int, value []byte)) error {
 	if r.isClosed() {
-		return ErrClosed
+		return larder.ErrClosed
 	}
 	found, err := r.client.GetMultiContext(ctx, slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return !isRemoteKey(key)
@@ -164,15 +175,15 @@ func (r *Remote) GetMany(ctx context.Context, keys []string, visit func(at int, 
 	return nil
 }
 
-// Set stores a value and replaces the item of the key. The item lives for ttl: 0 and [Forever] mean
-// that it does not expire, and a negative ttl deletes it.
-func (r *Remote) Set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return r.SetItem(ctx, key, value, Item{TTL: ttl})
+// Set stores a value and replaces the item of the key. The item lives for ttl: 0 and
+// [larder.Forever] mean that it does not expire, and a negative ttl deletes it.
+func (r *Cache) Set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return r.SetItem(ctx, key, value, larder.Item{TTL: ttl})
 }
 
-// SetItem is [Remote.Set] with metadata: it stores item.Flags, and the item lives for item.TTL. If
-// item.CAS is not 0, it replaces the item that has this token only, or returns [ErrChanged].
-func (r *Remote) SetItem(ctx context.Context, key string, value []byte, item Item) error {
+// SetItem is [Cache.Set] with metadata: it stores item.Flags, and the item lives for item.TTL. If
+// item.CAS is not 0, it replaces the item that has this token only, or returns [larder.ErrChanged].
+func (r *Cache) SetItem(ctx context.Context, key string, value []byte, item larder.Item) error {
 	if item.CAS != 0 {
 		_, err := r.swap(ctx, key, value, item)
 		return err
@@ -187,56 +198,56 @@ func (r *Remote) SetItem(ctx context.Context, key string, value []byte, item Ite
 
 // Add stores a value if the key has no item, and reports whether it did. With a negative ttl it
 // stores nothing.
-func (r *Remote) Add(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
+func (r *Cache) Add(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
 	if ttl < 0 {
 		return false, r.usable(key)
 	}
-	return r.store(ctx, r.client.AddContext, key, value, Item{TTL: ttl})
+	return r.store(ctx, r.client.AddContext, key, value, larder.Item{TTL: ttl})
 }
 
 // Replace stores a value if the key has an item, and reports whether it did. With a negative ttl it
 // deletes the item.
-func (r *Remote) Replace(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
+func (r *Cache) Replace(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
 	if ttl < 0 {
 		return r.Delete(ctx, key)
 	}
-	return r.store(ctx, r.client.ReplaceContext, key, value, Item{TTL: ttl})
+	return r.store(ctx, r.client.ReplaceContext, key, value, larder.Item{TTL: ttl})
 }
 
 // Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
 // an item.
-func (r *Remote) Append(ctx context.Context, key string, part []byte) (bool, error) {
-	return r.store(ctx, r.client.AppendContext, key, part, Item{})
+func (r *Cache) Append(ctx context.Context, key string, part []byte) (bool, error) {
+	return r.store(ctx, r.client.AppendContext, key, part, larder.Item{})
 }
 
 // Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
 // is an item.
-func (r *Remote) Prepend(ctx context.Context, key string, part []byte) (bool, error) {
-	return r.store(ctx, r.client.PrependContext, key, part, Item{})
+func (r *Cache) Prepend(ctx context.Context, key string, part []byte) (bool, error) {
+	return r.store(ctx, r.client.PrependContext, key, part, larder.Item{})
 }
 
 // CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
-// new token. If the item has another one, the error is [ErrChanged], and if there is none,
-// [ErrNotFound]. A negative ttl is [ErrInvalid].
-func (r *Remote) CompareAndSwap(
+// new token. If the item has another one, the error is [larder.ErrChanged], and if there is none,
+// [larder.ErrNotFound]. A negative ttl is [larder.ErrInvalid].
+func (r *Cache) CompareAndSwap(
 	ctx context.Context, key string, value []byte, ttl time.Duration, cas uint64,
 ) (uint64, error) {
-	return r.swap(ctx, key, value, Item{CAS: cas, TTL: ttl})
+	return r.swap(ctx, key, value, larder.Item{CAS: cas, TTL: ttl})
 }
 
-func (r *Remote) swap(ctx context.Context, key string, value []byte, item Item) (uint64, error) {
+func (r *Cache) swap(ctx context.Context, key string, value []byte, item larder.Item) (uint64, error) {
 	if item.TTL < 0 {
-		return 0, fmt.Errorf("%w: a compare-and-swap with a negative ttl: use Delete", ErrInvalid)
+		return 0, fmt.Errorf("%w: a compare-and-swap with a negative ttl: use Delete", larder.ErrInvalid)
 	}
 	if r.isClosed() {
-		return 0, ErrClosed
+		return 0, larder.ErrClosed
 	}
 	r.loads.Forget(key)
 	return r.swapLoaded(ctx, key, value, item)
 }
 
 // swapLoaded is swap for the result of a load.
-func (r *Remote) swapLoaded(ctx context.Context, key string, value []byte, item Item) (uint64, error) {
+func (r *Cache) swapLoaded(ctx context.Context, key string, value []byte, item larder.Item) (uint64, error) {
 	next, err := r.client.Swap(ctx, &client.Item{
 		Key: key, Value: value, Flags: item.Flags, Expiration: expiration(item.TTL), CasID: item.CAS,
 	})
@@ -244,9 +255,9 @@ func (r *Remote) swapLoaded(ctx context.Context, key string, value []byte, item 
 }
 
 // Delete removes an item, and reports whether there was one; an invalid key has none.
-func (r *Remote) Delete(ctx context.Context, key string) (bool, error) {
+func (r *Cache) Delete(ctx context.Context, key string) (bool, error) {
 	if r.isClosed() {
-		return false, ErrClosed
+		return false, larder.ErrClosed
 	}
 	if !isRemoteKey(key) {
 		return false, nil
@@ -257,12 +268,12 @@ func (r *Remote) Delete(ctx context.Context, key string) (bool, error) {
 
 // Touch sets the time to live of an item, counted from now, and reports whether there is one. A
 // negative ttl deletes it.
-func (r *Remote) Touch(ctx context.Context, key string, ttl time.Duration) (bool, error) {
+func (r *Cache) Touch(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 	if ttl < 0 {
 		return r.Delete(ctx, key)
 	}
 	if r.isClosed() {
-		return false, ErrClosed
+		return false, larder.ErrClosed
 	}
 	if !isRemoteKey(key) {
 		return false, nil
@@ -272,21 +283,21 @@ func (r *Remote) Touch(ctx context.Context, key string, ttl time.Duration) (bool
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
 // The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
-// [ErrNotFound]; [Remote.Add] creates a counter.
-func (r *Remote) Incr(ctx context.Context, key string, delta uint64) (uint64, error) {
+// [larder.ErrNotFound]; [Cache.Add] creates a counter.
+func (r *Cache) Incr(ctx context.Context, key string, delta uint64) (uint64, error) {
 	return r.count(ctx, r.client.IncrementContext, key, delta)
 }
 
-// Decr subtracts delta from a counter, which stops at 0: see [Remote.Incr].
-func (r *Remote) Decr(ctx context.Context, key string, delta uint64) (uint64, error) {
+// Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
+func (r *Cache) Decr(ctx context.Context, key string, delta uint64) (uint64, error) {
 	return r.count(ctx, r.client.DecrementContext, key, delta)
 }
 
-func (r *Remote) count(
+func (r *Cache) count(
 	ctx context.Context, op func(context.Context, string, uint64) (uint64, error), key string, delta uint64,
 ) (uint64, error) {
 	if r.isClosed() {
-		return 0, ErrClosed
+		return 0, larder.ErrClosed
 	}
 	r.loads.Forget(key)
 	number, err := op(ctx, key, delta)
@@ -294,9 +305,9 @@ func (r *Remote) count(
 }
 
 // Clear removes all items of the server.
-func (r *Remote) Clear(ctx context.Context) error {
+func (r *Cache) Clear(ctx context.Context) error {
 	if r.isClosed() {
-		return ErrClosed
+		return larder.ErrClosed
 	}
 	r.loads.ForgetPrefix("")
 	return r.done(ctx, r.client.FlushAllContext(ctx))
@@ -304,34 +315,35 @@ func (r *Remote) Clear(ctx context.Context) error {
 
 // isRemoteKey returns true if the protocol can carry a key. It encodes some, in 4 bytes for each 3.
 func isRemoteKey(key string) bool {
-	return isKey(key) && (len(key) <= engine.KeyBytesMax/4*3 || !wire.NeedsBase64(key))
+	return len(key) > 0 && len(key) <= engine.KeyBytesMax &&
+		(len(key) <= engine.KeyBytesMax/4*3 || !wire.NeedsBase64(key))
 }
 
 // usable returns the error of a write that changes nothing.
-func (r *Remote) usable(key string) error {
+func (r *Cache) usable(key string) error {
 	switch {
 	case r.isClosed():
-		return ErrClosed
+		return larder.ErrClosed
 	case !isRemoteKey(key):
-		return fmt.Errorf("%w: %w", ErrKey, client.ErrMalformedKey)
+		return fmt.Errorf("%w: %w", larder.ErrKey, client.ErrMalformedKey)
 	}
 	return nil
 }
 
 // store calls one of the client's store methods, and reports whether its condition holds.
-func (r *Remote) store(
-	ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte, item Item,
+func (r *Cache) store(
+	ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte, item larder.Item,
 ) (bool, error) {
 	if r.isClosed() {
-		return false, ErrClosed
+		return false, larder.ErrClosed
 	}
 	r.loads.Forget(key)
 	return r.storeLoaded(ctx, op, key, value, item)
 }
 
 // storeLoaded is store for the result of a load.
-func (r *Remote) storeLoaded(
-	ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte, item Item,
+func (r *Cache) storeLoaded(
+	ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte, item larder.Item,
 ) (bool, error) {
 	return r.condition(ctx, op(ctx, &client.Item{
 		Key: key, Value: value, Flags: item.Flags, Expiration: expiration(item.TTL),
@@ -339,7 +351,7 @@ func (r *Remote) storeLoaded(
 }
 
 // condition converts the error of a conditional change: false if its condition does not hold.
-func (r *Remote) condition(ctx context.Context, err error) (bool, error) {
+func (r *Cache) condition(ctx context.Context, err error) (bool, error) {
 	if errors.Is(err, client.ErrCacheMiss) || errors.Is(err, client.ErrNotStored) {
 		return false, r.done(ctx, nil)
 	}
@@ -347,7 +359,7 @@ func (r *Remote) condition(ctx context.Context, err error) (bool, error) {
 }
 
 // done ends a call: it converts an error of package client to that of this package.
-func (r *Remote) done(ctx context.Context, err error) error {
+func (r *Cache) done(ctx context.Context, err error) error {
 	if r.isClosed() {
 		// The call may have opened a connection after Close.
 		_ = r.client.Close()
@@ -357,11 +369,11 @@ func (r *Remote) done(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, client.ErrCacheMiss):
-		return ErrNotFound
+		return larder.ErrNotFound
 	case errors.Is(err, client.ErrCASConflict):
-		return ErrChanged
+		return larder.ErrChanged
 	case errors.Is(err, client.ErrMalformedKey):
-		return fmt.Errorf("%w: %w", ErrKey, err)
+		return fmt.Errorf("%w: %w", larder.ErrKey, err)
 	case errors.As(err, &reply):
 		return fmt.Errorf("%w: %w", refusal(reply.Line), err)
 	case ctx.Err() != nil:
@@ -375,7 +387,7 @@ func (r *Remote) done(ctx context.Context, err error) error {
 // refusal returns the error of this package that matches an error line of memcached.
 func refusal(line string) error {
 	for words, meaning := range map[string]error{
-		"too large": ErrTooLarge, "out of memory": ErrNoMemory, "non-numeric": ErrNotANumber,
+		"too large": larder.ErrTooLarge, "out of memory": larder.ErrNoMemory, "non-numeric": larder.ErrNotANumber,
 	} {
 		if strings.Contains(line, words) {
 			return meaning
@@ -389,7 +401,7 @@ func refusal(line string) error {
 func expiration(ttl time.Duration) int32 {
 	const relativeMax = 30 * 24 * time.Hour
 	switch {
-	case ttl == Forever:
+	case ttl == larder.Forever:
 		return 0
 	case ttl <= relativeMax:
 		return int32(whole(ttl) / time.Second)
@@ -400,7 +412,7 @@ func expiration(ttl time.Duration) int32 {
 // whole rounds a duration up to whole seconds, far below the longest one, so that sums do not
 // overflow.
 func whole(d time.Duration) time.Duration {
-	d = min(d, Forever/4)
+	d = min(d, larder.Forever/4)
 	if rest := d % time.Second; rest > 0 {
 		return d - rest + time.Second
 	}

@@ -1,4 +1,4 @@
-package larder
+package remote
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"larder.example/larder"
 	"larder.example/larder/internal/check"
 	"larder.example/larder/internal/testserver"
 )
@@ -23,24 +24,24 @@ import (
 var serverModes = map[string][]string{"socket": nil, "local readers": {"--local-readers", "same-uid"}}
 
 // connect connects to a server.
-func connect(t *testing.T, address string, options RemoteOptions) *Remote {
+func connect(t *testing.T, address string, options Options) *Cache {
 	t.Helper()
-	remote := must[*Remote](t)(ConnectWithOptions(t.Context(), address, options))
+	remote := must[*Cache](t)(ConnectWithOptions(t.Context(), address, options))
 	t.Cleanup(func() { _ = remote.Close() })
 	return remote
 }
 
 // connectToServer starts a larderd for the test and connects to it.
-func connectToServer(t *testing.T, arguments ...string) *Remote {
+func connectToServer(t *testing.T, arguments ...string) *Cache {
 	t.Helper()
-	return connect(t, testserver.Start(t, "larderd", arguments...), RemoteOptions{})
+	return connect(t, testserver.Start(t, "larderd", arguments...), Options{})
 }
 
 // wantRemote fails the test if a key has another value than want, which is empty if there is none.
-func wantRemote(t *testing.T, remote *Remote, key, want string) {
+func wantRemote(t *testing.T, remote *Cache, key, want string) {
 	t.Helper()
 	value, err := remote.Get(t.Context(), key)
-	if string(value) != want || want == "" && !errors.Is(err, ErrNotFound) {
+	if string(value) != want || want == "" && !errors.Is(err, larder.ErrNotFound) {
 		t.Fatalf("Get(%q) = %.40q, %v, want %.40q", key, value, err, want)
 	}
 }
@@ -50,7 +51,7 @@ func TestRemoteItems(t *testing.T) {
 		for _, key := range []string{"k", "a key with spaces"} {
 			t.Run(mode+", "+key, func(t *testing.T) {
 				remote, ctx := connectToServer(t, arguments...), t.Context()
-				check.NoError(t, remote.SetItem(ctx, key, []byte("v"), Item{Flags: 7, TTL: time.Hour}))
+				check.NoError(t, remote.SetItem(ctx, key, []byte("v"), larder.Item{Flags: 7, TTL: time.Hour}))
 				value, item, err := remote.GetItem(ctx, key)
 				check.NoError(t, err)
 				check.Equal(t, "value", string(value), "v")
@@ -60,7 +61,7 @@ func TestRemoteItems(t *testing.T) {
 					t.Errorf("item = %+v, want a token and an hour to live", item)
 				}
 				next := must[uint64](t)(remote.CompareAndSwap(ctx, key, []byte("w"), 0, item.CAS))
-				check.ErrorIs(t, "SetItem with an old token", remote.SetItem(ctx, key, nil, item), ErrChanged)
+				check.ErrorIs(t, "SetItem with an old token", remote.SetItem(ctx, key, nil, item), larder.ErrChanged)
 				_, item, err = remote.GetItem(ctx, key)
 				check.NoError(t, err)
 				check.Equal(t, "token after the swap", item.CAS, next)
@@ -74,7 +75,7 @@ func TestRemoteItems(t *testing.T) {
 				if item.TTL < 99*days || item.TTL > 101*days {
 					t.Errorf("TTL = %v, want 100 days", item.TTL)
 				}
-				check.NoError(t, remote.Set(ctx, key, []byte("v"), Forever))
+				check.NoError(t, remote.Set(ctx, key, []byte("v"), larder.Forever))
 				wantRemote(t, remote, key, "v")
 				check.NoError(t, remote.Set(ctx, key, nil, -time.Second))
 				wantRemote(t, remote, key, "")
@@ -87,13 +88,13 @@ func TestRemoteErrors(t *testing.T) {
 	remote, ctx := connectToServer(t), t.Context()
 	check.NoError(t, remote.Set(ctx, "word", []byte("seven"), 0))
 	_, err := remote.Decr(ctx, "word", 1)
-	check.ErrorIs(t, "Decr(word)", err, ErrNotANumber)
+	check.ErrorIs(t, "Decr(word)", err, larder.ErrNotANumber)
 	_, err = remote.Incr(ctx, "none", 1)
-	check.ErrorIs(t, "Incr(none)", err, ErrNotFound)
-	check.ErrorIs(t, "Set of 3 MiB", remote.Set(ctx, "k", make([]byte, 3<<20), 0), ErrTooLarge)
-	check.ErrorIs(t, "Set with 251 bytes of key", remote.Set(ctx, strings.Repeat("k", 251), nil, 0), ErrKey)
+	check.ErrorIs(t, "Incr(none)", err, larder.ErrNotFound)
+	check.ErrorIs(t, "Set of 3 MiB", remote.Set(ctx, "k", make([]byte, 3<<20), 0), larder.ErrTooLarge)
+	check.ErrorIs(t, "Set with 251 bytes of key", remote.Set(ctx, strings.Repeat("k", 251), nil, 0), larder.ErrKey)
 	_, err = remote.CompareAndSwap(ctx, "word", nil, -1, 1)
-	check.ErrorIs(t, "CompareAndSwap with a negative ttl", err, ErrInvalid)
+	check.ErrorIs(t, "CompareAndSwap with a negative ttl", err, larder.ErrInvalid)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	_, err = remote.Get(ended, "word")
@@ -104,7 +105,7 @@ func TestRemoteErrors(t *testing.T) {
 		t.Errorf("Connect: error %q, want the address", err)
 	}
 	_, err = Connect(ctx, "nonsense")
-	check.ErrorIs(t, "Connect to an address without a port", err, ErrInvalid)
+	check.ErrorIs(t, "Connect to an address without a port", err, larder.ErrInvalid)
 }
 
 func TestRemoteKeys(t *testing.T) {
@@ -118,20 +119,20 @@ func TestRemoteKeys(t *testing.T) {
 	check.NoError(t, remote.Set(ctx, "k", []byte("v"), 0))
 	for _, key := range []string{"", strings.Repeat(" ", 187), strings.Repeat("k", 251)} {
 		_, err := remote.Get(ctx, key)
-		check.ErrorIs(t, "Get", err, ErrNotFound)
+		check.ErrorIs(t, "Get", err, larder.ErrNotFound)
 		check.Equal(t, "Touch", is(remote.Touch(ctx, key, time.Hour)), false)
 		check.Equal(t, "Delete", is(remote.Delete(ctx, key)), false)
 		found := 0
 		check.NoError(t, remote.GetMany(ctx, []string{"k", key, "k"}, func(int, []byte) { found++ }))
 		check.Equal(t, "values of GetMany beside a key that is too long", found, 2)
-		check.ErrorIs(t, "Set", remote.Set(ctx, key, nil, 0), ErrKey)
+		check.ErrorIs(t, "Set", remote.Set(ctx, key, nil, 0), larder.ErrKey)
 		_, err = remote.Add(ctx, key, nil, -1)
-		check.ErrorIs(t, "Add", err, ErrKey)
+		check.ErrorIs(t, "Add", err, larder.ErrKey)
 		_, err = remote.GetOrLoad(ctx, key, func(context.Context, string) ([]byte, time.Duration, error) {
 			t.Error("GetOrLoad has loaded a key that it cannot store")
 			return nil, 0, nil
 		})
-		check.ErrorIs(t, "GetOrLoad", err, ErrKey)
+		check.ErrorIs(t, "GetOrLoad", err, larder.ErrKey)
 	}
 }
 
@@ -156,7 +157,7 @@ func TestClosedRemote(t *testing.T) {
 		"GetOrLoad": getOrLoad, "Set": remote.Set(ctx, "k", nil, 0), "Clear": remote.Clear(ctx),
 		"GetMany": remote.GetMany(ctx, []string{"k"}, nil),
 	} {
-		check.ErrorIs(t, name, err, ErrClosed)
+		check.ErrorIs(t, name, err, larder.ErrClosed)
 	}
 }
 
@@ -188,20 +189,20 @@ func TestRemoteGetOrLoad(t *testing.T) {
 
 func TestRemoteStaleForever(t *testing.T) {
 	socket := testserver.Start(t, "larderd")
-	remote := connect(t, socket, RemoteOptions{StaleFor: Forever, RefreshBefore: time.Second})
+	remote := connect(t, socket, Options{StaleFor: larder.Forever, RefreshBefore: time.Second})
 	must[[]byte](t)(remote.GetOrLoad(t.Context(), "k", loaderOf("v", time.Minute)))
 	must[[]byte](t)(remote.GetOrLoad(t.Context(), "k", loaderFailing(errors.New("loaded too early"))))
 	check.Equal(t, "loads of a fresh value", remote.loads.Loads(), 0)
-	_, err := ConnectWithOptions(t.Context(), socket, RemoteOptions{StaleFor: -1})
-	check.ErrorIs(t, "ConnectWithOptions with a negative StaleFor", err, ErrInvalid)
+	_, err := ConnectWithOptions(t.Context(), socket, Options{StaleFor: -1})
+	check.ErrorIs(t, "ConnectWithOptions with a negative StaleFor", err, larder.ErrInvalid)
 }
 
 func TestRemoteLoadDoesNotOverwriteChanges(t *testing.T) {
 	socket := testserver.Start(t, "larderd")
-	remote := connect(t, socket, RemoteOptions{StaleFor: time.Hour})
-	other := connect(t, socket, RemoteOptions{})
+	remote := connect(t, socket, Options{StaleFor: time.Hour})
+	other := connect(t, socket, Options{})
 	ctx := t.Context()
-	for _, by := range []*Remote{remote, other} {
+	for _, by := range []*Cache{remote, other} {
 		for _, isRefresh := range []bool{false, true} {
 			for name, change := range map[string]struct {
 				do   func()
@@ -287,7 +288,7 @@ func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 			_, _ = io.WriteString(conn, "EN\r\n")
 		})
 	})
-	remote := connect(t, socket, RemoteOptions{Timeout: time.Minute})
+	remote := connect(t, socket, Options{Timeout: time.Minute})
 	threads := pprof.Lookup("threadcreate").Count()
 	var all sync.WaitGroup
 	for at := range waiters {
@@ -295,7 +296,7 @@ func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 		go func() {
 			defer all.Done()
 			_, err := remote.Get(t.Context(), fmt.Sprint(at))
-			check.ErrorIs(t, "Get", err, ErrNotFound)
+			check.ErrorIs(t, "Get", err, larder.ErrNotFound)
 		}()
 	}
 	for range connectionsMax {
@@ -320,7 +321,7 @@ func TestEndOfContextEndsWaitForServer(t *testing.T) {
 	check.GoroutineLeaks(t)
 	requested := make(chan struct{})
 	socket := serveConns(t, func(conn net.Conn) { respond(conn, func() { requested <- struct{}{} }) })
-	remote := connect(t, socket, RemoteOptions{Timeout: time.Hour})
+	remote := connect(t, socket, Options{Timeout: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
@@ -331,7 +332,7 @@ func TestEndOfContextEndsWaitForServer(t *testing.T) {
 	cancel()
 	check.ErrorIs(t, "Get during the end of its context", <-ended, context.Canceled)
 	// The timeout of a server that does not respond, without an end of the context.
-	remote = connect(t, socket, RemoteOptions{Timeout: 20 * time.Millisecond})
+	remote = connect(t, socket, Options{Timeout: 20 * time.Millisecond})
 	go func() { <-requested }()
 	_, err := remote.Get(t.Context(), "k")
 	check.ErrorIs(t, "Get after the timeout", err, ErrUnreachable)

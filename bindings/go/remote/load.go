@@ -1,21 +1,22 @@
-package larder
+package remote
 
 import (
 	"context"
 	"errors"
 	"time"
 
+	"larder.example/larder"
 	"larder.example/larder/internal/flight"
 )
 
 // GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result,
-// as [Cache.GetOrLoad] does: all goroutines of this process that request a key at the same time
-// share one load.
+// as [larder.Cache.GetOrLoad] does: all goroutines of this process that request a key at the same
+// time share one load.
 //
 // The result is stored only if the key has not changed since the load began. Among changes by other
 // clients this does not detect that one stores an absent key during the load and deletes it again
 // before the load ends, or deletes it while it is absent.
-func (r *Remote) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
+func (r *Cache) GetOrLoad(ctx context.Context, key string, loader larder.Loader) ([]byte, error) {
 	if err := r.usable(key); err != nil {
 		return nil, err
 	}
@@ -26,49 +27,49 @@ func (r *Remote) GetOrLoad(ctx context.Context, key string, loader Loader) ([]by
 		}
 		return value, nil
 	}
-	if !errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, larder.ErrNotFound) {
 		return nil, err
 	}
 	return r.loads.Load(ctx, key, flight.Loader(loader))
 }
 
-func (r *Remote) isFresh(item Item) bool {
+func (r *Cache) isFresh(item larder.Item) bool {
 	return item.TTL == 0 || item.TTL > whole(r.options.StaleFor)+whole(r.options.RefreshBefore)
 }
 
-// remoteLoading is a remote cache as its loads see it.
-type remoteLoading struct{ r *Remote }
+// loading is a remote cache as its loads see it.
+type loading struct{ r *Cache }
 
-func (l remoteLoading) BeginLoad(key string) (flight.Attempt, []byte, error) {
+func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	value, item, err := l.r.GetItem(l.r.loads.Context(), key)
 	switch {
 	case err == nil && l.r.isFresh(item):
 		// Another load has ended since the caller read the key.
 		return nil, value, nil
-	case err != nil && !errors.Is(err, ErrNotFound):
+	case err != nil && !errors.Is(err, larder.ErrNotFound):
 		return nil, nil, err
 	}
-	return &remoteAttempt{l.r, key, item, err == nil}, nil, nil
+	return &attempt{l.r, key, item, err == nil}, nil, nil
 }
 
-// remoteAttempt is the item of a key when its load began, or its absence.
-type remoteAttempt struct {
-	r       *Remote
+// attempt is the item of a key when its load began, or its absence.
+type attempt struct {
+	r       *Cache
 	key     string
-	item    Item
+	item    larder.Item
 	isFound bool
 }
 
-func (a *remoteAttempt) Cancel() {}
+func (a *attempt) Cancel() {}
 
-func (a *remoteAttempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
+func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	if ttl < 0 {
 		return
 	}
-	if ttl > 0 && ttl != Forever {
+	if ttl > 0 && ttl != larder.Forever {
 		ttl = whole(ttl) + whole(a.r.options.StaleFor)
 	}
-	ctx, item := a.r.loads.Context(), Item{CAS: a.item.CAS, TTL: ttl}
+	ctx, item := a.r.loads.Context(), larder.Item{CAS: a.item.CAS, TTL: ttl}
 	// If the result is not stored, the next caller loads again.
 	switch {
 	case a.isFound && item.CAS != 0:
@@ -81,12 +82,12 @@ func (a *remoteAttempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	}
 }
 
-// Store returns the remote cache as a [Store].
-func (r *Remote) Store() Store { return remoteStore{r} }
+// Store returns the remote cache as a [larder.Store].
+func (r *Cache) Store() larder.Store { return store{r} }
 
-type remoteStore struct{ *Remote }
+type store struct{ *Cache }
 
-func (s remoteStore) Delete(ctx context.Context, key string) error {
-	_, err := s.Remote.Delete(ctx, key)
+func (s store) Delete(ctx context.Context, key string) error {
+	_, err := s.Cache.Delete(ctx, key)
 	return err
 }

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64 || loong64 || ppc64le || riscv64)
 
-package larder
+package remote
 
 import (
 	"testing"
