@@ -297,7 +297,7 @@ func TestReservedFlagsAreRefused(t *testing.T) {
 // anyListener has a type whose values cannot be compared.
 type anyListener struct {
 	net.Listener
-	hooks []func()
+	_ []func()
 }
 
 func TestServeTakesListenersOfAnyType(t *testing.T) {
