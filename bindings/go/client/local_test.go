@@ -229,7 +229,7 @@ func TestClientReadsOwnWritesAcrossRestarts(t *testing.T) {
 func TestStoppedServerTimesOut(t *testing.T) {
 	socket := testserver.Socket(t)
 	server := startLocalServerAt(t, socket)
-	c := newClient(t, Options{Servers: []string{socket}, Timeout: 100 * time.Millisecond, BackoffMin: -1})
+	c := newClient(t, Options{Servers: []string{socket}, Timeout: time.Second, BackoffMin: -1})
 	check.NoError(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "v") })
 	check.NoError(t, server.Process.Signal(syscall.SIGSTOP))

@@ -26,7 +26,24 @@ impl Scene {
         let port = address.port().to_string();
         let args: Vec<&str> = ["-U", &port].into_iter().chain(args.iter().copied()).collect();
         let server = ServerUnderTest::start_at(&binary(), Address::Tcp(address), &args)?;
-        Ok(Self { server, address })
+        let scene = Self { server, address };
+        scene.await_socket()?;
+        Ok(scene)
+    }
+
+    /// Waits for the UDP socket, which the server opens after the TCP socket.
+    fn await_socket(&self) -> Result<()> {
+        let patience = Instant::now() + Duration::from_secs(30);
+        let client = self.client()?;
+        loop {
+            // The system reports a closed port at the next call.
+            let is_sent = client.send(&datagram(0, 0, 1, b"version\r\n")).is_ok();
+            if is_sent && client.recv(&mut [0; 100]).is_ok() {
+                return Ok(());
+            }
+            ensure!(Instant::now() < patience, "the server does not answer by UDP");
+            sleep(Duration::from_millis(5));
+        }
     }
 
     fn client(&self) -> Result<UdpSocket> {
