@@ -89,8 +89,8 @@ func TestMemoryLimit(t *testing.T) {
 	}{
 		{Config{HardMaxCacheSize: 7, MaxEntriesInWindow: 1000, MaxEntrySize: 1 << 30}, 7 << 20},
 		{Config{HardMaxCacheSize: math.MaxInt}, memoryCeiling},
-		{Config{}, 1 << 30},
-		{DefaultConfig(time.Minute), 1 << 30},
+		{Config{}, memoryFloor()},
+		{DefaultConfig(time.Minute), max(300_000_000, memoryFloor())},
 		{Config{MaxEntriesInWindow: 3000, MaxEntrySize: 1_000_000}, 3_000_000_000},
 		{Config{MaxEntriesInWindow: math.MaxInt, MaxEntrySize: math.MaxInt}, memoryCeiling},
 	} {
