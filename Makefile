@@ -138,7 +138,7 @@ transcripts: $(MEMCACHED) ## Plays the transcripts on larderd and two versions o
 WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics \
 	transcripts
 
-binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 10 min
+binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 25 min
 	conformance/install.sh all
 	$(MAKE) --no-print-directory -C bindings/go suites
 	$(MAKE) --no-print-directory -C bindings/php suites zts

@@ -32,12 +32,26 @@ func keyText[K comparable]() func(K) (string, error) {
 
 var marshaler = reflect.TypeFor[encoding.TextMarshaler]()
 
+// isMarshaler returns true for a type whose text is that of MarshalText. That of a pointer may be
+// the same for two of them, and a method that a struct has from an embedded field leaves out the
+// other fields.
 func isMarshaler(kind reflect.Type) bool {
-	return kind.Kind() != reflect.Interface && kind.Implements(marshaler)
+	switch kind.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		return false
+	case reflect.Struct:
+		for at := range kind.NumField() {
+			field := kind.Field(at)
+			if field.Anonymous && (field.Type.Implements(marshaler) || reflect.PointerTo(field.Type).Implements(marshaler)) {
+				return false
+			}
+		}
+	}
+	return kind.Implements(marshaler)
 }
 
-// withoutText returns the part of a type that has no text, or nil. An interface may
-// have one, depending on its value.
+// withoutText returns the part of a type that has no text, or nil. An interface may have one,
+// depending on its value.
 func withoutText(kind reflect.Type) reflect.Type {
 	if isMarshaler(kind) {
 		return nil

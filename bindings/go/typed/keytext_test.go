@@ -78,6 +78,12 @@ func TestDifferentKeysHaveDifferentTexts(t *testing.T) {
 	wantDistinct(t, [2]string{"a b", "c"}, [2]string{"a", "b c"}, [2]string{"", "a b c"}, [2]string{"a b c", ""})
 	wantDistinct[any](t, nil, "nil", 1, int64(1), uint(1), 1.0, float32(1), true, "true", "1", level(1), level(2), name("1"),
 		pair{"1", "1"}, [2]string{"1", "1"}, struct{ A, B string }{"1", "1"}, [1]any{1}, [1]any{"1"}, [1]any{int64(1)}, 'a', "97")
+	// The method MarshalText of the embedded time leaves the name out.
+	type visit struct {
+		time.Time
+		Name string
+	}
+	wantDistinct(t, visit{time.Unix(1, 0).UTC(), "a"}, visit{time.Unix(1, 0).UTC(), "b"}, visit{time.Unix(2, 0).UTC(), "a"})
 	wantDistinct(t, level(1), level(2), level(3))
 	wantDistinct(t, name("a"), name("b"))
 	wantDistinct(t, deep{parts: [2]any{"a", "b"}}, deep{parts: [2]any{"b", "a"}}, deep{pair: pair{"a", "b"}}, deep{})
@@ -100,6 +106,7 @@ func TestKeysWithoutTextAreRefused(t *testing.T) {
 	store := larder.Store(new(mapStore))
 	for what, open := range map[string]func(){
 		"*int":              func() { New(store, Options[*int, string]{}) },
+		"*time.Time":        func() { New(store, Options[*time.Time, string]{}) },
 		"chan int":          func() { New(store, Options[chan int, string]{}) },
 		"struct of a *pair": func() { New(store, Options[struct{ p *pair }, string]{}) },
 		"array of pointers": func() { New(store, Options[[2]*int, string]{}) },

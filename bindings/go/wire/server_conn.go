@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -40,6 +41,8 @@ func (c *serverConn) run() error {
 	request := new(Request)
 	for {
 		err := c.r.Read(request)
+		// The time of the next command counts from its own first byte.
+		c.isPartial = false
 		switch {
 		case err == io.EOF:
 			return c.w.Flush()
@@ -123,9 +126,11 @@ type openConns struct {
 	// running counts the connections.
 	running sync.WaitGroup
 
-	mu       sync.Mutex
-	draining bool
-	conns    map[*serverConn]struct{}
+	// draining is loaded before each wait for a command, and stored under mu.
+	draining atomic.Bool
+
+	mu    sync.Mutex
+	conns map[*serverConn]struct{}
 	// atDrains end the calls of Serve.
 	atDrains map[*func()]struct{}
 }
@@ -136,7 +141,7 @@ func (o *openConns) add(c *serverConn, connsMax int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.draining:
+	case o.draining.Load():
 		return ErrServerClosed
 	case len(o.conns) >= connsMax:
 		return errTooManyConns
@@ -160,6 +165,9 @@ func (o *openConns) remove(c *serverConn) {
 func (o *openConns) atDrain(f func()) (forget func(), isOpen bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.draining.Load() {
+		return nil, false
+	}
 	if o.atDrains == nil {
 		o.atDrains = map[*func()]struct{}{}
 	}
@@ -168,19 +176,15 @@ func (o *openConns) atDrain(f func()) (forget func(), isOpen bool) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		delete(o.atDrains, &f)
-	}, !o.draining
+	}, true
 }
 
-func (o *openConns) isDraining() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.draining
-}
+func (o *openConns) isDraining() bool { return o.draining.Load() }
 
 // drain ends the calls of Serve, and the connections that wait for a command.
 func (o *openConns) drain() {
 	o.mu.Lock()
-	o.draining = true
+	o.draining.Store(true)
 	var conns []*serverConn
 	for c := range o.conns {
 		conns = append(conns, c)

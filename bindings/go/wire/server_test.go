@@ -285,3 +285,19 @@ func TestWriteTimeoutEndsAClientThatDoesNotRead(t *testing.T) {
 		t.Errorf("ServeConn: error %v, want a timeout", err)
 	}
 }
+
+// A client that pipelines always has a part of its next command in the server's buffer.
+func TestReadTimeoutIsThatOfOneCommand(t *testing.T) {
+	const timeout = time.Second
+	conn, ended := serve(t, &Server{ReadTimeout: timeout})
+	go io.Copy(io.Discard, conn)
+	_, err := io.WriteString(conn, "get")
+	check.NoError(t, err)
+	for began := time.Now(); time.Since(began) < 2*timeout; time.Sleep(timeout / 50) {
+		_, err := io.WriteString(conn, " a\r\nget")
+		check.NoError(t, err)
+	}
+	_, err = io.WriteString(conn, " a\r\nquit\r\n")
+	check.NoError(t, err)
+	check.NoError(t, <-ended)
+}
