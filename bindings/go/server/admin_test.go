@@ -11,6 +11,7 @@ import (
 
 	"larder.example/larder/internal/check"
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/grammar"
 	"larder.example/larder/wire"
 )
 
@@ -33,7 +34,7 @@ var refusals = map[string]string{
 	"cache_memlimit 64": "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n", "cache_memlimit x": "ERROR\r\n",
 	"stats detail": "CLIENT_ERROR usage: stats detail on|off|dump\r\n", "stats detail On": "CLIENT_ERROR usage: stats detail on|off|dump\r\n",
 	"stats i": "ERROR\r\n", "stats sl": "ERROR\r\n", "stats connss": "ERROR\r\n", "stats extstore": "ERROR\r\n", "stats sizes_enable": "ERROR\r\n",
-	"verbosity": badFormat, "verbosity x": badFormat, "flush_all x": badExptime,
+	"verbosity": grammar.BadFormat, "verbosity x": grammar.BadFormat, "flush_all x": grammar.BadExptime,
 }
 
 func TestCommandsThatAreNotCarriedOut(t *testing.T) {

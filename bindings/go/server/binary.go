@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/grammar"
 	"larder.example/larder/wire"
 )
 
@@ -49,7 +50,7 @@ func (c *conn) stepBinary(b []byte) int {
 	switch {
 	case value < 0:
 		return c.refuseBinary(&r, wire.StatusUnknownCommand)
-	case keyBytes > keyMax:
+	case keyBytes > grammar.KeyMax:
 		return c.refuseBinary(&r, wire.StatusInvalid)
 	case c.server.options.Auth != nil && isLogin(loud):
 		return c.binaryLogin(b, &r, keyBytes, extras, value)
@@ -74,7 +75,7 @@ func (c *conn) stepBinary(b []byte) int {
 		if c.isReserved(flags) {
 			return c.skipBinary(&r, front, value, wire.StatusInvalid)
 		}
-		if value > valueMax || c.isTooLarge(keyBytes, int(value), flags) {
+		if value > grammar.ValueMax || c.isTooLarge(keyBytes, int(value), flags) {
 			c.rejectLarge(textOf(r.Key), form.verb == wire.TextSet)
 			return c.skipBinary(&r, front, value, wire.StatusTooLarge)
 		}

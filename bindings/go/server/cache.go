@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/grammar"
 	"larder.example/larder/wire"
 )
 
@@ -332,7 +333,7 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 			deadline := c.engine.Deadline(c.ttl(r.exptime))
 			return r.newToken.apply(engine.Change{Action: engine.Write, Value: digits, Deadline: deadline})
 		}
-		old, ok := parseCounter(value)
+		old, ok := grammar.ParseCounter(value)
 		switch {
 		case len(value) > 0 && r.token != 0 && r.token != item.Token:
 			// memcached checks this before it looks at a value, unless that is empty.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/grammar"
 )
 
 const (
@@ -21,16 +22,16 @@ const (
 )
 
 // cacheDump responds to stats cachedump with keys of a size class.
-func (c *conn) cacheDump(w *words) {
-	if w.count < 3 {
+func (c *conn) cacheDump(w *grammar.Words) {
+	if w.Count < 3 {
 		c.out = append(c.out, "CLIENT_ERROR bad command line\r\n"...)
 		return
 	}
-	class, classOK := parseUint(w.first[1])
-	limit, limitOK := parseUint(w.first[2])
+	class, classOK := grammar.ParseUint(w.First[1])
+	limit, limitOK := grammar.ParseUint(w.First[2])
 	switch {
 	case !classOK || !limitOK:
-		c.out = append(c.out, badFormat...)
+		c.out = append(c.out, grammar.BadFormat...)
 		return
 	case class > classMax:
 		c.out = append(c.out, "CLIENT_ERROR Illegal slab id\r\n"...)
@@ -88,7 +89,7 @@ func parseClasses(list []byte) (classes uint64, reply string) {
 		if len(word) == 0 {
 			continue
 		}
-		class, ok := parseUint(word)
+		class, ok := grammar.ParseUint(word)
 		if !ok || class < 1 || class > classMax {
 			return 0, badClass
 		}
@@ -101,18 +102,18 @@ func parseClasses(list []byte) (classes uint64, reply string) {
 }
 
 // textCrawler responds to lru_crawler, of which only the dumps exist.
-func (c *conn) textCrawler(w *words) string {
-	word := string(w.first[0])
+func (c *conn) textCrawler(w *grammar.Words) string {
+	word := string(w.First[0])
 	switch {
 	case word == "":
-		return unknown
-	case w.count == 1 && isAnyPrefix(word, "enable", "disable"),
-		w.count == 2 && isAnyPrefix(word, "sleep", "tocrawl", "crawl"):
+		return grammar.Unknown
+	case w.Count == 1 && isAnyPrefix(word, "enable", "disable"),
+		w.Count == 2 && isAnyPrefix(word, "sleep", "tocrawl", "crawl"):
 		return "CLIENT_ERROR lru crawler disabled\r\n"
-	case !isAnyPrefix(word, "metadump", "mgdump") || w.count != 2:
-		return unknown
+	case !isAnyPrefix(word, "metadump", "mgdump") || w.Count != 2:
+		return grammar.Unknown
 	}
-	classes, reply := parseClasses(w.first[1])
+	classes, reply := parseClasses(w.First[1])
 	if reply != "" {
 		return reply
 	}

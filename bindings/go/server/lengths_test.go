@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/grammar"
 	"larder.example/larder/wire"
 )
 
@@ -20,8 +21,8 @@ func TestLongValuesAreIgnoredToTheirEnd(t *testing.T) {
 		text := strconv.FormatUint(uint64(length), 10)
 		binary := wire.BinaryRequest{Opcode: wire.OpSet, Key: []byte("k"), Extras: make([]byte, 8)}
 		requests := []string{string(binary.AppendHeadTo(nil, int(min(length, math.MaxInt32-64))))}
-		if length <= valueMax {
-			longest := strings.Repeat("k", keyMax)
+		if length <= grammar.ValueMax {
+			longest := strings.Repeat("k", grammar.KeyMax)
 			requests = append(requests, "set "+longest+" 0 0 "+text+"\r\n", "ms "+longest+" "+text+" MA\r\n",
 				"set k 0 0 "+text+"\r\n", "set k none 0 "+text+"\r\n",
 				"cas k 0 0 "+text+" none\r\n", "add "+strings.Repeat("k", 251)+" 0 0 "+text+" noreply\r\n",
@@ -29,7 +30,7 @@ func TestLongValuesAreIgnoredToTheirEnd(t *testing.T) {
 		}
 		return requests
 	}
-	for _, length := range []uint32{1 << 21, 1 << 30, math.MaxInt32 - 300, math.MaxInt32 - 64, math.MaxInt32 - 8, valueMax} {
+	for _, length := range []uint32{1 << 21, 1 << 30, math.MaxInt32 - 300, math.MaxInt32 - 64, math.MaxInt32 - 8, grammar.ValueMax} {
 		for _, request := range announced(length) {
 			conn := dial(t, socket)
 			check.NoError(t, send(conn, []byte(request+"\r\nversion\r\nmn\r\n"), 0))

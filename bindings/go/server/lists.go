@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/grammar"
 	"larder.example/larder/wire"
 )
 
@@ -17,7 +18,8 @@ type keyList struct {
 	ends []bool
 	// next is the first key that is not answered.
 	next int
-	// verb is that of a line longer than lineMax, whose keys are answered as they arrive, or 0.
+	// verb is that of a line longer than grammar.LineMax, whose keys are answered as they arrive,
+	// or 0.
 	verb wire.TextVerb
 	// exptime is that of gat, once it has arrived.
 	exptime    int64
@@ -65,19 +67,19 @@ func (c *conn) getKeys(b, rest []byte, head int, verb wire.TextVerb) int {
 func (l *keyList) take(rest []byte) string {
 	count := len(l.keys)
 	for {
-		var word []byte
-		word, rest = cutWord(rest)
-		if len(word) == 0 {
+		key, others, isValid := grammar.CutKey(rest)
+		if !isValid {
+			return grammar.BadFormat
+		}
+		if len(key) == 0 {
 			break
 		}
-		if len(word) > keyMax {
-			return badFormat
-		}
-		l.keys = append(l.keys, textOf(word))
+		rest = others
+		l.keys = append(l.keys, textOf(key))
 		l.ends = append(l.ends, false)
 	}
 	if len(l.keys) == count {
-		return badFormat
+		return grammar.BadFormat
 	}
 	l.ends[len(l.ends)-1] = true
 	return ""
@@ -88,15 +90,11 @@ func nextGet(b []byte) (rest []byte, head int) {
 	if len(b) < 6 || string(b[:4]) != "get " {
 		return nil, 0
 	}
-	at := bytes.IndexByte(b[:min(len(b), lineMax)], '\n')
-	if at < 0 {
+	line, head := grammar.CutLine(b, grammar.LineMax)
+	if head == 0 {
 		return nil, 0
 	}
-	line := b[4:at]
-	if len(line) > 0 && line[len(line)-1] == '\r' {
-		line = line[:len(line)-1]
-	}
-	return line, at + 1
+	return line[4:], head
 }
 
 // readList answers the keys of the list.
@@ -148,18 +146,13 @@ func (c *conn) endsUntil(to int) {
 
 // touchKeys executes gat and gats.
 func (c *conn) touchKeys(rest []byte, head int, verb wire.TextVerb) int {
-	word, rest := cutWord(rest)
-	l := &c.list
-	l.keys, l.ends = l.keys[:0], l.ends[:0]
-	reply := l.take(rest)
-	if first, _ := cutWord(rest); len(first) == 0 {
+	exptime, rest, reply := grammar.CutExptime(rest)
+	if reply != "" {
 		return c.say(head, reply)
 	}
-	exptime, ok := parseExptime(word)
-	if !ok {
-		return c.say(head, badExptime)
-	}
-	if reply != "" {
+	l := &c.list
+	l.keys, l.ends = l.keys[:0], l.ends[:0]
+	if reply = l.take(rest); reply != "" {
 		return c.say(head, reply)
 	}
 	c.lookup = lookup{visit: c.lookup.visit, form: formOf(verb), mode: touching, exptime: int64(exptime)}
@@ -176,20 +169,23 @@ func formOf(verb wire.TextVerb) form {
 	return textForm
 }
 
-// longLine begins to execute a line that is longer than lineMax.
+var listVerbs = map[string]wire.TextVerb{
+	"get": wire.TextGet, "gets": wire.TextGets, "gat": wire.TextGat, "gats": wire.TextGats,
+}
+
+// longLine begins to execute a line that is longer than grammar.LineMax.
 func (c *conn) longLine(b []byte) int {
 	l := &c.list
-	for _, verb := range []wire.TextVerb{wire.TextGet, wire.TextGets, wire.TextGat, wire.TextGats} {
-		if word := verb.String() + " "; string(b[:len(word)]) == word {
-			*l = keyList{keys: l.keys, ends: l.ends, verb: verb}
-			c.step = (*conn).stepList
-			return len(word)
-		}
+	if grammar.IsList(b) {
+		word, _ := grammar.CutWord(b)
+		*l = keyList{keys: l.keys, ends: l.ends, verb: listVerbs[string(word)]}
+		c.step = (*conn).stepList
+		return len(word) + 1
 	}
 	// memcached reads such a line to its end before it refuses it.
 	trimmed := bytes.TrimLeft(b[:min(len(b), 101)], " ")
 	if bytes.HasPrefix(trimmed, []byte("get ")) || bytes.HasPrefix(trimmed, []byte("gets ")) {
-		*l = keyList{keys: l.keys, ends: l.ends, verb: wire.TextGet, isRefused: true, reply: unknown}
+		*l = keyList{keys: l.keys, ends: l.ends, verb: wire.TextGet, isRefused: true, reply: grammar.Unknown}
 		c.step = (*conn).stepList
 		return c.stepList(b)
 	}
@@ -213,8 +209,8 @@ func (c *conn) stepList(b []byte) int {
 			executed++
 			continue
 		}
-		at := bytes.IndexAny(rest[:min(len(rest), keyMax+3)], " \n")
-		if at < 0 && len(rest) < keyMax+3 {
+		at := bytes.IndexAny(rest[:min(len(rest), grammar.KeyMax+3)], " \n")
+		if at < 0 && len(rest) < grammar.KeyMax+3 {
 			return executed
 		}
 		word, isLast := rest[:max(at, 0)], at >= 0 && rest[at] == '\n'
@@ -222,8 +218,8 @@ func (c *conn) stepList(b []byte) int {
 			word = word[:at-1]
 		}
 		switch {
-		case at < 0 || len(word) > keyMax:
-			l.isRefused, l.reply = true, badFormat
+		case at < 0 || len(word) > grammar.KeyMax:
+			l.isRefused, l.reply = true, grammar.BadFormat
 		case len(word) > 0:
 			c.listWord(word)
 		}
@@ -236,7 +232,7 @@ func (c *conn) stepList(b []byte) int {
 		if isLast {
 			reply := end
 			if !l.hasKey {
-				reply = badFormat
+				reply = grammar.BadFormat
 			}
 			return c.endList(executed+1, reply)
 		}
@@ -249,10 +245,10 @@ func (c *conn) listWord(word []byte) {
 	l := &c.list
 	isTouch := l.verb == wire.TextGat || l.verb == wire.TextGats
 	if isTouch && !l.hasExptime {
-		exptime, ok := parseExptime(word)
+		exptime, ok := grammar.ParseExptime(word)
 		l.exptime, l.hasExptime = int64(exptime), true
 		if !ok {
-			l.isRefused, l.reply = true, badExptime
+			l.isRefused, l.reply = true, grammar.BadExptime
 		}
 		return
 	}

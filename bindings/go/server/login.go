@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"strings"
 
+	"larder.example/larder/internal/grammar"
 	"larder.example/larder/wire"
 )
+
+// passwordMax is the longest value of a login.
+const passwordMax = 16384
 
 const (
 	unauthenticated = "CLIENT_ERROR unauthenticated\r\n"
@@ -24,22 +28,18 @@ const (
 // stepLogin executes a line of the text protocol before the login: a set whose value is user and
 // password.
 func (c *conn) stepLogin(b []byte) int {
-	at := bytes.IndexByte(b[:min(len(b), lineMax)], '\n')
-	if at < 0 && len(b) < lineMax {
+	line, head := grammar.CutLine(b, grammar.LineMax)
+	if head == 0 && len(b) < grammar.LineMax {
 		return 0
 	}
-	if at < 6 {
+	if head < 7 {
 		c.isClosing = true
 		return len(b)
 	}
-	line, head := b[:at], at+1
-	if line[at-1] == '\r' {
-		line = line[:at-1]
-	}
-	word, rest := cutWord(line)
-	w := cutWords(rest)
-	length, ok := parseLength(w.first[3])
-	if string(word) != "set" || w.count < 4 || !ok {
+	word, rest := grammar.CutWord(line)
+	w := grammar.CutWords(rest)
+	length, ok := grammar.ParseLength(w.First[3])
+	if string(word) != "set" || w.Count < 4 || !ok {
 		return c.say(head, unauthenticated)
 	}
 	if length > passwordMax {

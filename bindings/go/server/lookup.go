@@ -101,7 +101,7 @@ func one(isCounted bool) int {
 // win the recache token. It may create an item instead.
 func (c *conn) findLocked(key string) (found bool) {
 	l, length := &c.lookup, len(c.out)
-	creates := l.form == metaForm && l.meta.hasVivify
+	creates := l.form == metaForm && l.meta.HasVivify
 	if l.mode == touching || creates {
 		c.server.change(key)
 	}

@@ -4,18 +4,19 @@ import (
 	"strconv"
 
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/grammar"
 )
 
 func (c *conn) metaGet(m *metaLine) {
 	c.lookup = lookup{visit: c.lookup.visit, form: metaForm, meta: m}
-	c.lookup.isLocked = m.hasVivify || m.hasRecache
+	c.lookup.isLocked = m.HasVivify || m.HasRecache
 	switch {
-	case m.hasTTL:
-		c.lookup.mode, c.lookup.exptime = touching, m.ttl
-	case m.isPeek:
+	case m.HasTTL:
+		c.lookup.mode, c.lookup.exptime = touching, m.TTL
+	case m.IsPeek:
 		c.lookup.mode = peeking
 	}
-	if c.find(textOf(m.plain)) || c.lookup.isCreated || m.isQuiet || c.isBroken {
+	if c.find(textOf(m.plain)) || c.lookup.isCreated || m.IsQuiet || c.isBroken {
 		return
 	}
 	c.out = m.show(append(c.out, "EN"...), nil)
@@ -23,8 +24,8 @@ func (c *conn) metaGet(m *metaLine) {
 
 // vivified returns the empty item that mg creates with N, whose creator is to store the value.
 func (c *conn) vivified(m *metaLine) engine.Change {
-	deadline := c.engine.Deadline(c.ttl(m.exptimeOfNew()))
-	return m.newToken.apply(engine.Change{Action: engine.Write, Deadline: deadline, Marks: engine.Claimed})
+	deadline := c.engine.Deadline(c.ttl(m.ExptimeOfNew()))
+	return m.newToken().apply(engine.Change{Action: engine.Write, Deadline: deadline, Marks: engine.Claimed})
 }
 
 // showVivified responds to the mg that has created an item.
@@ -46,19 +47,19 @@ func (c *conn) showVivified(token uint64, err error) {
 func (c *conn) visitMeta(value []byte, item engine.Item) {
 	l, m := &c.lookup, c.lookup.meta
 	length := item.Bytes
-	if m.verb == 'e' || !m.wantsValue {
+	if m.Verb == 'e' || !m.WantsValue {
 		value, length = nil, 0
 	}
-	if more := length + len(m.flags) + 8*keyMax; !c.hasRoom(more) || len(value) < length {
+	if more := length + len(m.Flags) + 8*grammar.KeyMax; !c.hasRoom(more) || len(value) < length {
 		l.wanted = more
 		return
 	}
-	if m.verb == 'e' {
+	if m.Verb == 'e' {
 		c.showDebug(m, item)
 		return
 	}
 	isStale, isClaimed := c.isStale(item), isClaimed(item)
-	if c.isSoft(item) && m.hasTTL {
+	if c.isSoft(item) && m.HasTTL {
 		// The touch makes it fresh.
 		isStale, isClaimed = false, false
 	}
@@ -67,7 +68,7 @@ func (c *conn) visitMeta(value []byte, item engine.Item) {
 		l.isLocked = true
 		return
 	}
-	hasValue := m.wantsValue && !(m.hasCompare && m.compare == item.Token)
+	hasValue := m.WantsValue && !(m.HasCompare && m.Compare == item.Token)
 	out := append(c.out, "HD"...)
 	if hasValue {
 		out = appendUint(append(c.out, "VA"...), uint64(item.Bytes))
@@ -99,14 +100,14 @@ func (c *conn) showItem(out []byte, item engine.Item, isClaimed bool) []byte {
 	return m.showFlags(out, func(out []byte, letter byte) []byte {
 		switch letter {
 		case 'T':
-			deadline = c.engine.Deadline(c.ttl(m.ttl))
+			deadline = c.engine.Deadline(c.ttl(m.TTL))
 		case 'N':
 			if l.isCreated {
-				deadline = c.engine.Deadline(c.ttl(m.vivify))
+				deadline = c.engine.Deadline(c.ttl(m.Vivify))
 			}
 		case 'R':
 			left := c.seconds(deadline)
-			l.wins = l.wins || !isClaimed && deadline != 0 && left < (c.ttl(m.recache)+999)/1000
+			l.wins = l.wins || !isClaimed && deadline != 0 && left < (c.ttl(m.Recache)+999)/1000
 		case 't':
 			return c.appendTTL(out, deadline)
 		case 'c':
@@ -160,7 +161,7 @@ func (c *conn) metaDebug(m *metaLine) {
 // showDebug appends the response to me.
 func (c *conn) showDebug(m *metaLine, item engine.Item) {
 	size := itemBytes(len(m.plain), item.Bytes, item.Flags)
-	out := append(append(c.out, "ME "...), m.key...)
+	out := append(append(c.out, "ME "...), m.Key...)
 	if out = append(out, " exp="...); item.Deadline == 0 {
 		out = append(out, "-1"...)
 	} else {

@@ -5,30 +5,27 @@ import (
 	"strconv"
 
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/grammar"
 	"larder.example/larder/wire"
 )
 
 // metaSet executes ms once its value has arrived.
 func (c *conn) metaSet(b []byte, m *metaLine, rest []byte, head int) int {
-	word, rest := cutWord(rest)
-	length, ok := parseLength(word)
+	word, rest := grammar.CutWord(rest)
+	length, ok := grammar.ParseLength(word)
 	if !ok {
-		return c.say(head, badFormat)
+		return c.say(head, grammar.BadFormat)
 	}
-	reply := m.parse(rest)
-	verb, isMode := setVerbs[m.mode]
-	if reply == "" && !isMode {
-		reply = badModeSet
-	}
-	if reply != "" {
+	if reply := m.parse(rest); reply != "" {
 		return c.skipValue(head, length, reply)
 	}
-	if c.isReserved(m.clientFlags) {
+	verb := setVerbs[m.Mode]
+	if c.isReserved(m.ClientFlags) {
 		return c.skipValue(head, length, reservedFlags)
 	}
-	if c.isTooLarge(len(m.plain), length, m.clientFlags) {
+	if c.isTooLarge(len(m.plain), length, m.ClientFlags) {
 		c.rejectLarge(textOf(m.plain), true)
-		return c.skipValue(head, length, tooLarge)
+		return c.skipValue(head, length, grammar.TooLarge)
 	}
 	all := head + length + len("\r\n")
 	if len(b) < all {
@@ -36,22 +33,22 @@ func (c *conn) metaSet(b []byte, m *metaLine, rest []byte, head int) int {
 		return 0
 	}
 	if b[all-2] != '\r' || b[all-1] != '\n' {
-		return c.say(all, badChunk)
+		return c.say(all, grammar.BadChunk)
 	}
 	r := storing{
-		verb: verb, key: textOf(m.plain), value: b[head : all-2], flags: m.clientFlags, exptime: m.ttl,
-		creates: m.hasVivify, token: m.compare, invalidates: m.invalidates, newToken: m.newToken,
+		verb: verb, key: textOf(m.plain), value: b[head : all-2], flags: m.ClientFlags, exptime: m.TTL,
+		creates: m.HasVivify, token: m.Compare, invalidates: m.Invalidates, newToken: m.newToken(),
 	}
 	if r.isExtension() {
-		r.exptime = m.vivify
-	} else if m.hasCompare && verb != wire.TextAdd {
+		r.exptime = m.Vivify
+	} else if m.HasCompare && verb != wire.TextAdd {
 		r.verb = wire.TextCAS
 	}
 	result, token := c.store(&r)
 	status := ""
 	switch result {
 	case stored:
-		if status = "HD"; m.isQuiet {
+		if status = "HD"; m.IsQuiet {
 			return all
 		}
 	case notStored:
@@ -76,28 +73,26 @@ func (c *conn) metaSet(b []byte, m *metaLine, rest []byte, head int) int {
 }
 
 var setVerbs = map[byte]wire.TextVerb{
-	0: wire.TextSet, 'S': wire.TextSet, 's': wire.TextSet, 'E': wire.TextAdd, 'e': wire.TextAdd,
-	'A': wire.TextAppend, 'a': wire.TextAppend, 'P': wire.TextPrepend, 'p': wire.TextPrepend,
-	'R': wire.TextReplace, 'r': wire.TextReplace,
+	'S': wire.TextSet, 'E': wire.TextAdd, 'A': wire.TextAppend, 'P': wire.TextPrepend, 'R': wire.TextReplace,
 }
 
 func (c *conn) metaDelete(m *metaLine) {
 	result := notFound
 	switch {
-	case m.removesValue || m.invalidates:
+	case m.RemovesValue || m.Invalidates:
 		result = c.keepItem(m)
-	case m.hasCompare && m.compare == 0:
+	case m.HasCompare && m.Compare == 0:
 		// No item has this token, which for remove means any.
 		if _, isFound := c.engine.Look(textOf(m.plain)); isFound {
 			result = exists
 		}
 	default:
-		result = c.remove(textOf(m.plain), m.compare)
+		result = c.remove(textOf(m.plain), m.Compare)
 	}
 	status := "NF"
 	switch result {
 	case stored:
-		if status = "HD"; m.isQuiet {
+		if status = "HD"; m.IsQuiet {
 			return
 		}
 	case exists:
@@ -116,26 +111,26 @@ func (c *conn) keepItem(m *metaLine) (result outcome) {
 		switch result = stored; {
 		case !isFound:
 			result = notFound
-		case m.hasCompare && m.compare != item.Token:
+		case m.HasCompare && m.Compare != item.Token:
 			result = exists
 		}
 		if result != stored {
 			return engine.Change{}
 		}
 		change := engine.Change{Action: engine.Write, Flags: item.Flags, Deadline: item.Deadline}
-		if m.hasTTL {
-			change = c.touched(item, m.ttl)
+		if m.HasTTL {
+			change = c.touched(item, m.TTL)
 		}
-		if change.Marks = 0; m.invalidates {
+		if change.Marks = 0; m.Invalidates {
 			change.Marks = engine.Stale
 		}
-		if !m.removesValue {
+		if !m.RemovesValue {
 			// The cache may move the old value when it makes room.
 			change.Value = bytes.Clone(value)
-			return m.newToken.apply(change)
+			return m.newToken().apply(change)
 		}
-		change.Flags, change.Deadline = 0, c.engine.Deadline(c.ttl(m.ttl))
-		return m.newToken.apply(change)
+		change.Flags, change.Deadline = 0, c.engine.Deadline(c.ttl(m.TTL))
+		return m.newToken().apply(change)
 	})
 	if err != nil {
 		result = outcomeOf(err)
@@ -145,16 +140,8 @@ func (c *conn) keepItem(m *metaLine) (result outcome) {
 
 func (c *conn) metaCount(m *metaLine) {
 	r := counting{
-		delta: m.delta, token: m.compare, creates: m.hasVivify, initial: m.initial, exptime: m.exptimeOfNew(),
-		touches: m.hasTTL, touch: m.ttl, newToken: m.newToken,
-	}
-	switch m.mode {
-	case 0, 'I', 'i', '+':
-	case 'D', 'd', '-':
-		r.subtract = true
-	default:
-		c.out = append(c.out, badModeCount...)
-		return
+		subtract: m.Mode == 'D', delta: m.Delta, token: m.Compare, creates: m.HasVivify, initial: m.Initial, exptime: m.ExptimeOfNew(),
+		touches: m.HasTTL, touch: m.TTL, newToken: m.newToken(),
 	}
 	number, token, result := c.countInto(textOf(m.plain), &r)
 	switch result {
@@ -169,13 +156,13 @@ func (c *conn) metaCount(m *metaLine) {
 		c.out = append(c.out, storeReplies[result]...)
 		return
 	}
-	if m.isQuiet && !r.isCreated {
+	if m.IsQuiet && !r.isCreated {
 		return
 	}
 	var digits [20]byte
 	value := strconv.AppendUint(digits[:0], number, 10)
 	out := append(c.out, "HD"...)
-	if m.wantsValue {
+	if m.WantsValue {
 		out = appendUint(append(c.out, "VA"...), uint64(len(value)))
 	}
 	out = m.show(out, func(out []byte, letter byte) []byte {
@@ -183,17 +170,17 @@ func (c *conn) metaCount(m *metaLine) {
 		case 'c':
 			return appendFlag(out, 'c', token)
 		case 'T':
-			r.deadline = c.engine.Deadline(c.ttl(m.ttl))
+			r.deadline = c.engine.Deadline(c.ttl(m.TTL))
 		case 'N':
 			if r.isCreated {
-				r.deadline = c.engine.Deadline(c.ttl(m.vivify))
+				r.deadline = c.engine.Deadline(c.ttl(m.Vivify))
 			}
 		case 't':
 			return c.appendTTL(out, r.deadline)
 		}
 		return out
 	})
-	if m.wantsValue {
+	if m.WantsValue {
 		out = append(append(out, value...), "\r\n"...)
 	}
 	c.out = out

@@ -1,6 +1,10 @@
 package server
 
-import "time"
+import (
+	"time"
+
+	"larder.example/larder/internal/grammar"
+)
 
 // The defaults of Options.
 const (
@@ -59,7 +63,7 @@ func (o Options) withDefaults() Options {
 	if o.ItemMax <= 0 {
 		o.ItemMax = DefaultItemMax
 	}
-	o.ItemMax = min(o.ItemMax, valueMax)
+	o.ItemMax = min(o.ItemMax, grammar.ValueMax)
 	if o.MaxMemory <= 0 {
 		o.MaxMemory = DefaultMaxMemory
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"larder.example/larder/internal/engine"
+	"larder.example/larder/internal/grammar"
 )
 
 // Version is the version that the server returns: that of the memcached whose responses it has.
@@ -249,8 +250,8 @@ func addressOf(address net.Addr) string {
 }
 
 // textStats responds to stats. A group may be abbreviated where memcached allows that.
-func (c *conn) textStats(w *words) {
-	group := string(w.first[0])
+func (c *conn) textStats(w *grammar.Words) {
+	group := string(w.First[0])
 	switch {
 	case group == "":
 	case strings.HasPrefix("reset", group):
@@ -263,7 +264,7 @@ func (c *conn) textStats(w *words) {
 		c.cacheDump(w)
 		return
 	case strings.HasPrefix("detail", group):
-		c.textDetail(string(w.first[1]))
+		c.textDetail(string(w.First[1]))
 		return
 	}
 	rows, isKnown := c.server.stats(group)
@@ -271,7 +272,7 @@ func (c *conn) textStats(w *words) {
 		rows, isKnown = c.server.connStats(), true
 	}
 	if !isKnown {
-		c.out = append(c.out, unknown...)
+		c.out = append(c.out, grammar.Unknown...)
 		return
 	}
 	for _, row := range rows {

@@ -1,41 +1,35 @@
 package server
 
 import (
-	"bytes"
 	"math"
 
+	"larder.example/larder/internal/grammar"
 	"larder.example/larder/wire"
 )
 
 // stepText executes a request of the text or meta protocol.
 func (c *conn) stepText(b []byte) int {
-	at := bytes.IndexByte(b[:min(len(b), lineMax)], '\n')
-	if at < 0 {
-		if len(b) < lineMax {
-			return 0
-		}
+	line, head := grammar.CutLine(b, grammar.LineMax)
+	switch {
+	case head == 0 && len(b) < grammar.LineMax:
+		return 0
+	case head == 0:
 		return c.longLine(b)
-	}
-	line, head := b[:at], at+1
-	if at > 0 && line[at-1] == '\r' {
-		line = line[:at-1]
-	}
-	if head < 4 {
-		return c.say(head, badFormat)
 	}
 	// The most frequent command first.
 	if len(line) > 4 && string(line[:4]) == "get " {
 		return c.getKeys(b, line[4:], head, wire.TextGet)
 	}
-	if line[0] == ' ' {
-		w := cutWords(line)
-		return c.refuseUnknown(head, &w)
+	word, rest, reply := grammar.CutCommand(line, head)
+	switch reply {
+	case "":
+	case grammar.Unknown:
+		return c.refuseUnknown(word, rest, head)
+	default:
+		return c.say(head, reply)
 	}
-	word, rest := cutWord(line)
-	if len(word) == 2 && word[0] == 'm' {
-		if executed, isMeta := c.metaLine(b, word[1], rest, head); isMeta {
-			return executed
-		}
+	if verb, isMeta := grammar.CutMeta(word); isMeta {
+		return c.metaLine(b, verb, rest, head)
 	}
 	switch string(word) {
 	case "get":
@@ -59,18 +53,7 @@ func (c *conn) stepText(b []byte) int {
 	case "cas":
 		return c.storeLine(b, rest, head, wire.TextCAS)
 	}
-	w := cutWords(rest)
-	switch string(word) {
-	case "incr", "decr", "touch":
-		if w.count < 2 {
-			// The only word is the key, also if it is noreply.
-			return c.say(head, badFormat)
-		}
-	case "lru_crawler":
-		return c.say(head, c.textCrawler(&w))
-	case "slabs":
-		return c.say(head, textSlabs(&w))
-	}
+	w := grammar.CutWords(rest)
 	switch string(word) {
 	case "delete":
 		return c.answer(head, &w, c.textDelete(&w))
@@ -98,21 +81,22 @@ func (c *conn) stepText(b []byte) int {
 		return c.answer(head, &w, "CLIENT_ERROR watch commands not allowed\r\n")
 	case "shutdown":
 		return c.answer(head, &w, textShutdown(&w))
+	case "lru_crawler":
+		return c.say(head, c.textCrawler(&w))
+	case "slabs":
+		return c.say(head, textSlabs(&w))
 	}
-	if w.count == 0 {
-		w.last = word
-	}
-	return c.refuseUnknown(head, &w)
+	return c.refuseUnknown(word, rest, head)
 }
 
 // refuseUnknown responds to a line without a command.
-func (c *conn) refuseUnknown(head int, w *words) int {
-	if bytes.HasPrefix(w.last, []byte("HTTP/")) {
-		// A browser was made to send its request here.
+func (c *conn) refuseUnknown(word, rest []byte, head int) int {
+	w := grammar.UnknownWords(word, rest)
+	if w.IsHTTP() {
 		c.isClosing = true
 		return head
 	}
-	return c.answer(head, w, unknown)
+	return c.answer(head, &w, grammar.Unknown)
 }
 
 // say responds to a line of head bytes.
@@ -122,30 +106,19 @@ func (c *conn) say(head int, reply string) int {
 }
 
 // answer is say for a line that may end in noreply.
-func (c *conn) answer(head int, w *words, reply string) int {
-	if w.isQuiet() {
+func (c *conn) answer(head int, w *grammar.Words, reply string) int {
+	if w.IsQuiet() {
 		return head
 	}
 	return c.say(head, reply)
 }
 
-func (c *conn) textDelete(w *words) string {
-	if !isKey(w.first[0]) {
-		return badFormat
+func (c *conn) textDelete(w *grammar.Words) string {
+	if reply := w.CheckDelete(); reply != "" {
+		return reply
 	}
-	// Old clients send a delay, which they expect to be kept.
-	others := w.count - 1
-	if others > 0 && w.isQuiet() {
-		others--
-	}
-	if others > 1 {
-		return badUsage
-	}
-	if others == 1 && isDelay(w.first[1]) {
-		return badUsage
-	}
-	c.server.prefixes.note(textOf(w.first[0]), prefixCounts{deletes: 1})
-	switch c.remove(textOf(w.first[0]), 0) {
+	c.server.prefixes.note(textOf(w.First[0]), prefixCounts{deletes: 1})
+	switch c.remove(textOf(w.First[0]), 0) {
 	case stored:
 		return "DELETED\r\n"
 	case failed:
@@ -154,24 +127,15 @@ func (c *conn) textDelete(w *words) string {
 	return "NOT_FOUND\r\n"
 }
 
-// isDelay returns true for a number, of any size, that is not 0.
-func isDelay(word []byte) bool {
-	digits := bytes.TrimPrefix(word, []byte("-"))
-	return len(bytes.Trim(digits, "0123456789")) == 0 && len(bytes.Trim(digits, "0")) > 0
-}
-
-func (c *conn) textCount(w *words, subtract bool) string {
-	if !isKey(w.first[0]) {
-		return badFormat
+func (c *conn) textCount(w *grammar.Words, subtract bool) string {
+	delta, reply := w.Delta()
+	if reply != "" {
+		return reply
 	}
-	delta, ok := parseUint(w.first[1])
-	if !ok {
-		return badDelta
-	}
-	number, _, result := c.count(textOf(w.first[0]), counting{delta: delta, subtract: subtract})
+	number, _, result := c.count(textOf(w.First[0]), counting{delta: delta, subtract: subtract})
 	switch result {
 	case stored:
-		if !w.isQuiet() {
+		if !w.IsQuiet() {
 			// A number has no word in front of it.
 			at := len(c.out)
 			c.out = appendUint(c.out, number)
@@ -188,49 +152,43 @@ func (c *conn) textCount(w *words, subtract bool) string {
 	return "NOT_FOUND\r\n"
 }
 
-func (c *conn) textTouch(w *words) string {
-	if !isKey(w.first[0]) {
-		return badFormat
-	}
-	exptime, ok := parseExptime(w.first[1])
-	if !ok {
-		return badExptime
+func (c *conn) textTouch(w *grammar.Words) string {
+	exptime, reply := w.Touch()
+	if reply != "" {
+		return reply
 	}
 	c.lookup = lookup{visit: c.lookup.visit, form: noForm, mode: touching, exptime: int64(exptime)}
-	if c.find(textOf(w.first[0])) {
+	if c.find(textOf(w.First[0])) {
 		return "TOUCHED\r\n"
 	}
 	return "NOT_FOUND\r\n"
 }
 
-func (c *conn) textFlush(w *words) string {
-	delay := int32(0)
-	if w.count > 1 || w.count == 1 && !w.isQuiet() {
-		var ok bool
-		if delay, ok = parseExptime(w.first[0]); !ok {
-			return badExptime
-		}
+func (c *conn) textFlush(w *grammar.Words) string {
+	delay, reply := w.FlushDelay()
+	if reply != "" {
+		return reply
 	}
 	c.clearCache(int64(delay))
 	return "OK\r\n"
 }
 
-func (c *conn) textVerbosity(w *words) string {
-	level, ok := parseUint(w.first[0])
-	if !ok || level > math.MaxUint32 {
-		return badFormat
+func (c *conn) textVerbosity(w *grammar.Words) string {
+	level, reply := w.Verbosity()
+	if reply != "" {
+		return reply
 	}
-	c.server.verbosity.Store(min(uint32(level), 2))
+	c.server.verbosity.Store(min(level, 2))
 	return "OK\r\n"
 }
 
 // textMemoryLimit refuses another memory limit, as a memcached does that has taken all memory at
 // its start.
-func textMemoryLimit(w *words) string {
-	limit, ok := parseUint(w.first[0])
+func textMemoryLimit(w *grammar.Words) string {
+	limit, ok := grammar.ParseUint(w.First[0])
 	switch {
 	case !ok || limit > math.MaxUint32:
-		return unknown
+		return grammar.Unknown
 	case limit < 8:
 		return "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"
 	case limit > 1000000000:
@@ -241,22 +199,22 @@ func textMemoryLimit(w *words) string {
 
 // textSlabs refuses to move memory between size classes, which the cache does not have. Of its
 // forms only automove may end in noreply.
-func textSlabs(w *words) string {
-	word := string(w.first[0])
+func textSlabs(w *grammar.Words) string {
+	word := string(w.First[0])
 	switch {
 	case word == "":
-		return unknown
-	case isAnyPrefix(word, "automove") && w.count > 1 && w.isQuiet():
+		return grammar.Unknown
+	case isAnyPrefix(word, "automove") && w.Count > 1 && w.IsQuiet():
 		return ""
-	case isAnyPrefix(word, "reassign") && w.count == 3, isAnyPrefix(word, "automove") && w.count > 1:
+	case isAnyPrefix(word, "reassign") && w.Count == 3, isAnyPrefix(word, "automove") && w.Count > 1:
 		return "CLIENT_ERROR slab reassignment disabled\r\n"
 	}
-	return unknown
+	return grammar.Unknown
 }
 
 // textShutdown refuses to end the server, which is the program's part.
-func textShutdown(w *words) string {
-	if word := string(w.first[0]); w.count > 0 && word != "noreply" && !isAnyPrefix(word, "graceful") {
+func textShutdown(w *grammar.Words) string {
+	if word := string(w.First[0]); w.Count > 0 && word != "noreply" && !isAnyPrefix(word, "graceful") {
 		return "CLIENT_ERROR invalid shutdown mode\r\n"
 	}
 	return "SERVER_ERROR: shutdown not enabled\r\n"
@@ -264,41 +222,26 @@ func textShutdown(w *words) string {
 
 // storeLine executes a storage command once its value has arrived.
 func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
-	w := cutWords(rest)
-	least := 4
-	if verb == wire.TextCAS {
-		least = 5
+	var line grammar.Store
+	reply := line.Parse(rest, verb == wire.TextCAS)
+	if !line.HasLength {
+		return c.say(head, reply)
 	}
-	length, ok := parseLength(w.first[3])
-	if !ok {
-		// The client is out of step, and has to notice.
-		return c.say(head, badFormat)
+	key, length := line.Key, line.Length
+	switch {
+	case reply != "":
+	case c.isReserved(line.Flags):
+		reply = reservedFlags
+	case c.isTooLarge(len(key), length, line.Flags):
+		c.server.prefixes.note(textOf(key), prefixCounts{sets: 1})
+		c.rejectLarge(textOf(key), verb == wire.TextSet)
+		reply = grammar.TooLarge
 	}
-	key := w.first[0]
-	flags, flagsOK := parseUint(withoutPlus(w.first[1]))
-	exptime, exptimeOK := parseInt(withoutPlus(w.first[2]))
-	var token uint64
-	tokenOK := true
-	if verb == wire.TextCAS {
-		token, tokenOK = parseUint(w.first[4])
-	}
-	isQuiet := w.isQuiet()
-	refuse := func(reply string) int {
-		if isQuiet {
+	if reply != "" {
+		if line.IsQuiet {
 			reply = ""
 		}
 		return c.skipValue(head, length, reply)
-	}
-	if w.count < least || !isKey(key) || !flagsOK || !exptimeOK || !tokenOK {
-		return refuse(badFormat)
-	}
-	if c.isReserved(uint32(flags)) {
-		return refuse(reservedFlags)
-	}
-	if c.isTooLarge(len(key), length, uint32(flags)) {
-		c.server.prefixes.note(textOf(key), prefixCounts{sets: 1})
-		c.rejectLarge(textOf(key), verb == wire.TextSet)
-		return refuse(tooLarge)
 	}
 	all := head + length + len("\r\n")
 	if len(b) < all {
@@ -306,14 +249,14 @@ func (c *conn) storeLine(b, rest []byte, head int, verb wire.TextVerb) int {
 		return 0
 	}
 	if b[all-2] != '\r' || b[all-1] != '\n' {
-		return c.answerIf(!isQuiet, all, badChunk)
+		return c.answerIf(!line.IsQuiet, all, grammar.BadChunk)
 	}
 	c.server.prefixes.note(textOf(key), prefixCounts{sets: 1})
 	result, _ := c.store(&storing{
-		verb: verb, key: textOf(key), value: b[head : all-2], flags: uint32(flags),
-		exptime: int64(int32(exptime)), token: token,
+		verb: verb, key: textOf(key), value: b[head : all-2], flags: line.Flags,
+		exptime: int64(line.Exptime), token: line.Token,
 	})
-	if isQuiet {
+	if line.IsQuiet {
 		return all
 	}
 	return c.say(all, storeReplies[result])
@@ -328,5 +271,5 @@ func (c *conn) answerIf(isWanted bool, head int, reply string) int {
 
 var storeReplies = [...]string{
 	stored: "STORED\r\n", notStored: "NOT_STORED\r\n", exists: "EXISTS\r\n", notFound: "NOT_FOUND\r\n",
-	noMemory: outOfMemory, overLimit: tooLarge, failed: cacheClosed, notNumber: badNumber,
+	noMemory: outOfMemory, overLimit: grammar.TooLarge, failed: cacheClosed, notNumber: badNumber,
 }

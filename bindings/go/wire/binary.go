@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/binary"
 	"slices"
+
+	"larder.example/larder/internal/grammar"
 )
 
 // The first byte of a message of the binary protocol.
@@ -162,7 +164,7 @@ func cutMessage(b []byte, magic byte) (key, value, n int, err error) {
 	value = key + int(uint16(first>>32))
 	n, fits := messageBytes(BinaryHeaderBytes, uint64(length))
 	switch {
-	case length > maxValueBytes || !fits:
+	case length > grammar.ValueMax || !fits:
 		return 0, 0, 0, tooLong(b[:BinaryHeaderBytes], "")
 	case value > n:
 		return 0, 0, 0, syntax("a body with space for extras and key", b[:BinaryHeaderBytes], "")

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/grammar"
 )
 
 // wantSyntaxError reports an error if err is not a SyntaxError, and returns it otherwise.
@@ -136,34 +137,39 @@ func TestPrefixOfMessageIsShort(t *testing.T) {
 
 func TestInvalidRequests(t *testing.T) {
 	tests := []struct{ bytes, reply, next string }{
-		{"\r\nmn\r\n", "ERROR", "mn\r\n"},
+		{"\r\nmn\r\n", grammar.BadFormat, "mn\r\n"},
+		{"mn\nmn\r\n", grammar.BadFormat, "mn\r\n"},
+		{" get k\r\nmn\r\n", grammar.Unknown, "mn\r\n"},
 		{"mz k\r\n", "", ""}, // an unknown text command, which the parser accepts
-		{"mg\r\n", badFormat, ""},
-		{"mg " + strings.Repeat("k", 251) + "\r\n", badFormat, ""},
-		{"mg k v v\r\nmn\r\n", duplicateFlag, "mn\r\n"},
-		{"mg k 1\r\n", badFlag, ""},
-		{"mg k \x01\r\n", badFormat, ""},
-		{"mg k O" + strings.Repeat("o", 32) + "\r\n", longOpaque, ""},
-		{"ms k x\r\nmn\r\n", badFormat, "mn\r\n"},
-		{"ms k -1\r\nmn\r\n", badFormat, "mn\r\n"},
-		{"ms k 2 S S\r\nab\r\nmn\r\n", duplicateFlag, "mn\r\n"},
-		{"ms k 2\r\nabcd\r\n", badChunk, "\r\n"},
-		{"set k 0 0 -1\r\nabc\r\n", badFormat, "abc\r\n"},
-		{"set k 0 0 99999999999999\r\n", badFormat, ""},
-		{"set k 0 0 18446744073709551614\r\n", badFormat, ""},
-		{"append k 0 0 -1\r\n", badFormat, ""},
-		{"cas k 0 0 3\r\nabc\r\nget a\r\n", badFormat, "get a\r\n"},
-		{"set k x 0 3\r\nabc\r\nget a\r\n", badFormat, "get a\r\n"},
-		{"set " + strings.Repeat("k", 251) + " 0 0 3\r\nabc\r\nget a\r\n", badFormat, "get a\r\n"},
-		{"set k 0 0 3\r\nabcde\r\nget a\r\n", badChunk, "\r\nget a\r\n"},
-		{"get\r\n", badFormat, ""},
-		{"get a " + strings.Repeat("k", 251) + "\r\n", badFormat, ""},
-		{"gat x k\r\n", badExptime, ""},
-		{"incr k\r\n", badDelta, ""},
-		{"incr k -1\r\n", badDelta, ""},
-		{"touch k soon\r\n", badExptime, ""},
-		{"flush_all soon\r\n", badExptime, ""},
-		{"delete\r\n", badFormat, ""},
+		{"mg\r\n", grammar.BadFormat, ""},
+		{"mg " + strings.Repeat("k", 251) + "\r\n", grammar.BadFormat, ""},
+		{"mg k v v\r\nmn\r\n", grammar.TwoFlags, "mn\r\n"},
+		{"mg k 1\r\n", grammar.BadFlag, ""},
+		{"mg k \x01\r\n", grammar.BadFormat, ""},
+		{"mg k O" + strings.Repeat("o", 32) + "\r\n", grammar.LongOpaque, ""},
+		{"ms k x\r\nmn\r\n", grammar.BadFormat, "mn\r\n"},
+		{"ms k -1\r\nmn\r\n", grammar.BadFormat, "mn\r\n"},
+		{"ms k 2 I I\r\nab\r\nmn\r\n", grammar.TwoFlags, "mn\r\n"},
+		{"ms k 2\r\nabcd\r\n", grammar.BadChunk, "\r\n"},
+		{"set k 0 0 -1\r\nabc\r\n", grammar.BadFormat, "abc\r\n"},
+		{"set k 0 0 99999999999999\r\n", grammar.BadFormat, ""},
+		{"set k 0 0 18446744073709551614\r\n", grammar.BadFormat, ""},
+		{"append k 0 0 -1\r\n", grammar.BadFormat, ""},
+		{"cas k 0 0 3\r\nabc\r\nget a\r\n", grammar.BadFormat, "get a\r\n"},
+		{"set k x 0 3\r\nabc\r\nget a\r\n", grammar.BadFormat, "get a\r\n"},
+		{"set " + strings.Repeat("k", 251) + " 0 0 3\r\nabc\r\nget a\r\n", grammar.BadFormat, "get a\r\n"},
+		{"set k 0 0 3\r\nabcde\r\nget a\r\n", grammar.BadChunk, "\r\nget a\r\n"},
+		{"get\r\n", grammar.BadFormat, ""},
+		{"get a " + strings.Repeat("k", 251) + "\r\n", grammar.BadFormat, ""},
+		{"gat x k\r\n", grammar.BadExptime, ""},
+		{"gat 1\r\n", grammar.BadFormat, ""},
+		{"incr k\r\n", grammar.BadFormat, ""},
+		{"incr k -1\r\n", grammar.BadDelta, ""},
+		{"touch k soon\r\n", grammar.BadExptime, ""},
+		{"flush_all soon\r\n", grammar.BadExptime, ""},
+		{"delete\r\n", grammar.BadFormat, ""},
+		{"delete k 5\r\n", grammar.BadUsage, ""},
+		{"verbosity much\r\n", grammar.BadFormat, ""},
 	}
 	for _, test := range tests {
 		var r Request
@@ -172,13 +178,13 @@ func TestInvalidRequests(t *testing.T) {
 			continue
 		}
 		what := fmt.Sprintf("Parse(%.40q)", test.bytes)
-		check.Equal(t, what+": Reply", wantSyntaxError(t, what, err).Reply, test.reply)
+		check.Equal(t, what+": Reply", wantSyntaxError(t, what, err).Reply+"\r\n", test.reply)
 		check.Equal(t, what+": rest", test.bytes[n:], test.next)
 	}
 }
 
 func TestTooLongLine(t *testing.T) {
-	endless := bytes.Repeat([]byte("get a "), MaxLineBytes/6+1)
+	endless := bytes.Repeat([]byte("get a "), MaxListBytes/6+1)
 	for _, m := range []codec{&Request{}, &MetaRequest{}, &MetaResponse{}, &TextRequest{}, &TextResponse{}} {
 		n, err := m.Parse(endless)
 		what := fmt.Sprintf("%T", m)
@@ -247,7 +253,7 @@ func TestKeysInBase64(t *testing.T) {
 	check.Equal(t, "DecodeKey", string(key), "a b")
 	r.Key = []byte("YSB")
 	_, err = r.DecodeKey(nil)
-	check.Equal(t, "Reply", wantSyntaxError(t, "DecodeKey(YSB)", err).Reply, "CLIENT_ERROR error decoding key")
+	check.Equal(t, "Reply", wantSyntaxError(t, "DecodeKey(YSB)", err).Reply+"\r\n", grammar.BadKeyCode)
 }
 
 func TestReaderJoinsReads(t *testing.T) {

@@ -1,6 +1,10 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"larder.example/larder/internal/grammar"
+)
 
 // Command is a command in any protocol, in the terms of the text protocol.
 type Command struct {
@@ -82,7 +86,7 @@ func (h CommandHandler) answerText(w *Writer, r *TextRequest) {
 	switch {
 	case r.NoReply:
 	case v.Kind == TextLine:
-		w.Text(&TextResponse{Kind: TextError})
+		w.unknownText(r)
 	default:
 		w.Text(&TextResponse{Kind: v.Kind, Number: v.Number, Text: []byte(v.Text)})
 	}
@@ -124,7 +128,7 @@ func (r *BinaryRequest) command() (c Command, ok bool) {
 		}
 	}
 	c.Exptime = int32(exptime)
-	return c, ok && (c.Verb == TextFlushAll || isKey(r.Key))
+	return c, ok && (c.Verb == TextFlushAll || grammar.IsKey(r.Key))
 }
 
 func (h CommandHandler) answerBinary(w *Writer, r *BinaryRequest) {

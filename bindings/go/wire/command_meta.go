@@ -1,11 +1,28 @@
 package wire
 
-import "strconv"
+import (
+	"strconv"
 
-// metaVerbs has the words of meta commands, with the mode of the flag M.
-var metaVerbs = map[string]TextVerb{
-	"mg": TextGet, "md": TextDelete, "ms": TextSet, "msS": TextSet, "msE": TextAdd, "msR": TextReplace, "msA": TextAppend,
-	"msP": TextPrepend, "ma": TextIncr, "maI": TextIncr, "ma+": TextIncr, "maD": TextDecr, "ma-": TextDecr,
+	"larder.example/larder/internal/grammar"
+)
+
+var setModes = map[byte]TextVerb{
+	'S': TextSet, 'E': TextAdd, 'R': TextReplace, 'A': TextAppend, 'P': TextPrepend,
+}
+
+// textVerb returns the verb with the same effect in the text protocol.
+func (v MetaVerb) textVerb(mode byte) TextVerb {
+	switch {
+	case v == MetaGet:
+		return TextGet
+	case v == MetaSet:
+		return setModes[mode]
+	case v == MetaDelete:
+		return TextDelete
+	case mode == 'D':
+		return TextDecr
+	}
+	return TextIncr
 }
 
 var metaStatuses = map[TextKind]MetaStatus{
@@ -17,45 +34,33 @@ var metaStatuses = map[TextKind]MetaStatus{
 
 // command returns memcached's error line for a flag without an equivalent in other protocols.
 func (r *MetaRequest) command() (c Command, reply string) {
-	key, err := r.DecodeKey(nil)
-	if err != nil {
-		return c, err.(*SyntaxError).Reply
+	meta := grammar.Meta{Verb: byte(r.Verb), Key: r.Key}
+	key, reply := meta.Parse(r.Flags, make([]byte, grammar.KeyMax))
+	if reply != "" {
+		return c, reply
 	}
-	mode, _ := r.Flags.Token(FlagMode)
-	c = Command{Verb: metaVerbs[r.Verb.String()+string(mode)], Key: key, Value: r.Value, Delta: 1}
-	if c.Verb == TextOther {
-		return c, "CLIENT_ERROR invalid mode for " + r.Verb.String() + " M token"
+	c = Command{
+		Verb: r.Verb.textVerb(meta.Mode), Key: key, Value: r.Value, Flags: meta.ClientFlags, CAS: meta.Compare,
+		Delta: meta.Delta, Initial: meta.Initial, Creates: meta.HasVivify, Exptime: int32(meta.TTL),
 	}
-	for letter, token := range r.Flags.All() {
-		n, isNumber := ParseUint(token)
-		signed, isSigned := parseInt(token)
-		ok := true
+	for letter := range r.Flags.All() {
 		switch letter {
 		case FlagBase64, FlagCAS, FlagFlags, FlagKey, FlagOpaque, FlagQuiet, FlagSize, FlagValue, FlagMode, FlagNoBump:
-		case FlagSetFlags:
-			c.Flags, ok = uint32(n), isNumber
-		case FlagCompare:
-			c.CAS, ok = n, isNumber
-			if c.Verb == TextSet || c.Verb == TextReplace || c.Verb == TextAdd {
-				c.Verb = TextCAS
+		case FlagSetFlags, FlagCompare, FlagDelta, FlagInitial, FlagSetTTL:
+		case FlagVivify:
+			if r.Verb != MetaArithmetic {
+				return c, grammar.BadFlag
 			}
-		case FlagDelta:
-			c.Delta, ok = n, isNumber
-		case FlagInitial:
-			c.Initial, ok = n, isNumber
-		case FlagSetTTL, FlagVivify:
-			c.Exptime, ok = int32(signed), isSigned
-			if letter == FlagVivify {
-				c.Creates, ok = true, isSigned && r.Verb == MetaArithmetic
-			} else if c.Verb == TextGet {
-				c.Verb = TextGat
-			}
+			c.Exptime = int32(meta.ExptimeOfNew())
 		default:
-			return c, badFlag
+			return c, grammar.BadFlag
 		}
-		if !ok {
-			return c, badFormat
-		}
+	}
+	switch {
+	case meta.HasTTL && c.Verb == TextGet:
+		c.Verb = TextGat
+	case meta.HasCompare && (c.Verb == TextSet || c.Verb == TextReplace || c.Verb == TextAdd):
+		c.Verb = TextCAS
 	}
 	return c, ""
 }
@@ -72,7 +77,7 @@ func (h CommandHandler) answerMeta(w *Writer, request *Request) {
 	}
 	c, reply := r.command()
 	if reply != "" {
-		w.SetBuffer(append(append(w.Buffer(), reply...), "\r\n"...))
+		w.SetBuffer(append(w.Buffer(), reply...))
 		return
 	}
 	v := h(&c)

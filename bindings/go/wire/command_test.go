@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/grammar"
 )
 
 // mirror responds to each command with what it has received.
@@ -57,10 +58,10 @@ func TestCommandsOfAllProtocols(t *testing.T) {
 
 func TestCommandHandlerRejectsInvalidRequests(t *testing.T) {
 	for request, want := range map[string]string{
-		"mg k v N5\r\n":      badFormat + "\r\n",
-		"mg k v t\r\n":       badFlag + "\r\n",
-		"ms k 1 Fx\r\n1\r\n": badFormat + "\r\n",
-		"mg a b\r\n":         "CLIENT_ERROR error decoding key\r\n",
+		"mg k v N5\r\n":      grammar.BadFlag,
+		"mg k v t\r\n":       grammar.BadFlag,
+		"ms k 1 Fx\r\n1\r\n": grammar.BadFormat,
+		"mg a b\r\n":         grammar.BadKeyCode,
 		"me k\r\n":           "ERROR\r\n",
 		"verbosity 1\r\n":    "SERVER_ERROR verbosity   F0 T0 C0 D0 I0 false\r\n",
 		"bogus\r\n":          "ERROR\r\n",

@@ -3,16 +3,22 @@ package wire
 import (
 	"errors"
 	"fmt"
+
+	"larder.example/larder/internal/grammar"
 )
 
 // ErrShort means that a message is incomplete: Parse needs more bytes.
 var ErrShort = errors.New("wire: incomplete message")
 
-// MaxLineBytes limits a line of the text and meta protocols, including its end.
-const MaxLineBytes = 64 << 10
-
-// MaxKeyBytes limits the length of a key.
-const MaxKeyBytes = 250
+const (
+	// MaxLineBytes limits a line of a request in the text and meta protocols, including its end.
+	MaxLineBytes = grammar.LineMax
+	// MaxListBytes limits the lines that may be longer: those of get, gets, gat and gats, and those
+	// of responses.
+	MaxListBytes = 64 << 10
+	// MaxKeyBytes limits the length of a key.
+	MaxKeyBytes = grammar.KeyMax
+)
 
 // SyntaxError means that bytes are not a valid message.
 type SyntaxError struct {
@@ -46,14 +52,5 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("wire: message of %d bytes exceeds the limit of %d", e.Bytes, e.LimitBytes)
 }
 
-const (
-	badFormat     = "CLIENT_ERROR bad command line format"
-	badChunk      = "CLIENT_ERROR bad data chunk"
-	badExptime    = "CLIENT_ERROR invalid exptime argument"
-	badDelta      = "CLIENT_ERROR invalid numeric delta argument"
-	badFlag       = "CLIENT_ERROR invalid flag"
-	duplicateFlag = "CLIENT_ERROR duplicate flag"
-	longOpaque    = "CLIENT_ERROR opaque token too long"
-	tooLarge      = "SERVER_ERROR object too large for cache"
-	lineTooLarge  = "SERVER_ERROR out of memory reading request"
-)
+// outOfMemory is the response to a list of keys that is too long.
+const outOfMemory = "SERVER_ERROR out of memory reading request"

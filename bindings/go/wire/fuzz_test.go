@@ -86,6 +86,7 @@ func seed(f *testing.F) {
 	f.Add(sampleBytes, uint(5))
 	f.Add(sampleResponseBytes, uint(5))
 	f.Add([]byte(" \x80\n"), uint(2))
+	f.Add([]byte("A \r\n\x00"), uint(2))
 	f.Add([]byte("set k 0 0 -1\r\nabc\r\nget a\r\n"), uint(0))
 	f.Add([]byte("ms k 2 S S\r\nab\r\nmn\r\nms a 2\r\nabcd\r\n"), uint(3))
 }

@@ -3,9 +3,11 @@ package wire
 import (
 	"iter"
 	"strconv"
+
+	"larder.example/larder/internal/grammar"
 )
 
-// The flags of the meta protocol. The server decides which flags a command accepts.
+// The flags of the meta protocol. A command ignores the flags of the others.
 const (
 	FlagBase64       = 'b' // the key is in base64
 	FlagCAS          = 'c' // return the CAS token
@@ -35,9 +37,6 @@ const (
 	FlagRecacheTaken = 'Z' // in a response: another client has the recache token
 )
 
-// The maximum length of an opaque token, in bytes.
-const maxOpaqueBytes = 31
-
 // MetaFlags are the flags of a meta command as on its line: letters separated by spaces, some
 // followed by a token. A conversion such as MetaFlags("v f T60") creates them, or Add, AddToken and
 // AddInt.
@@ -46,7 +45,7 @@ type MetaFlags []byte
 // All returns an iterator over the letters and their tokens, in the order of the line.
 func (f MetaFlags) All() iter.Seq2[byte, []byte] {
 	return func(yield func(byte, []byte) bool) {
-		for word, rest := nextWord(f); len(word) > 0; word, rest = nextWord(rest) {
+		for word, rest := grammar.CutWord(f); len(word) > 0; word, rest = grammar.CutWord(rest) {
 			if !yield(word[0], word[1:]) {
 				return
 			}
@@ -56,7 +55,7 @@ func (f MetaFlags) All() iter.Seq2[byte, []byte] {
 
 // Token returns the token of a letter, and reports whether the letter is present.
 func (f MetaFlags) Token(letter byte) ([]byte, bool) {
-	for word, rest := nextWord(f); len(word) > 0; word, rest = nextWord(rest) {
+	for word, rest := grammar.CutWord(f); len(word) > 0; word, rest = grammar.CutWord(rest) {
 		if word[0] == letter {
 			return word[1:], true
 		}
@@ -79,7 +78,7 @@ func (f MetaFlags) Uint(letter byte) (uint64, bool) {
 // Int is Uint for a number that may be negative.
 func (f MetaFlags) Int(letter byte) (int64, bool) {
 	token, _ := f.Token(letter)
-	return parseInt(token)
+	return grammar.ParseInt(token)
 }
 
 // Add returns the flags with a letter appended.
@@ -104,26 +103,6 @@ func (f MetaFlags) AddUint(letter byte, v uint64) MetaFlags {
 // AddInt returns the flags with a letter and a number appended, which may be negative.
 func (f MetaFlags) AddInt(letter byte, v int64) MetaFlags {
 	return strconv.AppendInt(f.Add(letter), v, 10)
-}
-
-// check returns memcached's error line for invalid flags, and "" for valid ones.
-func (f MetaFlags) check() (reply string) {
-	var seen [2]uint64
-	for word, rest := nextWord(f); len(word) > 0; word, rest = nextWord(rest) {
-		c := word[0]
-		switch {
-		case c >= '0' && c <= '9':
-			return badFlag
-		case c < 'A' || c > 'z':
-			return badFormat
-		case seen[c>>6]&(1<<(c&63)) != 0:
-			return duplicateFlag
-		case c == FlagOpaque && len(word) > 1+maxOpaqueBytes:
-			return longOpaque
-		}
-		seen[c>>6] |= 1 << (c & 63)
-	}
-	return ""
 }
 
 func appendFlags(dst []byte, f MetaFlags) []byte {

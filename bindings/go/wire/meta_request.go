@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"slices"
 	"strconv"
+
+	"larder.example/larder/internal/grammar"
 )
 
 // MetaVerb is the second letter of a meta command.
@@ -21,14 +23,6 @@ const (
 
 // String returns the word on the line: mg, ms, md, ma, mn or me.
 func (v MetaVerb) String() string { return "m" + string(rune(v)) }
-
-func (v MetaVerb) known() bool {
-	switch v {
-	case MetaGet, MetaSet, MetaDelete, MetaArithmetic, MetaNoOp, MetaDebug:
-		return true
-	}
-	return false
-}
 
 // MetaRequest is a meta command.
 type MetaRequest struct {
@@ -67,26 +61,39 @@ func (r *MetaRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// isMeta reports whether a line is a meta command. Text commands that begin with an m are longer.
-func isMeta(line []byte) bool {
-	return len(line) >= 2 && line[0] == 'm' && MetaVerb(line[1]).known() && (len(line) == 2 || line[2] == ' ')
+// cutMeta returns a line of head bytes from the letter of its meta command on, if it is one.
+func cutMeta(line []byte, head int) (rest []byte, isMeta bool) {
+	if len(line) == 0 || line[0] != 'm' {
+		return nil, false
+	}
+	command, _, reply := grammar.CutCommand(line, head)
+	if _, isMeta = grammar.CutMeta(command); !isMeta || reply != "" {
+		return nil, false
+	}
+	return line[1:], true
 }
 
 // Parse parses a meta command at the start of b, as described for the package.
 func (r *MetaRequest) Parse(b []byte) (int, error) {
-	line, head, err := cutLine(b)
+	line, head, err := cutRequest(b)
 	if err != nil {
 		return 0, err
 	}
-	if !isMeta(line) {
-		return head, syntax("mg, ms, md, ma, mn or me", line, "ERROR")
+	rest, isMeta := cutMeta(line, head)
+	if !isMeta {
+		return head, refusal("mg, ms, md, ma, mn or me", line, grammar.Unknown)
 	}
-	*r = MetaRequest{Verb: MetaVerb(line[1])}
-	rest := line[2:]
+	return r.parseLine(b, rest, head)
+}
+
+// parseLine parses a line from the letter of the command on.
+func (r *MetaRequest) parseLine(b, line []byte, head int) (int, error) {
+	*r = MetaRequest{Verb: MetaVerb(line[0])}
 	if r.Verb == MetaNoOp {
 		return head, nil
 	}
-	r.Key, rest = nextWord(rest)
+	var rest []byte
+	r.Key, rest = grammar.CutWord(line[1:])
 	if r.Verb == MetaSet {
 		return r.parseSet(b, head, rest)
 	}
@@ -96,29 +103,27 @@ func (r *MetaRequest) Parse(b []byte) (int, error) {
 // parseSet parses the rest after the key. If the length is valid, it skips the value of an invalid
 // command.
 func (r *MetaRequest) parseSet(b []byte, head int, rest []byte) (int, error) {
-	word, rest := nextWord(rest)
-	length, ok := parseLength(word)
+	word, rest := grammar.CutWord(rest)
+	length, ok := grammar.ParseLength(word)
 	if !ok {
-		return head, syntax("the length of the value", word, badFormat)
+		return head, refusal("the length of the value", word, grammar.BadFormat)
 	}
-	n, fits := messageBytes(head, length)
+	n, fits := valueMessageBytes(head, length)
 	if !fits {
-		return 0, tooLong(word, tooLarge)
+		return 0, tooLong(word, grammar.TooLarge)
 	}
 	err := r.takeFlags(rest)
 	if err == nil {
-		r.Value, err = cutValue(b, head, n, badChunk)
+		r.Value, err = cutValue(b, head, n, grammar.BadChunk)
 	}
 	return n, err
 }
 
 func (r *MetaRequest) takeFlags(rest []byte) error {
-	if !isKey(r.Key) {
-		return syntax("a key of 1 to 250 bytes", r.Key, badFormat)
-	}
-	r.Flags = MetaFlags(trim(rest))
-	if reply := r.Flags.check(); reply != "" {
-		return syntax("flags, each once", rest, reply)
+	meta, buffer := grammar.Meta{Verb: byte(r.Verb), Key: r.Key}, [grammar.KeyMax]byte{}
+	r.Flags = grammar.Trim(rest)
+	if _, reply := meta.Parse(rest, buffer[:]); reply != "" {
+		return refusal("a key of 1 to 250 bytes and valid flags, each once", rest, reply)
 	}
 	return nil
 }
@@ -130,7 +135,7 @@ func (r *MetaRequest) DecodeKey(dst []byte) ([]byte, error) {
 	}
 	dst, err := base64.StdEncoding.AppendDecode(dst, r.Key)
 	if err != nil {
-		return dst, syntax("a key in base64", r.Key, "CLIENT_ERROR error decoding key")
+		return dst, refusal("a key in base64", r.Key, grammar.BadKeyCode)
 	}
 	return dst, nil
 }
@@ -144,14 +149,4 @@ func NeedsBase64[K string | []byte](key K) bool {
 		}
 	}
 	return false
-}
-
-func trim(b []byte) []byte {
-	for len(b) > 0 && b[0] == ' ' {
-		b = b[1:]
-	}
-	for len(b) > 0 && b[len(b)-1] == ' ' {
-		b = b[:len(b)-1]
-	}
-	return b
 }

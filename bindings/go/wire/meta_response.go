@@ -3,6 +3,8 @@ package wire
 import (
 	"slices"
 	"strconv"
+
+	"larder.example/larder/internal/grammar"
 )
 
 // MetaStatus is the first word of a response to a meta command.
@@ -77,35 +79,35 @@ func (r *MetaResponse) AppendTo(dst []byte) []byte {
 
 // Parse parses a response at the start of b, as described for the package.
 func (r *MetaResponse) Parse(b []byte) (int, error) {
-	line, head, err := cutLine(b)
+	line, head, err := cutResponse(b)
 	if err != nil {
 		return 0, err
 	}
-	word, rest := nextWord(line)
+	word, rest := grammar.CutWord(line)
 	*r = MetaResponse{Status: metaStatus(word)}
 	switch r.Status {
 	case 0:
 		return 0, syntax("a response to a meta command", line, "")
 	case MetaValue:
-		word, rest = nextWord(rest)
-		length, ok := parseLength(word)
+		word, rest = grammar.CutWord(rest)
+		length, ok := grammar.ParseLength(word)
 		if !ok {
 			return 0, syntax("the length of a value", line, "")
 		}
-		n, fits := messageBytes(head, length)
+		n, fits := valueMessageBytes(head, length)
 		if !fits {
 			return 0, tooLong(word, "")
 		}
-		r.Flags = MetaFlags(trim(rest))
+		r.Flags = MetaFlags(grammar.Trim(rest))
 		r.Value, err = cutValue(b, head, n, "")
 		if err != nil && err != ErrShort {
 			n = 0
 		}
 		return n, err
 	case MetaDebugInfo, MetaError, MetaClientError, MetaServerError:
-		r.Text = trim(rest)
+		r.Text = grammar.Trim(rest)
 	default:
-		r.Flags = MetaFlags(trim(rest))
+		r.Flags = MetaFlags(grammar.Trim(rest))
 	}
 	return head, nil
 }

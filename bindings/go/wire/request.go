@@ -40,20 +40,18 @@ func (r *Request) Parse(b []byte) (int, error) {
 	case b[0] == MagicRequest:
 		r.Dialect = Binary
 		return r.Binary.Parse(b)
-	case b[0] != 'm':
-		r.Dialect = Text
-		return r.Text.Parse(b)
 	}
-	line, _, err := cutLine(b)
+	line, head, err := cutRequest(b)
 	if err != nil {
+		r.Dialect, r.Text = Text, TextRequest{}
 		return 0, err
 	}
-	if isMeta(line) {
+	if line, isMeta := cutMeta(line, head); isMeta {
 		r.Dialect = Meta
-		return r.Meta.Parse(b)
+		return r.Meta.parseLine(b, line, head)
 	}
 	r.Dialect = Text
-	return r.Text.Parse(b)
+	return r.Text.parseLine(b, line, head)
 }
 
 // AppendTo appends the command.

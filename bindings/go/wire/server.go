@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"larder.example/larder/internal/accept"
+	"larder.example/larder/internal/grammar"
 )
 
 // Handler answers commands. A server calls it for the commands of one connection in order, and
@@ -154,23 +155,42 @@ func (w *Writer) respondToError(r *Request, err error) bool {
 		if r.Dialect == Binary {
 			w.fail(&r.Binary, StatusTooLarge)
 		} else {
-			w.SetBuffer(append(append(w.buf, tooLarge...), "\r\n"...))
+			w.refuse(r, grammar.TooLarge)
 		}
 		return true
 	case errors.As(err, &wrong) && wrong.Reply != "":
-		w.SetBuffer(append(append(w.buf, wrong.Reply...), "\r\n"...))
-		return wrong.Reply != lineTooLarge && wrong.Reply != tooLarge
+		reply := wrong.Reply + "\r\n"
+		w.refuse(r, reply)
+		return wrong.Reply != outOfMemory && reply != grammar.TooLarge
 	}
 	return false
 }
 
+// refuse responds to an invalid command of the text or meta protocol.
+func (w *Writer) refuse(r *Request, reply string) {
+	if r.Dialect != Text || !r.Text.NoReply {
+		w.SetBuffer(append(w.buf, reply...))
+	}
+}
+
 // Unknown responds that the command does not exist, in the protocol of the request.
 func (w *Writer) Unknown(r *Request) {
-	if r.Dialect == Binary {
+	switch r.Dialect {
+	case Binary:
 		w.fail(&r.Binary, StatusUnknownCommand)
-		return
+	case Text:
+		w.unknownText(&r.Text)
+	default:
+		w.Text(&TextResponse{Kind: TextError})
 	}
-	w.Text(&TextResponse{Kind: TextError})
+}
+
+// unknownText responds to an unknown command, which may end in noreply.
+func (w *Writer) unknownText(r *TextRequest) {
+	words := grammar.UnknownWords(r.Name, r.Args)
+	if !r.NoReply && !words.IsQuiet() {
+		w.Text(&TextResponse{Kind: TextError})
+	}
 }
 
 func (w *Writer) fail(r *BinaryRequest, status BinaryStatus) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"larder.example/larder/internal/check"
+	"larder.example/larder/internal/grammar"
 )
 
 // echo responds to every command with its key.
@@ -60,8 +61,9 @@ func TestServerRespondsInAllProtocols(t *testing.T) {
 	quitResponse := BinaryResponse{Opcode: OpQuit, Opaque: 9}
 	for _, test := range []struct{ requests, want string }{
 		{"get a\r\nmg b v\r\nquit\r\nget c\r\n", "a\r\nHD kb\r\n"},
-		{"nonsense\r\n\r\nset k 0 0 -1\r\nset k 0 0 1\r\nabc\r\nquit\r\n", "ERROR\r\nERROR\r\n" + badFormat + "\r\n" + badChunk + "\r\nERROR\r\n"},
-		{"mg k v v\r\nms k 1 S S\r\na\r\nmg k\r\nquit\r\n", duplicateFlag + "\r\n" + duplicateFlag + "\r\nHD kk\r\n"},
+		{"nonsense\r\n\r\nset k 0 0 -1\r\nset k 0 0 1\r\nabc\r\nquit\r\n", "ERROR\r\n" + grammar.BadFormat + grammar.BadFormat + grammar.BadChunk + grammar.BadFormat},
+		{"mg k v v\r\nms k 1 I I\r\na\r\nmg k\r\nquit\r\n", grammar.TwoFlags + grammar.TwoFlags + "HD kk\r\n"},
+		{"set k none 0 1 noreply\r\na\r\nnonsense noreply\r\nget a\r\nquit\r\n", "a\r\n"},
 		{
 			string(quit.AppendTo(unknown.AppendTo(get.AppendTo(nil)))),
 			string(quitResponse.AppendTo(rejection.AppendTo(response.AppendTo(nil)))),
@@ -78,9 +80,10 @@ func TestServerSkipsTooLargeCommand(t *testing.T) {
 	quit := BinaryRequest{Opcode: OpQuit}
 	rejection := BinaryResponse{Opcode: OpSet, Opaque: 3, Status: StatusTooLarge, Value: []byte("Too large.")}
 	for requests, want := range map[string]string{
-		"set k 0 0 2000\r\n" + strings.Repeat("x", 2000) + "\r\nget a\r\nquit\r\n": tooLarge + "\r\na\r\n",
-		"ms k 2000\r\n" + strings.Repeat("x", 2000) + "\r\nget a\r\nquit\r\n":      tooLarge + "\r\na\r\n",
-		string(quit.AppendTo(store.AppendTo(nil))):                                 string((&BinaryResponse{Opcode: OpQuit}).AppendTo(rejection.AppendTo(nil))),
+		"set k 0 0 2000\r\n" + strings.Repeat("x", 2000) + "\r\nget a\r\nquit\r\n":         grammar.TooLarge + "a\r\n",
+		"set k 0 0 2000 noreply\r\n" + strings.Repeat("x", 2000) + "\r\nget a\r\nquit\r\n": "a\r\n",
+		"ms k 2000\r\n" + strings.Repeat("x", 2000) + "\r\nget a\r\nquit\r\n":              grammar.TooLarge + "a\r\n",
+		string(quit.AppendTo(store.AppendTo(nil))):                                         string((&BinaryResponse{Opcode: OpQuit}).AppendTo(rejection.AppendTo(nil))),
 	} {
 		got, err := converse(t, &Server{MaxMessageBytes: 1000}, requests)
 		check.NoError(t, err)
@@ -93,6 +96,7 @@ func TestServerClosesConnectionAfterUnrecoverableError(t *testing.T) {
 		"a body of 4 GiB":       {0x80, 1, 0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 23: 0},
 		"a key beyond the body": {0x80, 1, 0, 1, 23: 0},
 		"an endless line":       bytes.Repeat([]byte("x"), MaxLineBytes+1),
+		"a browser":             []byte("GET / HTTP/1.1\r\nHost: x\r\n"),
 	} {
 		conn, ended := serve(t, new(Server))
 		go conn.Write(request)

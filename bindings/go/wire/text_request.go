@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+
+	"larder.example/larder/internal/grammar"
 )
 
 // TextVerb is a command of the text protocol.
@@ -81,7 +83,8 @@ type TextRequest struct {
 	Delta uint64
 	// Args are the arguments of stats, verbosity, version, quit and TextOther.
 	Args Words
-	// NoReply suppresses the response. For TextOther the word remains in Args.
+	// NoReply suppresses the response. For TextOther the word remains in Args: [Writer.Unknown] looks
+	// for it there.
 	NoReply bool
 }
 
@@ -103,6 +106,10 @@ func (r *TextRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	switch r.Verb {
 	case TextOther:
 		dst = appendWords(append(dst, r.Name...), r.Args)
+		if len(r.Name) == 1 && len(r.Args) == 0 && !r.NoReply {
+			// A line of three bytes is no command.
+			dst = append(dst, ' ')
+		}
 	case TextGet, TextGets, TextDelete:
 		dst = appendWords(dst, r.Keys)
 	case TextGat, TextGats:
@@ -133,19 +140,21 @@ func (r *TextRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 // Parse parses a request at the start of b, as described for the package. An unknown command is
 // TextOther; the server has to reject it.
 func (r *TextRequest) Parse(b []byte) (int, error) {
-	line, head, err := cutLine(b)
+	line, head, err := cutRequest(b)
 	if err != nil {
 		return 0, err
 	}
-	word, rest := nextWord(line)
+	return r.parseLine(b, line, head)
+}
+
+func (r *TextRequest) parseLine(b, line []byte, head int) (int, error) {
+	word, rest, reply := grammar.CutCommand(line, head)
 	*r = TextRequest{Verb: textVerb(word)}
 	switch {
-	case len(word) == 0 || word[0] == MagicRequest:
-		// Encoded without the leading spaces, it would begin a binary command.
-		return head, syntax("a command", line, "ERROR")
+	case reply == grammar.BadFormat:
+		return head, refusal("a command", line, reply)
 	case r.Verb == TextOther:
-		r.Name, r.Args = word, trim(rest)
-		return head, nil
+		return r.parseOther(word, rest, head, reply)
 	case r.Verb.Stores():
 		return r.parseStore(b, head, rest)
 	case r.Verb.Gets():
@@ -154,20 +163,33 @@ func (r *TextRequest) Parse(b []byte) (int, error) {
 	return head, r.parseRest(rest)
 }
 
-func (r *TextRequest) parseGet(rest []byte) error {
+func (r *TextRequest) parseOther(word, rest []byte, head int, reply string) (int, error) {
+	words := grammar.UnknownWords(word, rest)
+	switch {
+	case words.IsHTTP():
+		// memcached closes the connection without a response.
+		return 0, syntax("a command", rest, "")
+	case reply != "":
+		r.NoReply = words.IsQuiet()
+		return head, refusal("a command", rest, reply)
+	}
+	r.Name, r.Args = word, grammar.Trim(rest)
+	return head, nil
+}
+
+func (r *TextRequest) parseGet(rest []byte) (err error) {
 	if r.Verb == TextGat || r.Verb == TextGats {
-		var err error
-		if rest, err = r.takeExptime(rest); err != nil {
-			return err
+		var reply string
+		if r.Exptime, rest, reply = grammar.CutExptime(rest); reply != "" {
+			return refusal("a time to live in seconds, and keys", rest, reply)
 		}
 	}
-	r.Keys = trim(rest)
-	if len(r.Keys) == 0 {
-		return syntax("a key", nil, badFormat)
+	if r.Keys = grammar.Trim(rest); len(r.Keys) == 0 {
+		return refusal("a key", nil, grammar.BadFormat)
 	}
-	for word, rest := nextWord(r.Keys); len(word) > 0; word, rest = nextWord(rest) {
-		if !isKey(word) {
-			return syntax("keys of 1 to 250 bytes", word, badFormat)
+	for key, others, isValid := grammar.CutKey(rest); len(key) > 0; key, others, isValid = grammar.CutKey(others) {
+		if !isValid {
+			return refusal("keys of 1 to 250 bytes", key, grammar.BadFormat)
 		}
 	}
 	return nil
@@ -176,83 +198,59 @@ func (r *TextRequest) parseGet(rest []byte) error {
 // parseStore parses the rest after the command. If the length is valid, it skips the value of an
 // invalid command.
 func (r *TextRequest) parseStore(b []byte, head int, rest []byte) (int, error) {
-	key, rest := nextWord(rest)
-	flags, rest := nextWord(rest)
-	exptime, rest := nextWord(rest)
-	size, rest := nextWord(rest)
-	length, ok := parseLength(size)
-	if !ok {
-		return head, syntax("the length of the value", size, badFormat)
+	var line grammar.Store
+	reply := line.Parse(rest, r.Verb == TextCAS)
+	if !line.HasLength {
+		return head, refusal("the length of the value", rest, reply)
 	}
-	n, fits := messageBytes(head, length)
-	if !fits {
-		return 0, tooLong(size, tooLarge)
-	}
-	flagBits, flagsOK := ParseUint(flags)
-	seconds, exptimeOK := parseInt(exptime)
-	casOK := true
-	if r.Verb == TextCAS {
-		var cas []byte
-		cas, rest = nextWord(rest)
-		r.CAS, casOK = ParseUint(cas)
-	}
-	r.Keys, r.Flags, r.Exptime = Words(key), uint32(flagBits), int32(seconds)
-	r.NoReply = endsInNoReply(rest)
-	if !isKey(key) || !flagsOK || !exptimeOK || !casOK {
-		return n, syntax("key, flags, exptime and length", b[:head], badFormat)
+	r.Keys, r.Flags, r.Exptime, r.CAS = line.Key, line.Flags, line.Exptime, line.Token
+	r.NoReply = line.IsQuiet
+	n, fits := valueMessageBytes(head, line.Length)
+	switch {
+	case !fits:
+		return 0, tooLong(rest, grammar.TooLarge)
+	case reply != "":
+		return n, refusal("key, flags, exptime and length", rest, reply)
 	}
 	var err error
-	r.Value, err = cutValue(b, head, n, badChunk)
+	r.Value, err = cutValue(b, head, n, grammar.BadChunk)
 	return n, err
 }
 
 func (r *TextRequest) parseRest(rest []byte) error {
 	switch r.Verb {
-	case TextVerbosity, TextStats, TextVersion, TextQuit:
-		r.Args = trim(rest)
-		return nil
-	case TextFlushAll:
-		r.NoReply = endsInNoReply(rest)
-		if word, _ := nextWord(rest); len(word) > 0 && string(word) != "noreply" {
-			_, err := r.takeExptime(rest)
-			return err
-		}
+	case TextStats, TextVersion, TextQuit:
+		r.Args = grammar.Trim(rest)
 		return nil
 	}
-	var key []byte
-	key, rest = nextWord(rest)
-	r.Keys, r.NoReply = Words(key), endsInNoReply(rest)
-	if !isKey(key) {
-		return syntax("a key of 1 to 250 bytes", key, badFormat)
-	}
+	var reply string
+	words := grammar.CutWords(rest)
+	want := "a key of 1 to 250 bytes"
 	switch r.Verb {
+	case TextDelete:
+		reply = words.CheckDelete()
 	case TextIncr, TextDecr:
-		word, _ := nextWord(rest)
-		var ok bool
-		if r.Delta, ok = ParseUint(word); !ok {
-			return syntax("a number to add or subtract", word, badDelta)
-		}
+		want = "a key, and a number to add or subtract"
+		r.Delta, reply = words.Delta()
 	case TextTouch:
-		_, err := r.takeExptime(rest)
-		return err
+		want = "a key, and a time to live in seconds"
+		r.Exptime, reply = words.Touch()
+	case TextFlushAll:
+		want = "a delay in seconds"
+		r.Exptime, reply = words.FlushDelay()
+	case TextVerbosity:
+		want = "a level"
+		_, reply = words.Verbosity()
+		r.Args = grammar.Trim(bytes.TrimSuffix(grammar.Trim(rest), []byte(" noreply")))
+	}
+	r.NoReply = words.IsQuiet()
+	if r.Verb != TextFlushAll && r.Verb != TextVerbosity {
+		r.Keys = words.First[0]
+	}
+	if reply != "" {
+		return refusal(want, rest, reply)
 	}
 	return nil
-}
-
-func (r *TextRequest) takeExptime(rest []byte) ([]byte, error) {
-	word, rest := nextWord(rest)
-	v, ok := parseInt(word)
-	if !ok {
-		return rest, syntax("a time to live in seconds", word, badExptime)
-	}
-	r.Exptime = int32(v)
-	return rest, nil
-}
-
-// endsInNoReply reports whether the last word of a line is noreply.
-func endsInNoReply(rest []byte) bool {
-	rest = trim(rest)
-	return string(rest[bytes.LastIndexByte(rest, ' ')+1:]) == "noreply"
 }
 
 func appendWords(dst []byte, words Words) []byte {

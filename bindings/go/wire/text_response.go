@@ -3,6 +3,8 @@ package wire
 import (
 	"slices"
 	"strconv"
+
+	"larder.example/larder/internal/grammar"
 )
 
 // TextKind is the kind of a response line of the text protocol.
@@ -73,8 +75,8 @@ type TextResponse struct {
 
 // Stat returns the name and the value of a TextStat.
 func (r *TextResponse) Stat() (name, value []byte) {
-	name, rest := nextWord(r.Text)
-	return name, trim(rest)
+	name, rest := grammar.CutWord(r.Text)
+	return name, grammar.Trim(rest)
 }
 
 // AppendTo appends the response.
@@ -102,11 +104,11 @@ func (r *TextResponse) AppendTo(dst []byte) []byte {
 
 // Parse parses a line and its value at the start of b, as described for the package.
 func (r *TextResponse) Parse(b []byte) (int, error) {
-	line, head, err := cutLine(b)
+	line, head, err := cutResponse(b)
 	if err != nil {
 		return 0, err
 	}
-	word, rest := nextWord(line)
+	word, rest := grammar.CutWord(line)
 	*r = TextResponse{Kind: textKind(word)}
 	switch r.Kind {
 	case TextValue:
@@ -114,35 +116,35 @@ func (r *TextResponse) Parse(b []byte) (int, error) {
 	case TextLine:
 		var ok bool
 		// decr pads a number that has become shorter with spaces.
-		if r.Number, ok = ParseUint(word); ok && len(trim(rest)) == 0 {
+		if r.Number, ok = ParseUint(word); ok && len(grammar.Trim(rest)) == 0 {
 			r.Kind = TextNumber
 		} else {
 			r.Number, r.Text = 0, line
 		}
 	default:
-		r.Text = trim(rest)
+		r.Text = grammar.Trim(rest)
 	}
 	return head, nil
 }
 
 func (r *TextResponse) parseValue(b, line []byte, head int, rest []byte) (int, error) {
 	var flags, size, cas []byte
-	r.Key, rest = nextWord(rest)
-	flags, rest = nextWord(rest)
-	size, rest = nextWord(rest)
-	cas, _ = nextWord(rest)
+	r.Key, rest = grammar.CutWord(rest)
+	flags, rest = grammar.CutWord(rest)
+	size, rest = grammar.CutWord(rest)
+	cas, _ = grammar.CutWord(rest)
 	var flagsOK bool
 	r.Flags, flagsOK = ParseUint(flags)
-	length, lengthOK := parseLength(size)
+	length, lengthOK := grammar.ParseLength(size)
 	casOK := true
 	if len(cas) > 0 {
 		r.CAS, casOK = ParseUint(cas)
 		r.HasCAS = true
 	}
-	if !flagsOK || !lengthOK || !casOK || !isKey(r.Key) {
+	if !flagsOK || !lengthOK || !casOK || !grammar.IsKey(r.Key) {
 		return 0, syntax("VALUE with key, flags, length and an optional CAS token", line, "")
 	}
-	n, fits := messageBytes(head, length)
+	n, fits := valueMessageBytes(head, length)
 	if !fits {
 		return 0, tooLong(size, "")
 	}

@@ -1,9 +1,11 @@
 package wire
 
 import (
-	"bytes"
 	"iter"
 	"math"
+	"strings"
+
+	"larder.example/larder/internal/grammar"
 )
 
 // Words are words of a line, separated by one or more spaces.
@@ -12,7 +14,7 @@ type Words []byte
 // All returns an iterator over the words.
 func (w Words) All() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for word, rest := nextWord(w); len(word) > 0; word, rest = nextWord(rest) {
+		for word, rest := grammar.CutWord(w); len(word) > 0; word, rest = grammar.CutWord(rest) {
 			if !yield(word) {
 				return
 			}
@@ -22,51 +24,39 @@ func (w Words) All() iter.Seq[[]byte] {
 
 // First returns the first word, or an empty slice.
 func (w Words) First() []byte {
-	word, _ := nextWord(w)
+	word, _ := grammar.CutWord(w)
 	return word
 }
 
-const shortWordBytes = 8
-
-func nextWord(b []byte) (word, rest []byte) {
-	for len(b) > 0 && b[0] == ' ' {
-		b = b[1:]
+// cutRequest returns the line of a request at the start of b without its end, and its length
+// including the end.
+func cutRequest(b []byte) (line []byte, n int, err error) {
+	line, n = grammar.CutLine(b, MaxLineBytes)
+	switch {
+	case n > 0:
+		return line, n, nil
+	case len(b) < MaxLineBytes:
+		return nil, 0, ErrShort
+	case !grammar.IsList(b):
+		// memcached closes the connection without a response.
+		return nil, 0, syntax("a line of at most 2048 bytes, or a list of keys", b, "")
 	}
-	// Most words are short, and a call takes longer than a loop over them.
-	for end := range min(len(b), shortWordBytes) {
-		if b[end] == ' ' {
-			return b[:end:end], b[end:]
-		}
-	}
-	if len(b) <= shortWordBytes {
-		return b, nil
-	}
-	if end := bytes.IndexByte(b[shortWordBytes:], ' '); end >= 0 {
-		end += shortWordBytes
-		return b[:end:end], b[end:]
-	}
-	return b, nil
+	return cutLongLine(b, outOfMemory)
 }
 
-// cutLine returns the line at the start of b without its end, and its length including the end.
-func cutLine(b []byte) (line []byte, n int, err error) {
-	end := bytes.IndexByte(b[:min(len(b), MaxLineBytes)], '\n')
-	if end < 0 {
-		if len(b) >= MaxLineBytes {
-			return nil, 0, syntax("a line of at most 64 KiB", b, lineTooLarge)
-		}
+// cutResponse is cutRequest for a response.
+func cutResponse(b []byte) (line []byte, n int, err error) { return cutLongLine(b, "") }
+
+func cutLongLine(b []byte, reply string) (line []byte, n int, err error) {
+	line, n = grammar.CutLine(b, MaxListBytes)
+	switch {
+	case n > 0:
+		return line, n, nil
+	case len(b) < MaxListBytes:
 		return nil, 0, ErrShort
 	}
-	line = b[:end:end]
-	if end > 0 && line[end-1] == '\r' {
-		line = line[:end-1]
-	}
-	return line, end + 1, nil
+	return nil, 0, syntax("a line of at most 64 KiB", b, reply)
 }
-
-// The maximum length of a value. memcached parses the bytes after a command with a greater length
-// as the next command.
-const maxValueBytes = math.MaxInt32 - 2
 
 // messageBytes returns the length of a message: a line or header of head bytes, and length bytes
 // after it. It returns false if an int cannot hold the sum: on 32-bit systems the longest value of
@@ -76,9 +66,14 @@ func messageBytes(head int, length uint64) (n int, fits bool) {
 	return int(sum), sum <= math.MaxInt
 }
 
+// valueMessageBytes is messageBytes for a value with its line end.
+func valueMessageBytes(head, length int) (n int, fits bool) {
+	return messageBytes(head, uint64(length)+uint64(len("\r\n")))
+}
+
 // tooLong returns the error for a message whose length an int cannot hold.
-func tooLong(length []byte, reply string) error {
-	return syntax("a message of less than 2 GiB", length, reply)
+func tooLong(line []byte, reply string) error {
+	return refusal("a message of less than 2 GiB", line, reply)
 }
 
 // cutValue returns the value of a message of n bytes, after its line of head bytes.
@@ -87,43 +82,16 @@ func cutValue(b []byte, head, n int, reply string) (value []byte, err error) {
 		return nil, ErrShort
 	}
 	if b[n-2] != '\r' || b[n-1] != '\n' {
-		return nil, syntax("a line end after the value", b[n-2:n], reply)
+		return nil, refusal("a line end after the value", b[n-2:n], reply)
 	}
 	return b[head : n-2 : n-2], nil
 }
 
-// parseLength parses the length of a value, and returns it with that of the line end after it.
-func parseLength(word []byte) (uint64, bool) {
-	v, ok := ParseUint(word)
-	return v + uint64(len("\r\n")), ok && v <= maxValueBytes
+// refusal returns the error for an invalid request with a response of package grammar.
+func refusal(want string, got []byte, reply string) error {
+	return syntax(want, got, strings.TrimSuffix(reply, "\r\n"))
 }
 
 // ParseUint parses a decimal number as memcached writes it. It returns false for other input, and
 // from 2^64 on.
-func ParseUint(word []byte) (uint64, bool) {
-	if len(word) == 0 || len(word) > 20 {
-		return 0, false
-	}
-	var v uint64
-	for _, c := range word {
-		digit := uint64(c - '0')
-		if digit > 9 || v > math.MaxUint64/10 || v*10 > math.MaxUint64-digit {
-			return 0, false
-		}
-		v = v*10 + digit
-	}
-	return v, true
-}
-
-func parseInt(word []byte) (int64, bool) {
-	if len(word) > 0 && word[0] == '-' {
-		v, ok := ParseUint(word[1:])
-		return -int64(v), ok && v <= math.MaxInt64
-	}
-	v, ok := ParseUint(word)
-	return int64(v), ok && v <= math.MaxInt64
-}
-
-func isKey(key []byte) bool {
-	return len(key) > 0 && len(key) <= MaxKeyBytes
-}
+func ParseUint(word []byte) (uint64, bool) { return grammar.ParseUint(word) }

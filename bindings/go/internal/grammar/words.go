@@ -1,0 +1,105 @@
+package grammar
+
+import "bytes"
+
+// CutLine returns the line at the start of b without its end, and its length with the end: 0 if the
+// first most bytes have no end.
+func CutLine(b []byte, most int) (line []byte, n int) {
+	at := bytes.IndexByte(b[:min(len(b), most)], '\n')
+	if at < 0 {
+		return nil, 0
+	}
+	line = b[:at:at]
+	if at > 0 && line[at-1] == '\r' {
+		line = line[:at-1]
+	}
+	return line, at + 1
+}
+
+// CutCommand returns the command of a line of n bytes with its end, and the rest after it.
+func CutCommand(line []byte, n int) (command, rest []byte, reply string) {
+	switch {
+	case n < 4:
+		return nil, nil, BadFormat
+	case line[0] == ' ':
+		return nil, line, Unknown
+	}
+	command, rest = CutWord(line)
+	return command, rest, ""
+}
+
+// IsList returns true for the start of a line that is a list of keys, and may have any length.
+func IsList(b []byte) bool {
+	command, _, _ := bytes.Cut(b[:min(len(b), len("gats "))], []byte(" "))
+	switch string(command) {
+	case "get", "gets", "gat", "gats":
+		return len(b) > len(command)
+	}
+	return false
+}
+
+// CutWord returns the first word of a line, and the rest after it.
+func CutWord(b []byte) (word, rest []byte) {
+	for len(b) > 0 && b[0] == ' ' {
+		b = b[1:]
+	}
+	// Most words are short, and a call takes longer than a loop over them.
+	for at := range min(len(b), 16) {
+		if b[at] == ' ' {
+			return b[:at:at], b[at:]
+		}
+	}
+	if len(b) > 16 {
+		if at := bytes.IndexByte(b[16:], ' '); at >= 0 {
+			at += 16
+			return b[:at:at], b[at:]
+		}
+	}
+	return b, nil
+}
+
+// Trim returns b without the spaces around it.
+func Trim(b []byte) []byte { return bytes.Trim(b, " ") }
+
+// Words are the words of a line after its command.
+type Words struct {
+	// First has the first words of the line.
+	First [6][]byte
+	// Count is the number of all words.
+	Count int
+	// last is the last word that memcached looks at.
+	last []byte
+}
+
+// CutWords splits the rest of a line after its command.
+func CutWords(rest []byte) (w Words) {
+	for {
+		var word []byte
+		if word, rest = CutWord(rest); len(word) == 0 {
+			return w
+		}
+		if w.Count < len(w.First) {
+			w.First[w.Count] = word
+		}
+		w.Count++
+		// The command counts as a word.
+		if w.Count < wordsMax {
+			w.last = word
+		}
+	}
+}
+
+// IsQuiet returns true if the line ends in noreply.
+func (w *Words) IsQuiet() bool { return string(w.last) == "noreply" }
+
+// IsHTTP returns true for the first line of a request of HTTP: a browser was made to send it here.
+func (w *Words) IsHTTP() bool { return bytes.HasPrefix(w.last, []byte("HTTP/")) }
+
+// UnknownWords are the words of a line with an unknown command, which counts if it is the only one.
+func UnknownWords(command, rest []byte) Words {
+	w := CutWords(rest)
+	if w.Count == 0 {
+		w.last = command
+	}
+	return w
+}
