@@ -64,6 +64,9 @@ func (e *PanicError) Unwrap() error {
 
 // failure converts the error of a write to the engine.
 func (c *Cache) failure(err error, key string, valueBytes int) error {
+	if errors.Is(err, engine.ErrMemory) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	switch err {
 	case nil:
 		return nil
@@ -76,7 +79,7 @@ func (c *Cache) failure(err error, key string, valueBytes int) error {
 			ErrTooLarge, len(key)+valueBytes, c.core().ItemMax())
 	case engine.ErrNoSpace:
 		return fmt.Errorf("%w: callbacks of View hold too much of %d bytes: end them sooner or raise Options.Memory",
-			ErrNoMemory, c.options.Memory)
+			ErrNoMemory, c.core().Stats().MemoryBytes)
 	case engine.ErrNotFound:
 		return ErrNotFound
 	case engine.ErrExists:

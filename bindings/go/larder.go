@@ -55,6 +55,10 @@ type Options struct {
 	// by default. The system provides each page on its first use. Only Close releases them: after
 	// a Clear, and when items expire, the cache keeps the memory for other items.
 	Memory int64
+	// MemoryMax is the highest limit that [Cache.SetMemory] accepts; Memory by default. It reserves
+	// addresses and tables, of about a thousandth, not memory. The parts of the cache are those of
+	// MemoryMax, and so is the largest item an eighth of a smaller part.
+	MemoryMax int64
 	// ItemMax is the largest sum of the lengths of key and value, in bytes. The default depends only
 	// on Memory: almost 1 MiB for 64 MiB, 2 MiB for 256 MiB, 4 MiB for 1 GiB and so on; below
 	// 8 MiB an eighth of it. It can be almost an eighth of any Memory: the cache then has fewer
@@ -136,7 +140,7 @@ func Open(options Options) (*Cache, error) {
 	}
 	now, wall := clocks(options.Clock)
 	config := engine.Config{
-		MemoryBytes: options.Memory, ItemMax: options.ItemMax, CAS: options.CAS, Sweep: options.Sweep,
+		MemoryBytes: options.Memory, MemoryBytesMax: options.MemoryMax, ItemMax: options.ItemMax, CAS: options.CAS, Sweep: options.Sweep,
 		Now: now, Wall: wall,
 	}
 	if onRemove := options.OnRemove; onRemove != nil {
@@ -165,6 +169,10 @@ func (o *Options) check() error {
 		return fmt.Errorf("%w: Options.Memory is %d bytes, expected %d (1 MiB) to %d (1 TiB), or 0 for 64 MiB",
 			ErrNotOpened, o.Memory, engine.MemoryMin, int64(engine.MemoryMax))
 	}
+	if o.MemoryMax != 0 && (o.MemoryMax < o.Memory || o.MemoryMax > engine.MemoryMax) {
+		return fmt.Errorf("%w: Options.MemoryMax is %d bytes, expected Options.Memory, %d, to %d (1 TiB), or 0",
+			ErrNotOpened, o.MemoryMax, o.Memory, int64(engine.MemoryMax))
+	}
 	if o.ItemMax < 0 {
 		return fmt.Errorf("%w: Options.ItemMax is %d bytes, expected a positive number, or 0 for the largest possible",
 			ErrNotOpened, o.ItemMax)
@@ -192,6 +200,15 @@ func clocks(clock func() time.Time) (now, wall func() int64) {
 	start := clock()
 	return func() int64 { return max(int64(clock().Sub(start)/time.Millisecond), 0) + 1 },
 		func() int64 { return clock().UnixMilli() }
+}
+
+// SetMemory changes the memory limit, in bytes, up to [Options.MemoryMax]. A lower one evicts items
+// as a full cache does, a segment at a time, and returns their memory to the system; on systems
+// other than Linux [Cache.Close] does that. Memory that callbacks of [Cache.View] use follows when
+// they end. The error is [ErrInvalid] for a limit above MemoryMax, and for one that the index
+// exceeds.
+func (c *Cache) SetMemory(limit int64) error {
+	return c.failure(c.core().SetMemory(limit), "", 0)
 }
 
 // Close ends the use of the cache and frees its memory. It does not wait: calls in progress

@@ -47,6 +47,10 @@ type collapser struct {
 	isFilling bool
 	// isRunning is true while a goroutine works on the queue.
 	isRunning bool
+	// isOff is true once memory was returned: a collapse would take it again. working is held
+	// during a collapse.
+	isOff   bool
+	working sync.Mutex
 	// collapse and mayCollapse are those of package memory, except in tests.
 	collapse    func(block []byte) bool
 	mayCollapse func() bool
@@ -91,6 +95,9 @@ func (c *collapser) take(number, bytes int) (starts bool) {
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
+	if c.isOff {
+		return false
+	}
 	if c.missing[number] -= int32(bytes); c.missing[number] > 0 {
 		return false
 	}
@@ -118,13 +125,33 @@ func (c *collapser) next() (next block, pause time.Duration, ok bool) {
 	return next, pause, true
 }
 
+func (c *collapser) hasEnded() bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.isOff
+}
+
 // again puts a block at the end of the queue, unless it has been tried too often.
 func (c *collapser) again(b block) {
 	if b.tries++; b.tries < collapseTries {
 		c.mutex.Lock()
 		defer c.mutex.Unlock()
-		c.queue = append(c.queue, b)
+		if !c.isOff {
+			c.queue = append(c.queue, b)
+		}
 	}
+}
+
+// turnOff ends all collapses, and waits for the one in progress.
+func (c *collapser) turnOff() {
+	if c == nil {
+		return
+	}
+	c.mutex.Lock()
+	c.queue, c.isOff = nil, true
+	c.mutex.Unlock()
+	c.working.Lock()
+	defer c.working.Unlock()
 }
 
 // collapseQueue collapses blocks until there is none or the cache is closed.
@@ -157,6 +184,11 @@ func (e *Engine) collapseBlock(b block) bool {
 		return false
 	}
 	defer e.end(cell, pins.None)
+	e.collapser.working.Lock()
+	defer e.collapser.working.Unlock()
+	if e.collapser.hasEnded() {
+		return true
+	}
 	start := unsafe.Add(e.arena.Base(), int(b.number)*memory.HugePageBytes)
 	if !e.collapser.collapse(unsafe.Slice((*byte)(start), memory.HugePageBytes)) {
 		e.collapser.again(b)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -46,8 +47,9 @@ const (
 
 // Config describes a cache.
 type Config struct {
-	// MemoryBytes bounds the memory of the cache, tables and index included.
-	MemoryBytes int64
+	// MemoryBytes bounds the memory of the cache, tables and index included, and MemoryBytesMax is
+	// the highest bound that SetMemory accepts; zero is MemoryBytes.
+	MemoryBytes, MemoryBytesMax int64
 	// ItemMax is the largest sum of the lengths of key and value, an eighth of a shard at most: the
 	// number of shards follows from it. Zero is the largest with the default number.
 	ItemMax int
@@ -91,8 +93,12 @@ type Engine struct {
 	closed atomic.Bool
 	freed  atomic.Bool
 	config Config
-	bytes  int
-	arena  *memory.Arena
+	// memoryBytes is the bound and itemMax the largest item. resizing is held while they change.
+	memoryBytes, itemMax atomic.Int64
+	resizing             sync.Mutex
+	geometry             geometry
+	bytes                int
+	arena                *memory.Arena
 	// collapser is nil if the memory keeps its small pages.
 	collapser *collapser
 	stop      chan struct{}
@@ -133,8 +139,7 @@ func divide(memoryBytes int64, itemMax int) (geometry, error) {
 		return geometry{}, fmt.Errorf("%w: %d bytes, not %d to %d",
 			ErrMemory, memoryBytes, MemoryMin, int64(MemoryMax))
 	}
-	_, tableBytes := pins.Cells()
-	usable := int(memoryBytes) - tableBytes - collapserBytes(memoryBytes)
+	usable := int(memoryBytes) - besideShards(memoryBytes)
 	shards := shardsOf(memoryBytes)
 	for shards > 1 && dividedInto(shards, usable).itemMax() < itemMax {
 		shards /= 2
@@ -144,6 +149,12 @@ func divide(memoryBytes int64, itemMax int) (geometry, error) {
 		shards *= 2
 	}
 	return dividedInto(shards, usable), nil
+}
+
+// besideShards returns the memory that the cache needs apart from its shards.
+func besideShards(memoryBytes int64) int {
+	_, tableBytes := pins.Cells()
+	return tableBytes + collapserBytes(memoryBytes)
 }
 
 // shardsOf returns the number of shards of a memory. Writers of different shards do not wait for
@@ -179,11 +190,22 @@ func floorPower(number int) int {
 
 // New opens a cache.
 func New(config Config) (*Engine, error) {
-	geometry, err := divide(config.MemoryBytes, config.ItemMax)
+	if config.MemoryBytesMax == 0 {
+		config.MemoryBytesMax = config.MemoryBytes
+	}
+	geometry, err := divide(config.MemoryBytesMax, config.ItemMax)
 	if err != nil {
 		return nil, err
 	}
-	return open(config, geometry, maphash.MakeSeed())
+	e, err := open(config, geometry, maphash.MakeSeed())
+	if err != nil || config.MemoryBytes == config.MemoryBytesMax {
+		return e, err
+	}
+	if err := e.openBelowMax(config.MemoryBytes); err != nil {
+		_ = e.Close()
+		return nil, err
+	}
+	return e, nil
 }
 
 func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) {
@@ -200,11 +222,12 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 		config.Wall = func() int64 { return time.Now().UnixMilli() }
 	}
 	e := &Engine{
-		seed: seed, config: config, arena: arena, bytes: arena.Bytes(), stop: make(chan struct{}),
+		seed: seed, config: config, arena: arena, geometry: geometry, bytes: arena.Bytes(), stop: make(chan struct{}),
 		shift:  uint(64 - bits.Len(uint(geometry.shards-1))),
 		shards: make([]shard.Shard, geometry.shards),
 		pins:   pins.NewTable(geometry.segments * 3 / 32),
 	}
+	e.memoryBytes.Store(config.MemoryBytesMax)
 	taken := e.openCollapser()
 	for number := range e.shards {
 		e.shards[number].Open(shard.Config{
@@ -217,9 +240,7 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 			Now: config.Now,
 		})
 	}
-	if most := geometry.itemMax(); e.config.ItemMax == 0 || e.config.ItemMax > most {
-		e.config.ItemMax = most
-	}
+	e.limitItems(geometry.itemMax())
 	if config.Sweep > 0 {
 		go e.sweepUntilClosed()
 	}
@@ -307,7 +328,7 @@ func (e *Engine) Len() (items int) {
 // Stats returns the counters.
 func (e *Engine) Stats() (stats Stats) {
 	stats.Hits, stats.Misses = e.pins.Counts()
-	stats.MemoryBytes = e.config.MemoryBytes
+	stats.MemoryBytes = e.memoryBytes.Load()
 	for number := range e.shards {
 		part := e.shards[number].Stats()
 		stats.Sets += part.Sets
@@ -323,7 +344,7 @@ func (e *Engine) Stats() (stats Stats) {
 }
 
 // ItemMax returns the largest sum of the lengths of a key and a value.
-func (e *Engine) ItemMax() int { return e.config.ItemMax }
+func (e *Engine) ItemMax() int { return int(e.itemMax.Load()) }
 
 // Now returns the millisecond that the deadlines of items are compared with.
 func (e *Engine) Now() int64 { return e.config.Now() }

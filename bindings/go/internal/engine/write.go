@@ -55,7 +55,7 @@ func (e *Engine) store(
 	if !isKey(key) {
 		return 0, ErrBadKey
 	}
-	if len(key)+len(value) > e.config.ItemMax {
+	if len(key)+len(value) > e.ItemMax() {
 		return 0, e.refuse(key, mode)
 	}
 	if ttl < 0 && mode == shard.Set {
@@ -152,7 +152,7 @@ func (e *Engine) Prepend(key string, more []byte, token uint64) (uint64, error) 
 func (e *Engine) extend(key string, more []byte, inFront bool, wanted uint64) (uint64, error) {
 	token := uint64(0)
 	err := e.change(key, func(s *shard.Shard, hash uint64) (err error) {
-		limit := e.config.ItemMax - len(key)
+		limit := e.ItemMax() - len(key)
 		token, err = s.Extend(key, hash, more, inFront, wanted, limit)
 		return err
 	})
@@ -240,7 +240,7 @@ func (e *Engine) Update(
 	err = e.change(key, func(s *shard.Shard, hash uint64) (err error) {
 		token, err = s.Update(key, hash, func(item Item, value []byte, isFound bool) Change {
 			change := decide(item, value, isFound)
-			isTooLarge = change.Action == Write && len(key)+len(change.Value) > e.config.ItemMax
+			isTooLarge = change.Action == Write && len(key)+len(change.Value) > e.ItemMax()
 			if isTooLarge {
 				return Change{}
 			}

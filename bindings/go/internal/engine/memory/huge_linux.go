@@ -21,6 +21,10 @@ const (
 // others may use it meanwhile. Kernels before 5.14 refuse: then the first access takes the memory.
 func Populate(part []byte) { _ = syscall.Madvise(part, populateWrite) }
 
+// Discard returns the memory of a part to the system. The next access finds zeros there. The
+// part consists of whole pages, or keeps its memory.
+func Discard(part []byte) { _ = syscall.Madvise(part, syscall.MADV_DONTNEED) }
+
 // Collapse puts one huge page in place of the small pages of a block, with which reads of random
 // items take fewer TLB misses. The contents stay as they are, and others may use them meanwhile: an
 // access waits while the kernel copies. Collapse returns false if the kernel has no huge page or no

@@ -8,6 +8,9 @@ const CollapseIsKnown = false
 // Populate does nothing: the first access to each page takes its memory.
 func Populate([]byte) {}
 
+// Discard does nothing: the part keeps its memory until the arena is freed.
+func Discard([]byte) {}
+
 // Collapse does nothing where package syscall has no such call.
 func Collapse([]byte) bool { return true }
 

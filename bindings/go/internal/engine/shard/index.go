@@ -270,7 +270,7 @@ func (s *Shard) reserveOverflow(count int) bool {
 
 // takePage takes a zeroed segment for the index. At most half of the memory becomes index.
 func (s *Shard) takePage() (int, bool) {
-	if 2*(s.pageCount+s.overflowCount) >= len(s.segments) {
+	if 2*(s.pageCount+s.overflowCount) >= s.limit {
 		return 0, false
 	}
 	segment, ok := s.take()

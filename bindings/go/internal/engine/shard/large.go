@@ -17,7 +17,7 @@ func (s *Shard) pieceBytes() int { return s.segmentBytes/16 - 2*record.HeaderByt
 // this number of segments.
 func ItemMax(segments, segmentBytes int) int { return segments * segmentBytes / 8 }
 
-func (s *Shard) itemMax() int { return ItemMax(len(s.segments), s.segmentBytes) }
+func (s *Shard) itemMax() int { return ItemMax(s.wanted, s.segmentBytes) }
 
 // putLarge stores a large value.
 func (s *Shard) putLarge(r *Request, found *place) (uint64, error) {

@@ -101,8 +101,13 @@ func (s *Shard) compactEmptiest(percent int, effort *effort) bool {
 	return true
 }
 
-// free returns the number of segments without records.
-func (s *Shard) free() int { return len(s.freed) + len(s.segments) - s.fresh }
+// free returns the number of segments without records that may be used.
+func (s *Shard) free() int {
+	return min(len(s.freed)+len(s.segments)-s.fresh, s.limit-s.inUse())
+}
+
+// inUse returns the number of segments that are not free.
+func (s *Shard) inUse() int { return s.fresh - len(s.freed) }
 
 // pop takes a segment without records if more than a number of them remain.
 func (s *Shard) pop(spare int) (int, bool) {
@@ -124,8 +129,8 @@ func (s *Shard) pop(spare int) (int, bool) {
 // first access would take it under the lock, and other writers would wait for a tenth of a
 // millisecond or more.
 func (s *Shard) lookAhead() {
-	rest := (len(s.segments) - s.fresh) * s.segmentBytes
-	if rest == 0 {
+	rest := min(len(s.segments)-s.fresh, s.limit-s.inUse()) * s.segmentBytes
+	if rest <= 0 {
 		return
 	}
 	next := unsafe.Add(s.base, s.fresh*s.segmentBytes)

@@ -53,6 +53,8 @@ type queue struct{ first, last int32 }
 // space is the segments of a shard.
 type space struct {
 	segments []segment
+	// limit is the number of segments that may be in use, and wanted is what it falls to.
+	limit, wanted int
 	// Segments from fresh on were never used. freed and limbo are the other ones without records.
 	fresh        int
 	freed, limbo []int32
@@ -70,6 +72,7 @@ type space struct {
 
 func (s *Shard) openSpace(count int) {
 	s.segments = make([]segment, count)
+	s.limit, s.wanted = count, count
 	s.freed = make([]int32, 0, count)
 	s.pinned = make([]uint64, (count+63)/64)
 	for pool := range pools {
@@ -147,8 +150,16 @@ func (s *Shard) retire(number int32, ages uint32) {
 		s.limbo = append(s.limbo, number)
 		return
 	}
-	retired.state = isFree
+	s.release(number)
+}
+
+// release makes a segment free that no reader has pinned.
+func (s *Shard) release(number int32) {
+	s.segments[number].state = isFree
 	s.freed = append(s.freed, number)
+	if s.inUse() >= s.wanted {
+		s.discard(number)
+	}
 }
 
 // raiseGeneration raises the generation of a segment. Before it starts again from zero, it clears
@@ -187,8 +198,7 @@ func (s *Shard) leaveLimbo() {
 			waiting = append(waiting, number)
 			continue
 		}
-		s.segments[number].state = isFree
-		s.freed = append(s.freed, number)
+		s.release(number)
 	}
 	s.limbo = waiting
 }

@@ -134,7 +134,7 @@ func (s *Shard) Stats() Stats {
 	defer s.mutex.Unlock()
 	stats := s.stats
 	stats.Items, stats.LiveBytes = s.items, s.live
-	stats.UsedBytes = (len(s.segments) - len(s.freed) - (len(s.segments) - s.fresh)) * s.segmentBytes
+	stats.UsedBytes = s.inUse() * s.segmentBytes
 	stats.IndexBytes = (s.pageCount + s.overflowCount) * s.segmentBytes
 	return stats
 }

@@ -181,7 +181,7 @@ func (s *Shard) put(r *Request, found *place) (uint64, error) {
 // mayUnlock returns true if a record in this segment may be written without the lock: the segments
 // that are held so are at most a thirty-second of all.
 func (s *Shard) mayUnlock(number int32) bool {
-	limit := max(len(s.segments)/32, 1)
+	limit := max(s.limit/32, 1)
 	return s.segments[number].pending > 0 || s.pendingSegments < limit
 }
 

@@ -1,0 +1,65 @@
+package shard
+
+import (
+	"unsafe"
+
+	"larder.example/larder/internal/engine/memory"
+)
+
+// SegmentsMin is the number of segments that a shard needs: for its index, for each pool, the spare
+// one, and some to evict from.
+const SegmentsMin = 8
+
+// IndexSegments returns the number of segments that belong to the index for good. The caller holds
+// the mutex.
+func (s *Shard) IndexSegments() int { return s.pageCount + s.overflowCount }
+
+// Shrinking is the progress of a change of the limit.
+type Shrinking struct{ effort effort }
+
+// Limit sets the number of segments that may be in use. If more are in use, it empties at most one,
+// and returns true if the caller is to call it again: between two calls others may have the mutex,
+// and find that the limit leaves them a segment. The caller holds the mutex.
+func (s *Shard) Limit(segments int, progress *Shrinking) (goesOn bool) {
+	s.wanted = segments
+	s.discardSurplus()
+	s.leaveLimbo()
+	if s.limit = max(segments, s.inUse()+spare); s.limit == segments {
+		return false
+	}
+	if progress.effort.rounds >= roundsMax || !s.shrink(&progress.effort) {
+		// Callbacks of readers use the segments. Their memory is returned when these end.
+		return false
+	}
+	s.limit = max(segments, s.inUse()+spare)
+	return s.limit > segments
+}
+
+// shrink empties the segment that costs the cache least. It returns false if readers use them all.
+func (s *Shard) shrink(effort *effort) bool {
+	s.isReclaiming = true
+	defer func() { s.isReclaiming = false }()
+	s.lookAtPins()
+	if effort.keep() == keepNeeded && s.compactEmptiest(sparsePercent, effort) {
+		return true
+	}
+	number, ok := s.victim()
+	if ok {
+		effort.count(s.evict(number, effort.keep()), s.segmentBytes)
+	}
+	return ok
+}
+
+// discardSurplus returns the memory of the free segments beyond the limit to the system.
+func (s *Shard) discardSurplus() {
+	// Segments are taken from the end of the list.
+	keeps := max(s.wanted-s.inUse(), 0)
+	for _, number := range s.freed[:max(len(s.freed)-keeps, 0)] {
+		s.discard(number)
+	}
+}
+
+func (s *Shard) discard(number int32) {
+	start := unsafe.Add(s.base, int(number)*s.segmentBytes)
+	memory.Discard(unsafe.Slice((*byte)(start), s.segmentBytes))
+}
