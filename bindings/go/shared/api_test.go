@@ -46,11 +46,23 @@ func tierOf(settings scenes.Settings, folder string) *Tier {
 type scene struct{ *Cache }
 
 func (s scene) Get(key string) ([]byte, time.Duration, error) {
-	value, item, err := s.GetInto([]byte{}, key)
+	value, item, err := s.Read([]byte{}, key)
 	return value, item.TTL, err
 }
 
-func (s scene) GetMany(keys []string) ([][]byte, error) { return s.Cache.GetMany(keys...) }
+func (s scene) GetMany(keys []string) ([][]byte, error) {
+	var batch Batch
+	if err := s.GetBatch(&batch, keys...); err != nil {
+		return nil, err
+	}
+	values := make([][]byte, len(keys))
+	for at := range keys {
+		if value, ok := batch.Value(at); ok {
+			values[at] = value
+		}
+	}
+	return values, nil
+}
 
 func (s scene) Keys(prefix string) []string { return slices.Sorted(s.Cache.Keys(prefix)) }
 

@@ -37,7 +37,7 @@ func (a *attempt) begin() {
 		return
 	}
 	defer calls.Add(-1)
-	secs, _ := seconds(a.cache.options.LoadTimeout)
+	secs, _ := a.cache.seconds(a.cache.options.LoadTimeout)
 	a.valid = C.begin_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), secs, &a.load) == C.LARDER_OK
 }
 
@@ -47,6 +47,9 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	if ttl < 0 {
 		a.Cancel()
 		return
+	}
+	if ttl == 0 {
+		ttl = a.cache.options.TTL
 	}
 	if ttl > 0 && ttl != larder.Forever {
 		ttl = whole(ttl) + whole(a.cache.options.StaleFor)
@@ -59,7 +62,7 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	if !a.valid {
 		return
 	}
-	secs, _ := seconds(ttl)
+	secs, _ := a.cache.seconds(ttl)
 	// If the result is not stored, the next caller loads again.
 	C.end_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), &a.load,
 		sliceData(value), C.size_t(len(value)), secs)

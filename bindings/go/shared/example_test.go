@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"larder.example/larder"
 	"larder.example/larder/shared"
 )
 
@@ -98,11 +99,11 @@ func ExampleCache_CompareAndSwap() {
 	_ = cache.Set("list", []byte("a"), 0)
 
 	for {
-		list, item, err := cache.GetInto(nil, "list")
-		if err != nil {
-			log.Fatal(err)
+		list, item, ok := cache.GetItem("list")
+		if !ok {
+			log.Fatal("there is no list")
 		}
-		_, err = cache.CompareAndSwap("list", append(list, ",b"...), 0, item.CAS)
+		_, err := cache.CompareAndSwap("list", append(list, ",b"...), 0, item.CAS)
 		if !errors.Is(err, shared.ErrChanged) {
 			break
 		}
@@ -112,15 +113,16 @@ func ExampleCache_CompareAndSwap() {
 	// Output: a,b
 }
 
-func ExampleOptions_onRemoval() {
-	removals := make(chan shared.Removal)
+func ExampleOptions_onRemove() {
+	removals := make(chan string)
 	cache, end := open(shared.Options{
-		OnRemoval: func(removal shared.Removal) { removals <- removal },
+		OnRemove: func(key string, value []byte, reason larder.Reason) {
+			removals <- fmt.Sprintf("%s %s %v", key, value, reason)
+		},
 	})
 	defer end()
 	_ = cache.Set("k", []byte("v"), 0)
 	_, _ = cache.Delete("k")
-	removal := <-removals
-	fmt.Println(removal.Key, string(removal.Value), removal.Reason)
+	fmt.Println(<-removals)
 	// Output: k v deleted
 }

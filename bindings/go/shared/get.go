@@ -38,13 +38,17 @@ func fill(i *Item, info *C.larder_item) {
 // Values up to this size, in bytes, are read into a buffer on the caller's stack first.
 const stackBytes = 512
 
-// Get returns a copy of the value of a key, and reports whether there is one. It returns false on
-// an error too, which [Cache.GetInto] returns.
-//
-// Get allocates the value.
+// Get returns a copy of the value of a key, and reports whether there is one. The copy of an empty
+// value is not nil.
 func (c *Cache) Get(key string) ([]byte, bool) {
 	value, _, err := c.get(key)
 	return value, err == nil
+}
+
+// GetItem is [Cache.Get] with the metadata of the item.
+func (c *Cache) GetItem(key string) (value []byte, item Item, ok bool) {
+	value, item, err := c.get(key)
+	return value, item, err == nil
 }
 
 func (c *Cache) get(key string) (value []byte, item Item, err error) {
@@ -55,7 +59,7 @@ func (c *Cache) get(key string) (value []byte, item Item, err error) {
 		fill(&item, &info)
 		value = append(make([]byte, 0, info.value_bytes), stack[:info.value_bytes]...)
 	case C.LARDER_TOO_SMALL:
-		return c.GetInto(make([]byte, 0, info.value_bytes), key)
+		return c.Read(make([]byte, 0, info.value_bytes), key)
 	default:
 		err = statusError(outcome)
 	}
@@ -76,11 +80,16 @@ func (c *Cache) read(key string, buf []byte, info *C.larder_item) uint32 {
 	return outcome
 }
 
-// GetInto appends the value of a key to dst and returns the extended slice with the item's
-// metadata. If there is no item, it returns dst unchanged and [ErrNotFound].
-//
-// GetInto does not allocate if the capacity of dst suffices.
-func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err error) {
+// GetInto appends the value of a key to dst and returns the extended slice. If there is no item, it
+// returns dst unchanged and false. It does not allocate if the capacity of dst suffices.
+func (c *Cache) GetInto(dst []byte, key string) (value []byte, ok bool) {
+	value, _, err := c.Read(dst, key)
+	return value, err == nil
+}
+
+// Read is [Cache.GetInto] with the metadata of the item, and the reason if there is no value:
+// [ErrNotFound], or what a disk tier does not return.
+func (c *Cache) Read(dst []byte, key string) (value []byte, item Item, err error) {
 	var info C.larder_item
 	for {
 		switch outcome := c.read(key, dst[len(dst):cap(dst)], &info); outcome {
@@ -98,28 +107,28 @@ func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err er
 
 // Peek returns the metadata of an item and the length of its value in bytes, without counting as a
 // read.
-func (c *Cache) Peek(key string) (item Item, valueBytes int, err error) {
+func (c *Cache) Peek(key string) (item Item, valueBytes int, ok bool) {
 	calls := c.gate.enter()
 	if calls == nil {
-		return item, 0, ErrClosed
+		return item, 0, false
 	}
 	defer calls.Add(-1)
 	var info C.larder_item
-	if outcome := C.peek(c.handle, stringData(key), C.size_t(len(key)), &info); outcome != C.LARDER_OK {
-		return item, 0, statusError(outcome)
+	if C.peek(c.handle, stringData(key), C.size_t(len(key)), &info) != C.LARDER_OK {
+		return item, 0, false
 	}
 	fill(&item, &info)
-	return item, int(info.value_bytes), nil
+	return item, int(info.value_bytes), true
 }
 
 // Contains reports whether there is an item for key. It does not count as a read.
 func (c *Cache) Contains(key string) bool {
-	_, _, err := c.Peek(key)
-	return err == nil
+	_, _, ok := c.Peek(key)
+	return ok
 }
 
 // GetAndTouch returns the value as [Cache.Get] does and sets the item's time to live to ttl from
-// now; 0 means that it does not expire.
+// now.
 func (c *Cache) GetAndTouch(key string, ttl time.Duration) ([]byte, bool) {
 	value, ok := c.Get(key)
 	if ok {
@@ -129,27 +138,23 @@ func (c *Cache) GetAndTouch(key string, ttl time.Duration) ([]byte, bool) {
 	return value, ok
 }
 
-// GetMany returns the values of the keys, in their order, and nil for each key without an item. In
-// a cache that exceeds the CPU caches it takes less than half of the time of separate [Cache.Get]
-// calls.
-//
-// GetMany allocates all values in one piece.
-func (c *Cache) GetMany(keys ...string) ([][]byte, error) {
-	values := make([][]byte, len(keys))
+// GetMany calls visit for each key that has an item, in the order of the keys: the slice is valid
+// during the call of visit and must not be written. at is the position of the key. In a cache that
+// exceeds the CPU caches it takes less than half of the time of separate [Cache.Get] calls.
+func (c *Cache) GetMany(keys []string, visit func(at int, value []byte)) {
 	batch := batches.Get().(*Batch)
 	defer batches.Put(batch)
-	if err := c.GetBatch(batch, keys...); err != nil {
-		return nil, err
-	}
-	all := make([]byte, 0, len(batch.values))
-	for at := range keys {
-		if value, ok := batch.Value(at); ok {
-			start := len(all)
-			all = append(all, value...)
-			values[at] = all[start:len(all):len(all)]
+	// Of a value that the disk does not return, only GetBatch tells.
+	_ = c.GetBatch(batch, keys...)
+	batch.visit(visit)
+}
+
+func (b *Batch) visit(visit func(at int, value []byte)) {
+	for at := range b.items {
+		if value, ok := b.Value(at); ok {
+			visit(at, value)
 		}
 	}
-	return values, nil
 }
 
 var batches = sync.Pool{New: func() any { return new(Batch) }}
@@ -162,15 +167,16 @@ type Batch struct {
 	values  []byte
 }
 
-// GetBatch is [Cache.GetMany] without allocations. The values are valid until the next use of the
-// batch.
+// GetBatch reads the values of the keys into a batch, without allocations once its memory suffices.
+// They are valid until the next use of the batch. The error is that of the first key that the cache
+// refuses or a disk tier does not return; the other values are in the batch nevertheless.
 func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
+	batch.keys, batch.lengths, batch.items = batch.keys[:0], batch.lengths[:0], batch.items[:0]
 	calls := c.gate.enter()
 	if calls == nil {
 		return ErrClosed
 	}
 	defer calls.Add(-1)
-	batch.keys, batch.lengths = batch.keys[:0], batch.lengths[:0]
 	for _, key := range keys {
 		batch.keys = append(batch.keys, key...)
 		batch.lengths = append(batch.lengths, C.uint32_t(len(key)))
@@ -180,6 +186,7 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 	outcome := C.get_many(c.handle, sliceData(batch.keys), unsafe.SliceData(batch.lengths), C.size_t(len(keys)),
 		sliceData(batch.values), C.size_t(cap(batch.values)), unsafe.SliceData(batch.items))
 	if outcome != C.LARDER_OK {
+		batch.items = batch.items[:0]
 		return statusError(outcome)
 	}
 	for at := range batch.items {

@@ -6,13 +6,18 @@
 //
 // Its contents are outside of Go's heap, and its memory limit is exact and includes index and
 // metadata. A cache that one process uses, in memory only, needs neither this package nor cgo:
-// larder.Open returns one with most of the same methods.
+// larder.Open returns one with the same methods, those of [larder.Local], whose documentation has
+// the differences.
 //
 // All methods are safe for concurrent use. Each adds the cost of one cgo call, some 50 ns;
 // [Cache.GetMany] pays it once for all keys. [Cache.GetInto] and [Cache.Set] do not allocate.
 //
-// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. Times to live are
-// rounded up to whole seconds.
+// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. A time to live is
+// a [time.Duration], rounded up to whole seconds: 0 means [Options.TTL], [larder.Forever] that the
+// item does not expire, and a negative one removes the item.
+//
+// Reads do not fail: a closed cache, an invalid key and a value that the disk does not return are
+// misses. [Cache.Read] returns the error.
 //
 // The package requires Linux, cgo and an archive in lib, which `make` in the folder of the Go
 // module builds.
@@ -43,17 +48,21 @@ type Options struct {
 	// MemoryMax is the highest limit that [Cache.SetMemory] accepts; Memory by default. It reserves
 	// addresses, not memory.
 	MemoryMax int64
-	// ItemMax is the size of the largest item accepted, in bytes: key, value, and 51 bytes of
-	// metadata, 59 with CAS. 1 MiB by default, and at most half of the memory.
-	ItemMax int64
+	// ItemMax is the largest sum of the lengths of key and value, in bytes: almost 1 MiB by default,
+	// and at most almost half of the memory.
+	ItemMax int
 	// CAS adds a token of 8 bytes to each item for [Cache.CompareAndSwap].
 	CAS bool
 	// NoEviction makes stores fail with [ErrNoMemory] when memory is full, instead of evicting
 	// items.
 	NoEviction bool
-	// Maintainer starts a thread that reclaims expired items within seconds and evicts ahead of the
-	// writers. Without it writers evict, and expired items occupy memory until it is needed.
-	Maintainer bool
+	// TTL is the time to live of items that are stored with a time to live of 0. By default they do
+	// not expire.
+	TTL time.Duration
+	// Sweep has expired items removed that no caller reads, every second, however long the interval
+	// is. By default such items stay until their memory is needed. A thread of the cache does this,
+	// and evicts ahead of the writers. It leaves out the segments that threads are writing to.
+	Sweep time.Duration
 	// HugePages allocates the memory from the system's reserved huge pages.
 	HugePages bool
 
@@ -66,11 +75,13 @@ type Options struct {
 	// LoadTimeout limits the duration of a load; 30 seconds by default.
 	LoadTimeout time.Duration
 
-	// OnRemoval is called for each item that leaves the cache, in a separate goroutine. It may
-	// block and use the cache. While RemovalQueue items wait for it, further removals are dropped
-	// and counted in [Stats.RemovalsLost]. Closing the cache does not report the items in it.
-	OnRemoval func(Removal)
-	// RemovalQueue is the number of items that may wait for OnRemoval: 10,000 by default, a million
+	// OnRemove is called once for each item that this process removes from the cache, without
+	// locks, in one goroutine. It may block, use the cache, and keep the value, which is nil if the
+	// cache kept it in pieces, beyond 16 KiB or an eighth of a segment. While RemovalQueue items
+	// wait for it, further removals are dropped and counted in [Stats.RemovalsLost]. Closing the
+	// cache does not report the items in it.
+	OnRemove func(key string, value []byte, reason larder.Reason)
+	// RemovalQueue is the number of items that may wait for OnRemove: 10,000 by default, a million
 	// at most.
 	RemovalQueue int
 
@@ -100,6 +111,8 @@ type Cache struct {
 	cleanup  runtime.Cleanup
 }
 
+var _ larder.Local = (*Cache)(nil)
+
 // Open opens the cache in a file, shared by all processes that open it. It keeps the existing
 // contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest.
 // Killing a process at any time does not affect the others.
@@ -115,14 +128,14 @@ func Open(path string, options Options) (*Cache, error) {
 		return nil, fmt.Errorf("%w: the path is %q, and a cache with Options.Tier is in the memory of one process: "+
 			"pass an empty path", ErrNotOpened, path)
 	}
-	if options.Memory < 0 || options.MemoryMax < 0 || options.ItemMax < 0 {
-		return nil, fmt.Errorf("%w: Memory, MemoryMax and ItemMax must not be negative", ErrNotOpened)
+	if err := options.check(); err != nil {
+		return nil, err
 	}
 	request := C.larder_options{
 		struct_bytes:     C.sizeof_larder_options,
 		memory_bytes:     C.uint64_t(options.Memory),
 		memory_bytes_max: C.uint64_t(options.MemoryMax),
-		item_bytes_max:   C.uint64_t(options.ItemMax),
+		item_bytes_max:   options.itemBytesMax(),
 		permissions:      C.uint32_t(options.Permissions.Perm()),
 		flags:            options.flags(),
 	}
@@ -148,11 +161,41 @@ func Open(path string, options Options) (*Cache, error) {
 	return newCache(handle, options)
 }
 
+func (o *Options) check() error {
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{
+		{"Memory", o.Memory}, {"MemoryMax", o.MemoryMax}, {"ItemMax", int64(o.ItemMax)}, {"TTL", int64(o.TTL)},
+		{"Sweep", int64(o.Sweep)}, {"StaleFor", int64(o.StaleFor)}, {"RefreshBefore", int64(o.RefreshBefore)},
+		{"LoadTimeout", int64(o.LoadTimeout)},
+	} {
+		if field.value < 0 {
+			return fmt.Errorf("%w: Options.%s is negative, expected a positive number, or 0 for the default",
+				ErrNotOpened, field.name)
+		}
+	}
+	return nil
+}
+
+// itemBytesMax is ItemMax as the C library counts an item: with its header and token, and the ends
+// of key and value. 0 is its default.
+func (o *Options) itemBytesMax() C.uint64_t {
+	const headerBytes, tokenBytes, endBytes = 48, 8, 3
+	switch {
+	case o.ItemMax == 0:
+		return 0
+	case o.CAS:
+		return C.uint64_t(o.ItemMax) + headerBytes + tokenBytes + endBytes
+	}
+	return C.uint64_t(o.ItemMax) + headerBytes + endBytes
+}
+
 func (o *Options) flags() (flags C.uint32_t) {
 	for flag, is := range map[C.uint32_t]bool{
 		C.LARDER_CAS:               o.CAS,
 		C.LARDER_NO_EVICTION:       o.NoEviction,
-		C.LARDER_MAINTAINER:        o.Maintainer,
+		C.LARDER_MAINTAINER:        o.Sweep > 0,
 		C.LARDER_HUGE_PAGES:        o.HugePages,
 		C.LARDER_EXACTLY:           o.Exactly,
 		C.LARDER_REPLACES_UNUSABLE: o.ReplaceUnusable,
@@ -171,7 +214,7 @@ func newCache(handle *C.larder, options Options) (*Cache, error) {
 	}
 	cache := &Cache{handle: handle, options: options}
 	cache.loads = newLoads(cache, options.LoadTimeout)
-	if options.OnRemoval != nil {
+	if options.OnRemove != nil {
 		removals, err := subscribe(handle, options)
 		if err != nil {
 			C.larder_close(handle)
@@ -227,15 +270,21 @@ func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s))
 
 func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
-// seconds rounds a time to live up to whole seconds; 0 and larder.Forever mean no expiry. It
-// returns false if ttl is negative.
-func seconds(ttl time.Duration) (C.uint32_t, bool) {
-	if ttl == larder.Forever {
+// seconds rounds a time to live up to whole seconds; larder.Forever means no expiry, and 0 means
+// Options.TTL. It returns false if ttl is negative.
+func (c *Cache) seconds(ttl time.Duration) (C.uint32_t, bool) {
+	if ttl == 0 {
+		ttl = c.options.TTL
+	}
+	switch {
+	case ttl < 0:
+		return 0, false
+	case ttl == larder.Forever:
 		return 0, true
 	}
-	if ttl < 0 {
-		return 0, false
+	secs := ttl / time.Second
+	if ttl%time.Second != 0 {
+		secs++
 	}
-	whole := (ttl + time.Second - 1) / time.Second
-	return C.uint32_t(min(max(whole, 0), 1<<32-1)), true
+	return C.uint32_t(min(secs, 1<<32-1)), true
 }

@@ -26,23 +26,23 @@ func TestGetReturnsStoredValue(t *testing.T) {
 		wantValue(t, cache, key, value)
 		for _, capacity := range []int{0, 3, size + 3} {
 			dst := append(make([]byte, 0, capacity), "abc"...)
-			got, _, err := cache.GetInto(dst, key)
-			if err != nil || string(got) != "abc"+value {
+			got, ok := cache.GetInto(dst, key)
+			if !ok || string(got) != "abc"+value {
 				t.Fatalf("GetInto of %d bytes into a capacity of %d = %.40q, %v, want abc and the value",
-					size, capacity, got, err)
+					size, capacity, got, ok)
 			}
 		}
 	}
 	value, ok := cache.Get("0")
 	check.Equal(t, "Get of an empty value found", ok, true)
 	check.Equal(t, "Get of an empty value is nil", value == nil, false)
-	dst, _, err := cache.GetInto([]byte("abc"), "none")
-	check.ErrorIs(t, "GetInto(none)", err, ErrNotFound)
-	check.Equal(t, "GetInto(none)", string(dst), "abc")
-	many := must[[][]byte](t)(cache.GetMany("5", "none", "0", "700000"))
-	check.Equal(t, "GetMany[0]", string(many[0]), "larde")
-	check.Equal(t, "GetMany[1] is nil", many[1] == nil, true)
-	check.Equal(t, "GetMany[2] is nil", many[2] == nil, false)
+	dst, _, err := cache.Read([]byte("abc"), "none")
+	check.ErrorIs(t, "Read(none)", err, ErrNotFound)
+	check.Equal(t, "Read(none)", string(dst), "abc")
+	many := map[int]string{}
+	cache.GetMany([]string{"5", "none", "0", "700000"}, func(at int, value []byte) { many[at] = string(value) })
+	check.Equal(t, "GetMany: values", len(many), 3)
+	check.Equal(t, "GetMany[0]", many[0], "larde")
 	check.Equal(t, "length of GetMany[3]", len(many[3]), 700_000)
 }
 
@@ -52,7 +52,7 @@ func TestGetCountsOnce(t *testing.T) {
 	set(t, cache, "large", strings.Repeat("l", 100_000))
 	for _, key := range []string{"small", "large", "none"} {
 		cache.Get(key)
-		_, _, _ = cache.GetInto(nil, key)
+		_, _ = cache.GetInto(nil, key)
 	}
 	check.ErrorIs(t, "GetBatch", cache.GetBatch(new(Batch), "small", "large", "none"), nil)
 	stats := cache.Stats()
@@ -71,8 +71,8 @@ func TestConditionalStores(t *testing.T) {
 	check.Equal(t, "Prepend(k)", is(cache.Prepend("k", []byte("<"))), true)
 	check.Equal(t, "Append(none)", is(cache.Append("none", nil)), false)
 	wantValue(t, cache, "k", "<three!")
-	item, _, err := cache.Peek("k")
-	check.ErrorIs(t, "Peek", err, nil)
+	item, _, ok := cache.Peek("k")
+	check.Equal(t, "Peek found", ok, true)
 	// Append and Prepend keep the time to live; a second may pass in the test.
 	wantTTL(t, item, 59*time.Second, time.Minute)
 }
@@ -80,8 +80,8 @@ func TestConditionalStores(t *testing.T) {
 func TestCompareAndSwap(t *testing.T) {
 	cache := openCache(t, Options{CAS: true})
 	check.ErrorIs(t, "Set", cache.Set("k", []byte("v"), time.Minute), nil)
-	_, item, err := cache.GetInto(nil, "k")
-	check.ErrorIs(t, "GetInto", err, nil)
+	_, item, err := cache.Read(nil, "k")
+	check.NoError(t, err)
 	wantTTL(t, item, 59*time.Second, time.Minute)
 	check.Equal(t, "token is 0", item.CAS == 0, false)
 	next := must[uint64](t)(cache.CompareAndSwap("k", []byte("swapped"), 0, item.CAS))
@@ -89,8 +89,8 @@ func TestCompareAndSwap(t *testing.T) {
 	check.ErrorIs(t, "CompareAndSwap with an old token", err, ErrChanged)
 	_, err = cache.CompareAndSwap("none", nil, 0, next)
 	check.ErrorIs(t, "CompareAndSwap(none)", err, ErrNotFound)
-	item, length, err := cache.Peek("k")
-	check.ErrorIs(t, "Peek", err, nil)
+	item, length, ok := cache.Peek("k")
+	check.Equal(t, "Peek found", ok, true)
 	check.Equal(t, "Peek: token", item.CAS, next)
 	check.Equal(t, "Peek: length", length, len("swapped"))
 	check.Equal(t, "Peek: TTL", item.TTL, 0)
@@ -198,31 +198,33 @@ func TestNoEvictionFailsWithErrNoMemory(t *testing.T) {
 func TestClosedCache(t *testing.T) {
 	cache := must[*Cache](t)(Open(filepath.Join(t.TempDir(), "cache"), Options{Memory: 2 << 20}))
 	set(t, cache, "k", "v")
-	walk := cache.Walk("")
-	for range 2 {
-		check.ErrorIs(t, "Close", cache.Close(), nil)
+	for range cache.Keys("") {
+		// The loop ends after this.
+		for range 2 {
+			check.NoError(t, cache.Close())
+		}
 	}
 	_, ok := cache.Get("k")
 	check.Equal(t, "Get found", ok, false)
-	_, _, getInto := cache.GetInto(nil, "k")
+	_, _, read := cache.Read(nil, "k")
 	_, del := cache.Delete("k")
 	_, incr := cache.Incr("k", 1)
-	_, getMany := cache.GetMany("k")
 	_, touch := cache.Touch("k", 0)
 	_, removePrefix := cache.RemovePrefix("")
 	_, swap := cache.CompareAndSwap("k", nil, 0, 1)
 	for name, err := range map[string]error{
-		"GetInto": getInto, "Delete": del, "Incr": incr, "GetMany": getMany, "Touch": touch,
+		"Read": read, "Delete": del, "Incr": incr, "GetBatch": cache.GetBatch(new(Batch), "k"), "Touch": touch,
 		"RemovePrefix": removePrefix, "CompareAndSwap": swap, "Set": cache.Set("k", nil, 0),
 		"Clear": cache.Clear(), "Maintain": cache.Maintain(), "SetMemory": cache.SetMemory(1 << 20),
 	} {
 		check.ErrorIs(t, name, err, ErrClosed)
 	}
-	_, ok = walk.Next()
-	check.Equal(t, "Next found", ok, false)
+	for key := range cache.Keys("") {
+		t.Errorf("Keys of a closed cache has %q", key)
+	}
+	cache.GetMany([]string{"k"}, func(int, []byte) { t.Error("GetMany of a closed cache has a value") })
 	check.Equal(t, "Len", cache.Len(), 0)
 	check.Equal(t, "MemoryLimit", cache.Stats().MemoryLimit, 0)
-	walk.Close()
 }
 
 func TestCloseWaitsForCallsInProgress(t *testing.T) {
@@ -279,7 +281,7 @@ func TestGarbageCollectorClosesUnreachableCache(t *testing.T) {
 }
 
 func TestConcurrentGetSetDelete(t *testing.T) {
-	cache := openCache(t, Options{Memory: 4 << 20, Maintainer: true})
+	cache := openCache(t, Options{Memory: 4 << 20, Sweep: time.Second})
 	var group sync.WaitGroup
 	for worker := range 16 {
 		group.Add(1)
@@ -295,9 +297,9 @@ func TestConcurrentGetSetDelete(t *testing.T) {
 				case 1:
 					_, _ = cache.Delete(key)
 				default:
-					var err error
-					dst, _, err = cache.GetInto(dst[:0], key)
-					if err == nil && strings.Repeat(key+" ", len(dst)/(len(key)+1)) != string(dst) {
+					var ok bool
+					dst, ok = cache.GetInto(dst[:0], key)
+					if ok && strings.Repeat(key+" ", len(dst)/(len(key)+1)) != string(dst) {
 						t.Errorf("GetInto(%q) = %q, want repetitions of the key", key, dst)
 					}
 				}
@@ -307,24 +309,24 @@ func TestConcurrentGetSetDelete(t *testing.T) {
 	group.Wait()
 }
 
-func TestOnRemovalReportsRemovals(t *testing.T) {
-	reported := make(chan Removal, 100)
+func TestOnRemoveReportsRemovals(t *testing.T) {
+	reported := make(chan removal, 100)
 	var cache *Cache
-	cache = openCache(t, Options{OnRemoval: func(removal Removal) {
+	cache = openCache(t, Options{OnRemove: func(key string, value []byte, reason larder.Reason) {
 		// The callback may use the cache.
 		_ = cache.Len()
-		reported <- removal
+		reported <- removal{key, value, reason}
 	}})
 	second := strings.Repeat("two ", 1000)
 	set(t, cache, "k", "one")
 	set(t, cache, "k", second)
 	_, _ = cache.Delete("k")
-	for _, want := range []Removal{{"k", []byte("one"), larder.Replaced}, {"k", []byte(second), larder.Deleted}} {
+	for _, want := range []removal{{"k", []byte("one"), larder.Replaced}, {"k", []byte(second), larder.Deleted}} {
 		select {
 		case got := <-reported:
 			check.Equal(t, "removal", fmt.Sprint(got), fmt.Sprint(want))
 		case <-time.After(5 * time.Second):
-			t.Fatalf("no removal within 5 s, want %v", want.Reason)
+			t.Fatalf("no removal within 5 s, want %v", want.reason)
 		}
 	}
 }
@@ -380,7 +382,7 @@ func TestAllocations(t *testing.T) {
 		do   func()
 	}{
 		{"Set", 0, func() { _ = cache.Set("a", value, time.Minute) }},
-		{"GetInto", 0, func() { dst, _, _ = cache.GetInto(dst[:0], "a") }},
+		{"GetInto", 0, func() { dst, _ = cache.GetInto(dst[:0], "a") }},
 		{"GetBatch", 0, func() { _ = cache.GetBatch(&batch, keys...) }},
 		{"Delete", 0, func() { _, _ = cache.Delete("none") }},
 		{"Incr", 0, func() { _, _ = cache.Incr("none", 1) }},

@@ -11,10 +11,10 @@ import (
 	"larder.example/larder/internal/flight"
 )
 
-// Loader returns the value of a key that is not in the cache, and its time to live; 0 means that it
-// does not expire. Its context has the values of the first caller's context, but not its end: it
-// ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache is
-// closed.
+// Loader returns the value of a key that is not in the cache, and its time to live, to which the
+// rules of [Cache.Set] apply. Its context has the values of the first caller's context, but not its
+// end: it ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache
+// is closed.
 type Loader = larder.Loader
 
 // GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result.
@@ -76,7 +76,7 @@ type loading struct{ c *Cache }
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	a := &attempt{cache: l.c, key: key}
 	a.begin()
-	held, item, err := l.c.GetInto([]byte{}, key)
+	held, item, err := l.c.Read([]byte{}, key)
 	switch {
 	case err == nil && l.c.isFresh(item):
 		// Another load has ended since the caller read the key.

@@ -14,11 +14,8 @@ import (
 	"larder.example/larder"
 )
 
-// Reason is the cause of a removal.
-type Reason = larder.Reason
-
 // reasonOf converts a reason of the C library.
-func reasonOf(reason C.uint32_t) Reason {
+func reasonOf(reason C.uint32_t) larder.Reason {
 	switch reason {
 	case C.LARDER_REPLACED:
 		return larder.Replaced
@@ -32,18 +29,17 @@ func reasonOf(reason C.uint32_t) Reason {
 	return larder.Deleted
 }
 
-// Removal describes an item that has left the cache.
-type Removal struct {
-	Key string
-	// Value is nil if the value was stored in pieces: beyond 16 KiB, or an eighth of a segment.
-	Value  []byte
-	Reason Reason
+// removal is an item that has left the cache.
+type removal struct {
+	key    string
+	value  []byte
+	reason larder.Reason
 }
 
-// removals calls OnRemoval from a goroutine.
+// removals calls OnRemove from a goroutine.
 type removals struct {
 	queue   *C.larder_removals
-	call    func(Removal)
+	call    func(key string, value []byte, reason larder.Reason)
 	stopped atomic.Bool
 	ended   chan struct{}
 }
@@ -53,7 +49,7 @@ func subscribe(handle *C.larder, options Options) (*removals, error) {
 	if capacity <= 0 {
 		capacity = 10_000
 	}
-	r := &removals{call: options.OnRemoval, ended: make(chan struct{})}
+	r := &removals{call: options.OnRemove, ended: make(chan struct{})}
 	if outcome := C.larder_subscribe(handle, C.size_t(capacity), &r.queue); outcome != C.LARDER_OK {
 		return nil, status(outcome)
 	}
@@ -68,13 +64,13 @@ func (r *removals) run() {
 	defer close(r.ended)
 	// The goroutine does not reference the cache, so that an unreachable cache is collected.
 	for !r.stopped.Load() {
-		if removal, ok := r.next(); ok {
-			r.call(removal)
+		if item, ok := r.next(); ok {
+			r.call(item.key, item.value, item.reason)
 		}
 	}
 }
 
-func (r *removals) next() (Removal, bool) {
+func (r *removals) next() (removal, bool) {
 	var key [C.LARDER_KEY_BYTES_MAX]byte
 	var keyBytes C.size_t
 	var valueBytes C.uint64_t
@@ -86,15 +82,15 @@ func (r *removals) next() (Removal, bool) {
 			unsafe.Pointer(sliceData(value)), C.size_t(len(value)), &valueBytes, &reason)
 		switch outcome {
 		case C.LARDER_OK:
-			removal := Removal{Key: string(key[:keyBytes]), Reason: reasonOf(reason)}
+			item := removal{key: string(key[:keyBytes]), reason: reasonOf(reason)}
 			if valueBytes != C.LARDER_NO_VALUE {
-				removal.Value = append([]byte{}, value[:valueBytes]...)
+				item.value = append([]byte{}, value[:valueBytes]...)
 			}
-			return removal, true
+			return item, true
 		case C.LARDER_TOO_SMALL:
 			value = make([]byte, valueBytes)
 		default:
-			return Removal{}, false
+			return removal{}, false
 		}
 	}
 }

@@ -30,12 +30,15 @@ package shared
 */
 import "C"
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
-// Set stores a value and replaces the item of the key. The item lives for ttl; 0 means that it does
-// not expire, and a negative ttl deletes it. If Set fails, other than with [ErrKey], the previous
-// item is gone: no reader gets the value that was to be replaced. With a disk tier of [TierStore]
-// it stays.
+// Set stores a value and replaces the item of the key. The item lives for ttl: 0 means
+// [Options.TTL], and a negative ttl deletes it. If Set fails, other than with [ErrKey] and
+// [ErrClosed], the previous item is gone: no reader gets the value that was to be replaced. With a
+// disk tier of [TierStore] it stays.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	calls := c.gate.enter()
 	if calls == nil {
@@ -49,7 +52,7 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 
 // set is Set without the check for a load in flight.
 func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
-	secs, lives := seconds(ttl)
+	secs, lives := c.seconds(ttl)
 	if !lives {
 		_, err := applied(C.delete(c.handle, stringData(key), C.size_t(len(key))))
 		return err
@@ -58,10 +61,11 @@ func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
 		sliceData(value), C.size_t(len(value)), secs))
 }
 
-// Add stores a value if the key has no item, and reports whether it did.
+// Add stores a value if the key has no item, and reports whether it did. With a negative ttl it
+// stores nothing.
 func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
 	return c.change(key, func() uint32 {
-		secs, lives := seconds(ttl)
+		secs, lives := c.seconds(ttl)
 		if !lives {
 			return C.LARDER_EXISTS
 		}
@@ -70,10 +74,11 @@ func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
 	})
 }
 
-// Replace stores a value if the key has an item, and reports whether it did.
+// Replace stores a value if the key has an item, and reports whether it did. With a negative ttl it
+// deletes the item.
 func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, error) {
 	return c.change(key, func() uint32 {
-		secs, lives := seconds(ttl)
+		secs, lives := c.seconds(ttl)
 		if !lives {
 			return C.delete(c.handle, stringData(key), C.size_t(len(key)))
 		}
@@ -102,7 +107,8 @@ func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 
 // CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
 // new token. If several callers modify the value that they have read, one of them succeeds; the
-// others get [ErrChanged], and read again.
+// others get [ErrChanged], and read again. The error is [ErrNotFound] if there is no item. A
+// negative ttl is [ErrInvalid].
 func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
 	calls := c.gate.enter()
 	if calls == nil {
@@ -110,9 +116,9 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 	}
 	defer calls.Add(-1)
 	c.loads.Forget(key)
-	secs, lives := seconds(ttl)
+	secs, lives := c.seconds(ttl)
 	if !lives {
-		return 0, ErrInvalid
+		return 0, fmt.Errorf("%w: a compare-and-swap with a negative ttl: use Delete", ErrInvalid)
 	}
 	var next C.uint64_t
 	outcome := C.compare_and_set(c.handle, stringData(key), C.size_t(len(key)),
@@ -120,16 +126,25 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 	return uint64(next), statusError(outcome)
 }
 
-// Delete removes an item, and reports whether there was one.
+// Delete removes an item, and reports whether there was one; an invalid key has none.
 func (c *Cache) Delete(key string) (bool, error) {
-	return c.change(key, func() uint32 {
+	return present(c.change(key, func() uint32 {
 		return C.delete(c.handle, stringData(key), C.size_t(len(key)))
-	})
+	}))
 }
 
-// Touch sets the time to live of an item, counted from now, and reports whether there is one.
+// present is the result of a change that stores no value: an invalid key has no item.
+func present(done bool, err error) (bool, error) {
+	if err == ErrKey {
+		return false, nil
+	}
+	return done, err
+}
+
+// Touch sets the time to live of an item, counted from now, and reports whether there is one. A
+// negative ttl deletes it.
 func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
-	secs, lives := seconds(ttl)
+	secs, lives := c.seconds(ttl)
 	if !lives {
 		return c.Delete(key)
 	}
@@ -138,7 +153,7 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 		return false, ErrClosed
 	}
 	defer calls.Add(-1)
-	return applied(C.touch(c.handle, stringData(key), C.size_t(len(key)), secs))
+	return present(applied(C.touch(c.handle, stringData(key), C.size_t(len(key)), secs)))
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
@@ -149,10 +164,7 @@ func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 	found, err := c.change(key, func() uint32 {
 		return C.increment(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
 	})
-	if err == nil && !found {
-		err = ErrNotFound
-	}
-	return uint64(number), err
+	return uint64(number), counted(key, found, err)
 }
 
 // Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
@@ -161,10 +173,18 @@ func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 	found, err := c.change(key, func() uint32 {
 		return C.decrement(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
 	})
-	if err == nil && !found {
-		err = ErrNotFound
+	return uint64(number), counted(key, found, err)
+}
+
+// counted is the error of a change of a counter. To the C library, an invalid key has no item.
+func counted(key string, found bool, err error) error {
+	switch {
+	case err != nil || found:
+		return err
+	case len(key) == 0 || len(key) > keyBytesMax:
+		return ErrKey
 	}
-	return uint64(number), err
+	return ErrNotFound
 }
 
 // RemovePrefix removes every item whose key begins with prefix and returns their number. It visits

@@ -25,7 +25,7 @@ type Stats struct {
 	Refused uint64
 	// MemoryLimit, MemoryUsed, ItemBytes and IndexBytes are in bytes.
 	MemoryLimit, MemoryUsed, ItemBytes, IndexBytes uint64
-	// RemovalsLost counts removals that were dropped because [Options.OnRemoval] was too slow.
+	// RemovalsLost counts removals that were dropped because [Options.OnRemove] was too slow.
 	RemovalsLost uint64
 	// Named holds all statistics by the names that larderd uses: docs/stats.md.
 	Named map[string]uint64

@@ -28,6 +28,21 @@ func (s store) Delete(_ context.Context, key string) error {
 	return err
 }
 
+func (s store) GetMany(_ context.Context, keys []string, visit func(at int, value []byte)) error {
+	batch := batches.Get().(*Batch)
+	defer batches.Put(batch)
+	err := s.cache.GetBatch(batch, keys...)
+	batch.visit(visit)
+	if err == ErrKey {
+		err = nil
+	}
+	return err
+}
+
+func (s store) Touch(_ context.Context, key string, ttl time.Duration) (bool, error) {
+	return s.cache.Touch(key, ttl)
+}
+
 func (s store) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	return s.cache.GetOrLoad(ctx, key, loader)
 }

@@ -30,8 +30,8 @@ func TestStore(t *testing.T) {
 	check.NoError(t, err)
 	check.Equal(t, "GetOrLoad", number, 7)
 	check.Eventually(t, "store of the load", func() bool { return cache.Contains("n") })
-	item, _, err := cache.Peek("n")
-	check.NoError(t, err)
+	item, _, ok := cache.Peek("n")
+	check.Equal(t, "Peek found", ok, true)
 	check.Equal(t, "TTL of a value that was loaded forever", item.TTL, 0)
 
 	check.NoError(t, cache.Close())

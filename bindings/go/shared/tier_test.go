@@ -37,9 +37,10 @@ func TestTierHasWhatMemoryLacks(t *testing.T) {
 			}
 			all := func() {
 				t.Helper()
-				values := must[[][]byte](t)(cache.GetMany(keys...))
-				for number, got := range values {
-					if !bytes.Equal(got, value(number)) {
+				var batch Batch
+				check.NoError(t, cache.GetBatch(&batch, keys...))
+				for number := range keys {
+					if got, _ := batch.Value(number); !bytes.Equal(got, value(number)) {
 						t.Fatalf("%s is not there", keys[number])
 					}
 				}
@@ -108,11 +109,11 @@ func damage(t *testing.T, directory string, value []byte) {
 func unreadableKey(t *testing.T, cache *Cache, keys []string) string {
 	t.Helper()
 	for _, key := range keys {
-		switch _, _, err := cache.GetInto(nil, key); {
+		switch _, _, err := cache.Read(nil, key); {
 		case errors.Is(err, ErrDiskUnreadable):
 			return key
 		case err != nil:
-			t.Errorf("GetInto: %v", err)
+			t.Errorf("Read: %v", err)
 		}
 	}
 	t.Fatal("memory has all items")
@@ -133,11 +134,11 @@ func TestTierReportsADamagedItem(t *testing.T) {
 	check.NoError(t, cache.Sync())
 	damage(t, path, value)
 	key := unreadableKey(t, cache, keys)
-	if _, err := cache.GetMany("none", key); !errors.Is(err, ErrDiskUnreadable) {
-		t.Errorf("GetMany: %v", err)
+	if err := cache.GetBatch(new(Batch), "none", key); !errors.Is(err, ErrDiskUnreadable) {
+		t.Errorf("GetBatch: %v", err)
 	}
-	if _, _, err := cache.Peek(key); !errors.Is(err, ErrDiskUnreadable) || cache.Contains(key) {
-		t.Errorf("Peek: %v", err)
+	if cache.Contains(key) {
+		t.Errorf("Contains(%q) = true, want false", key)
 	}
 	if why := cache.TierTrouble(); !strings.Contains(why, "damaged") {
 		t.Errorf("TierTrouble = %q", why)
