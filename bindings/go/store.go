@@ -6,8 +6,8 @@ import (
 )
 
 // Store is what the caches of this module have in common: that of [Cache.Store], and of the caches
-// of larder/remote and larder/shared. These also have a method GetOrLoad, with the parameters of
-// [Cache.GetOrLoad], which package larder/typed uses.
+// of larder/remote and larder/shared. These are also a [ManyStore], and have a method GetOrLoad
+// with the parameters of [Cache.GetOrLoad], all of which package larder/typed uses.
 type Store interface {
 	// Get returns a copy of the value of a key, or an error that matches [ErrNotFound].
 	Get(ctx context.Context, key string) ([]byte, error)
@@ -16,6 +16,16 @@ type Store interface {
 	Set(ctx context.Context, key string, value []byte, ttl time.Duration) error
 	// Delete removes the item of a key, if there is one.
 	Delete(ctx context.Context, key string) error
+}
+
+// ManyStore is a [Store] that reads many keys in one call, and sets times to live.
+type ManyStore interface {
+	Store
+	// GetMany calls visit for each key that has an item, in the order of the keys: the slice is valid
+	// during the call of visit and must not be written. at is the position of the key.
+	GetMany(ctx context.Context, keys []string, visit func(at int, value []byte)) error
+	// Touch sets the time to live of an item, counted from now, and reports whether there is one.
+	Touch(ctx context.Context, key string, ttl time.Duration) (bool, error)
 }
 
 // Store returns the cache as a [Store]. Its calls do not wait, and look at the context only in
@@ -42,6 +52,15 @@ func (s localStore) Set(_ context.Context, key string, value []byte, ttl time.Du
 func (s localStore) Delete(_ context.Context, key string) error {
 	_, err := s.cache.Delete(key)
 	return err
+}
+
+func (s localStore) GetMany(_ context.Context, keys []string, visit func(at int, value []byte)) error {
+	s.cache.GetMany(keys, visit)
+	return s.cache.openError()
+}
+
+func (s localStore) Touch(_ context.Context, key string, ttl time.Duration) (bool, error) {
+	return s.cache.Touch(key, ttl)
 }
 
 func (s localStore) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {

@@ -9,7 +9,11 @@
 package typed
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"larder.example/larder"
@@ -27,6 +31,9 @@ type Options[K comparable, V any] struct {
 	KeyText func(K) string
 	// Codec encodes the values; [JSON] by default.
 	Codec Codec[V]
+	// SkipUndecodable takes bytes that the codec does not decode for no value: after a change of type
+	// V, its items in the store are loaded anew. By default a read of them is a [*CodecError].
+	SkipUndecodable bool
 	// TTL is the time to live of the items of [Cache.Set]; 0 is the default of the store.
 	TTL time.Duration
 	// LoadTimeout limits the duration of a load in a store without a method GetOrLoad; 30 seconds by
@@ -97,7 +104,76 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (value V, err error) {
 	if err != nil {
 		return value, err
 	}
-	return c.decode(text, encoded)
+	if value, err = c.decode(text, encoded); c.skips(err) {
+		err = larder.ErrNotFound
+	}
+	return value, err
+}
+
+// skips returns true for the error of bytes that count as a miss.
+func (c *Cache[K, V]) skips(err error) bool {
+	var undecodable *CodecError
+	return c.options.SkipUndecodable && errors.As(err, &undecodable) && undecodable.IsDecode
+}
+
+// GetMany returns the values of those keys that have one. It sends one request where the store has
+// a method GetMany, as those of this module have. The error is that of the first key that failed;
+// the other values are returned nevertheless.
+func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K) (map[K]V, error) {
+	found := make(map[K]V, len(keys))
+	texts := make([]string, 0, len(keys))
+	// The keys that have a text, in its order.
+	asked := make([]K, 0, len(keys))
+	var first error
+	for _, key := range keys {
+		text, err := c.key(key)
+		if err != nil {
+			first = cmp.Or(first, err)
+			continue
+		}
+		texts, asked = append(texts, text), append(asked, key)
+	}
+	err := c.getMany(ctx, texts, func(at int, encoded []byte) {
+		value, err := c.decode(texts[at], encoded)
+		switch {
+		case err == nil:
+			found[asked[at]] = value
+		case !c.skips(err):
+			first = cmp.Or(first, err)
+		}
+	})
+	return found, cmp.Or(first, err)
+}
+
+func (c *Cache[K, V]) getMany(ctx context.Context, keys []string, visit func(at int, encoded []byte)) (first error) {
+	if store, isMany := c.store.(larder.ManyStore); isMany {
+		// A codec may keep the bytes, which a store lends only.
+		return store.GetMany(ctx, keys, func(at int, encoded []byte) { visit(at, bytes.Clone(encoded)) })
+	}
+	for at, key := range keys {
+		switch encoded, err := c.store.Get(ctx, key); {
+		case err == nil:
+			visit(at, encoded)
+		case !isNotFound(err):
+			first = cmp.Or(first, err)
+		}
+	}
+	return first
+}
+
+// Touch sets the time to live of the item of a key, counted from now, and reports whether there is
+// one: 0 means the default of the store, and a negative one deletes the item. The error matches
+// [errors.ErrUnsupported] where the store has no method Touch, as those of this module have.
+func (c *Cache[K, V]) Touch(ctx context.Context, key K, ttl time.Duration) (bool, error) {
+	text, err := c.key(key)
+	if err != nil {
+		return false, err
+	}
+	store, isMany := c.store.(larder.ManyStore)
+	if !isMany {
+		return false, fmt.Errorf("typed: the store %T has no method Touch: %w", c.store, errors.ErrUnsupported)
+	}
+	return store.Touch(ctx, text, ttl)
 }
 
 // Set stores a value, which lives for [Options.TTL].
@@ -134,24 +210,38 @@ func (c *Cache[K, V]) Delete(ctx context.Context, key K) error {
 // goroutines that request a key at the same time share one load; each gets a value of its own,
 // which it may change. See the method GetOrLoad of the cache behind the store, which adds refreshes
 // of stale values. Bytes in the store that are not those of a value are a [*CodecError], as in
-// [Cache.Get]: [Cache.Delete] makes the next call load.
+// [Cache.Get], unless [Options.SkipUndecodable] has them loaded anew.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V]) (value V, err error) {
 	text, err := c.key(key)
 	if err != nil {
 		return value, err
 	}
-	encoded, err := c.load(ctx, text, func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
+	encodedLoad := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
 		loaded, ttl, err := load(ctx, key)
 		if err != nil {
 			return nil, 0, err
 		}
 		encoded, err := c.encode(text, loaded)
 		return encoded, ttl, err
-	})
+	}
+	value, err = c.loadAndDecode(ctx, text, encodedLoad)
+	if !c.skips(err) {
+		return value, err
+	}
+	// Without the item the next load stores its result. Another caller may have stored it already:
+	// then one load too many takes place.
+	if err := c.store.Delete(ctx, text); err != nil {
+		return value, err
+	}
+	return c.loadAndDecode(ctx, text, encodedLoad)
+}
+
+func (c *Cache[K, V]) loadAndDecode(ctx context.Context, key string, load larder.Loader) (value V, err error) {
+	encoded, err := c.load(ctx, key, load)
 	if err != nil {
 		return value, err
 	}
-	return c.decode(text, encoded)
+	return c.decode(key, encoded)
 }
 
 func (c *Cache[K, V]) load(ctx context.Context, key string, load larder.Loader) ([]byte, error) {
