@@ -120,9 +120,9 @@ func (r *MetaRequest) parseSet(b []byte, head int, rest []byte) (int, error) {
 }
 
 func (r *MetaRequest) takeFlags(rest []byte) error {
-	meta, buffer := grammar.Meta{Verb: byte(r.Verb), Key: r.Key}, [grammar.KeyMax]byte{}
+	meta := grammar.Meta{Verb: byte(r.Verb), Key: r.Key}
 	r.Flags = grammar.Trim(rest)
-	if _, reply := meta.Parse(rest, buffer[:]); reply != "" {
+	if _, reply := meta.Parse(rest, nil); reply != "" {
 		return refusal("a key of 1 to 250 bytes and valid flags, each once", rest, reply)
 	}
 	return nil

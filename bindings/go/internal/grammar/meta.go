@@ -40,8 +40,8 @@ func CutMeta(command []byte) (verb byte, isMeta bool) {
 }
 
 // Parse parses the flags, and returns the key of the item: Key, or decoded into buffer, which has
-// space for KeyMax bytes. As in memcached, a wrong letter of any flag takes precedence over an
-// invalid key, and that over a wrong token.
+// space for KeyMax bytes. Without a buffer it checks the code of the key. As in memcached, a wrong
+// letter of any flag takes precedence over an invalid key, and that over a wrong token.
 func (m *Meta) Parse(rest, buffer []byte) (key []byte, reply string) {
 	m.Flags, m.Delta = rest, 1
 	if !IsKey(m.Key) {
@@ -68,14 +68,26 @@ func (m *Meta) decodeKey(buffer []byte) (key []byte, reply string) {
 	if !m.IsBase64 {
 		return m.Key, ""
 	}
-	if base64.StdEncoding.DecodedLen(len(m.Key)) > len(buffer) {
+	if base64.StdEncoding.DecodedLen(len(m.Key)) > KeyMax {
 		return nil, BadKeyCode
+	}
+	if buffer == nil {
+		return nil, checkCode(m.Key)
 	}
 	count, err := base64.StdEncoding.Decode(buffer, m.Key)
 	if err != nil || count == 0 {
 		return nil, BadKeyCode
 	}
 	return buffer[:count], ""
+}
+
+// checkCode returns BadKeyCode for a key that is not in base64.
+func checkCode(key []byte) (reply string) {
+	var decoded [KeyMax]byte
+	if count, err := base64.StdEncoding.Decode(decoded[:], key); err != nil || count == 0 {
+		return BadKeyCode
+	}
+	return ""
 }
 
 // parseMode replaces the letter after M by the one of its meaning.

@@ -21,18 +21,22 @@ type Store struct {
 
 // Parse parses the rest after the command of a store, or after cas if hasToken is true.
 func (s *Store) Parse(rest []byte, hasToken bool) (reply string) {
-	w := CutWords(rest)
-	if s.Length, s.HasLength = ParseLength(w.First[3]); !s.HasLength {
+	key, rest := CutWord(rest)
+	flagsWord, rest := CutWord(rest)
+	exptimeWord, rest := CutWord(rest)
+	lengthWord, rest := CutWord(rest)
+	if s.Length, s.HasLength = ParseLength(lengthWord); !s.HasLength {
 		// The client is out of step, and has to notice: a noreply counts for nothing.
 		return BadFormat
 	}
-	s.Key, s.IsQuiet = w.First[0], w.IsQuiet()
-	flags, flagsOK := ParseUint(withoutPlus(w.First[1]))
-	exptime, exptimeOK := ParseInt(withoutPlus(w.First[2]))
-	s.Flags, s.Exptime = uint32(flags), int32(exptime)
+	flags, flagsOK := ParseUint(withoutPlus(flagsWord))
+	exptime, exptimeOK := ParseInt(withoutPlus(exptimeWord))
+	s.Key, s.Flags, s.Exptime = key, uint32(flags), int32(exptime)
+	s.IsQuiet = string(lastWord(rest, 4)) == "noreply"
 	tokenOK := true
 	if hasToken {
-		s.Token, tokenOK = ParseUint(w.First[4])
+		word, _ := CutWord(rest)
+		s.Token, tokenOK = ParseUint(word)
 	}
 	if !IsKey(s.Key) || !flagsOK || !exptimeOK || !tokenOK {
 		return BadFormat

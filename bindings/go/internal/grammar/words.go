@@ -59,7 +59,15 @@ func CutWord(b []byte) (word, rest []byte) {
 }
 
 // Trim returns b without the spaces around it.
-func Trim(b []byte) []byte { return bytes.Trim(b, " ") }
+func Trim(b []byte) []byte {
+	for len(b) > 0 && b[0] == ' ' {
+		b = b[1:]
+	}
+	for len(b) > 0 && b[len(b)-1] == ' ' {
+		b = b[:len(b)-1]
+	}
+	return b
+}
 
 // Words are the words of a line after its command.
 type Words struct {
@@ -85,6 +93,20 @@ func CutWords(rest []byte) (w Words) {
 		// The command counts as a word.
 		if w.Count < wordsMax {
 			w.last = word
+		}
+	}
+}
+
+// lastWord returns the last word of a line that memcached looks at, if it is not one of the first
+// count words after the command.
+func lastWord(rest []byte, count int) (last []byte) {
+	for {
+		var word []byte
+		if word, rest = CutWord(rest); len(word) == 0 {
+			return last
+		}
+		if count++; count < wordsMax {
+			last = word
 		}
 	}
 }
