@@ -95,4 +95,35 @@ says hello go run .
 go mod vendor
 says hello go run -mod=vendor .
 
+get "$path/observe" observe <<END
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"go.opentelemetry.io/otel"
+
+	"$path"
+	"$path/observe"
+)
+
+func main() {
+	cache, err := larder.Open(larder.Options{Memory: 16 << 20})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+	store := observe.Store(cache.Store(), observe.Options{Tracer: otel.Tracer("x"), Logger: slog.Default()})
+	if err := store.Set(context.Background(), "greeting", []byte("hello"), 0); err != nil {
+		panic(err)
+	}
+	value, err := store.Get(context.Background(), "greeting")
+	fmt.Println(string(value), err)
+}
+END
+go mod tidy 2>/dev/null
+CGO_ENABLED=0 says "hello <nil>" go run .
+
 echo "go_get: $passed passed, 0 failed"

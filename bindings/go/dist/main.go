@@ -39,7 +39,7 @@ func main() {
 }
 
 // published are the modules that users fetch, by their folders.
-var published = []string{".", "shared", "prometheus"}
+var published = []string{".", "shared", "prometheus", "observe"}
 
 func write(root, version, out, date string, added additions) error {
 	if semver.Canonical(version) != version || version == "" {
