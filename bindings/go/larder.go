@@ -52,8 +52,9 @@ import (
 // Options configure a cache of [Open]. The zero value of each field is its default.
 type Options struct {
 	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB
-	// by default. The system provides each page on its first use. Only Close releases them: after
-	// a Clear, and when items expire, the cache keeps the memory for other items.
+	// by default. The system provides each page on its first use. Close and [Cache.SetMemory] return
+	// them: after a Clear, and when items expire, the cache keeps the memory for other items. One of
+	// 256 MiB that was full has 256 MiB after a Clear, and 32 after SetMemory(32 << 20) as well.
 	Memory int64
 	// MemoryMax is the highest limit that [Cache.SetMemory] accepts; Memory by default. It reserves
 	// addresses and tables, of about a thousandth, not memory. The parts of the cache are those of

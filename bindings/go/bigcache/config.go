@@ -29,8 +29,9 @@ type Config struct {
 	Verbose bool
 	// Hasher computes EntryInfo.Hash only. The cache itself uses a keyed hash and compares keys.
 	Hasher Hasher
-	// HardMaxCacheSize limits all memory of the cache, in MB; beyond it entries are evicted. With 0
-	// the limit is 1 GB, or more by MaxEntriesInWindow.
+	// HardMaxCacheSize limits all memory of the cache, in MB, which it keeps until Close, also
+	// after a Reset and when entries expire; beyond it entries are evicted. With 0 the limit is 1
+	// GB, or more by MaxEntriesInWindow.
 	HardMaxCacheSize int
 	// OnRemove is called when an entry expires, is evicted or is deleted. The three callbacks may
 	// use the cache. OnRemoveWithMetadata has precedence over OnRemove, which has precedence over
