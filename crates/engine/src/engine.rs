@@ -14,6 +14,7 @@ use crate::index::cursor::Cursor;
 use crate::journal::Journal;
 use crate::process::Peers;
 use crate::process::op::Op;
+use crate::process::operation::Operation;
 use crate::process::peers::PeerReport;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
@@ -70,6 +71,11 @@ impl Engine {
         self.journal.as_deref()
     }
 
+    /// Returns the journal that records the changes of an operation.
+    pub(crate) fn journal_of<'a>(&'a self, op: &Op<'a>) -> Option<&'a dyn Journal> {
+        op.journal.or(self.journal())
+    }
+
     /// Lets all later versions be above `past`, up to 2⁵³.
     pub fn raise_versions(&self, past: u64) {
         self.peers().raise_versions(past);
@@ -104,6 +110,12 @@ impl Engine {
     #[inline]
     pub(crate) fn op<'a>(&'a self, thread: &'a ThreadSlot, now: Second) -> Op<'a> {
         self.reclaimer.op(thread, now)
+    }
+
+    /// Returns the context of a caller's operation.
+    #[inline]
+    pub(crate) fn op_of<'a>(&'a self, operation: &Operation<'a>) -> Op<'a> {
+        Op::of(operation, &self.reclaimer)
     }
 
     /// As [`Peers::wait_for_peers`].

@@ -73,6 +73,7 @@ pub use ops::read::{Read, ReadOptions};
 pub use ops::remove_prefix::PrefixRemoval;
 pub use ops::request::{Stale, StoreRequest, Stored};
 pub use ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
+pub use process::operation::Operation;
 pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX, PeerReport};
 pub use process::thread_slot::ThreadSlot;
 pub use reclaim::limit::LimitError;

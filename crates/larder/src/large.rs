@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use larder_engine::{
-    DirectBuffer as Room, Engine, Evicted, LargeValue as Pieces, Miss, Pinned, StoreError,
-    StoreRequest, Stored, ThreadSlot, Upload as Arriving, UploadLost,
+    DirectBuffer as Room, Engine, Evicted, LargeValue as Pieces, Miss, Operation, Pinned,
+    StoreError, StoreRequest, Stored, ThreadSlot, Upload as Arriving, UploadLost,
 };
 use larder_item::{Meta, StoreMode};
 use larder_region::Sink;
@@ -270,7 +270,7 @@ impl Upload {
             return self.store_durably(arriving, request);
         }
         let publish = |engine: &Engine, thread: &ThreadSlot| {
-            engine.publish_upload(thread, arriving, request, now)
+            engine.publish_upload(&Operation::new(thread, now), arriving, request)
         };
         with_thread_slot(&self.shared, publish)
     }

@@ -114,11 +114,10 @@ impl Cache {
             flags: tag::LONG,
             ..SignedRequest::new(key, change)
         };
-        let now = self.now();
         self.shared().flights.detach(key);
         let is_absent = |outcome: &Signed| *outcome == Signed::NotFound;
-        Ok(self.change(key, Use::Needs, is_absent, |engine, thread| {
-            engine.signed(thread, &request, now)
+        Ok(self.change(key, Use::Needs, is_absent, |engine, operation| {
+            engine.signed(operation, &request)
         })?)
     }
 }

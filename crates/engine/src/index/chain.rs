@@ -69,6 +69,7 @@ mod tests {
     use crate::open::Config;
     use crate::ops::read::Read;
     use crate::ops::request::StoreRequest;
+    use crate::process::operation::Operation;
 
     const NOW: u32 = 2;
 
@@ -103,7 +104,11 @@ mod tests {
         let engine = engine(true);
         let thread = engine.register().unwrap();
         let store = |key: &[u8]| {
-            engine.store(&thread, &StoreRequest::new(key, StoreMode::Set), b"value", NOW)
+            engine.store(
+                &Operation::new(&thread, NOW),
+                &StoreRequest::new(key, StoreMode::Set),
+                b"value",
+            )
         };
         let is_there = |key: &[u8]| {
             matches!(engine.read(&thread, key, NOW, &mut Vec::new(), |_, _| ()), Read::Hit(_))
@@ -128,7 +133,11 @@ mod tests {
         let engine = engine(false);
         let thread = engine.register().unwrap();
         let store = |key: &[u8]| {
-            engine.store(&thread, &StoreRequest::new(key, StoreMode::Set), b"value", NOW)
+            engine.store(
+                &Operation::new(&thread, NOW),
+                &StoreRequest::new(key, StoreMode::Set),
+                b"value",
+            )
         };
         let keys = colliding(&engine, b"k", CHAIN_GROUPS_MAX * SLOTS + 1);
         let (last, keys) = keys.split_last().unwrap();

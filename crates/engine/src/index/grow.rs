@@ -324,6 +324,7 @@ mod tests {
     use crate::open::Config;
     use crate::ops::read::Read;
     use crate::ops::request::StoreRequest;
+    use crate::process::operation::Operation;
 
     const NOW: Second = 10;
 
@@ -336,7 +337,7 @@ mod tests {
                 ..StoreRequest::new(&key, StoreMode::Set)
             };
             if Some(group) != avoided {
-                engine.store(thread, &request, b"v", NOW).unwrap();
+                engine.store(&Operation::new(thread, NOW), &request, b"v").unwrap();
             }
         }
     }

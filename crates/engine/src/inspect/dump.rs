@@ -257,6 +257,7 @@ mod tests {
     use crate::fixtures::SMALL;
     use crate::open::Config;
     use crate::ops::request::StoreRequest;
+    use crate::process::operation::Operation;
     use crate::segment::slot::Slot;
 
     #[test]
@@ -264,7 +265,7 @@ mod tests {
         let engine = Engine::create(&Config { keeps_versions: false, ..SMALL }).unwrap();
         let mover = engine.register().unwrap();
         let request = StoreRequest::new(b"k", StoreMode::Set);
-        engine.store(&mover, &request, b"v", 10).unwrap();
+        engine.store(&Operation::new(&mover, 10), &request, b"v").unwrap();
         let hash = engine.index().hash(b"k");
         let found = engine.index().find(hash, b"k").unwrap();
         // As in the middle of a split: out of one place, and not in the other yet.

@@ -112,6 +112,7 @@ mod tests {
     use super::*;
     use crate::fixtures::SMALL;
     use crate::ops::request::StoreRequest;
+    use crate::process::operation::Operation;
 
     #[test]
     fn a_report_has_the_times_the_memory_and_the_reads_of_an_item() {
@@ -122,9 +123,13 @@ mod tests {
             deadline: Deadline(500),
             ..StoreRequest::new(b"key", StoreMode::Set)
         };
-        engine.store(&thread, &request, &[1; 100], 20).unwrap();
+        engine.store(&Operation::new(&thread, 20), &request, &[1; 100]).unwrap();
         engine
-            .store(&thread, &StoreRequest::new(b"large", StoreMode::Set), &[1; 99_999], 41)
+            .store(
+                &Operation::new(&thread, 41),
+                &StoreRequest::new(b"large", StoreMode::Set),
+                &[1; 99_999],
+            )
             .unwrap();
         let report = engine.report_item(b"key", 100).unwrap();
         assert_eq!((report.key_bytes, report.meta.value_bytes, report.meta.flags), (3, 100, 7));
@@ -147,7 +152,7 @@ mod tests {
         for number in 0..500 {
             let key = format!("{}{number}", if number % 2 == 0 { "even:" } else { "odd:" });
             let request = StoreRequest::new(key.as_bytes(), StoreMode::Set);
-            engine.store(&thread, &request, &vec![0; number], 10).unwrap();
+            engine.store(&Operation::new(&thread, 10), &request, &vec![0; number]).unwrap();
         }
         let (mut cursor, mut out, mut shown) =
             (Cursor::default(), ItemReports::default(), std::collections::BTreeSet::new());

@@ -2,14 +2,14 @@
 
 pub(crate) mod signed;
 
-use larder_item::{Deadline, Direction, Meta, Number, Second};
+use larder_item::{Deadline, Direction, Meta, Number};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::ops::condition::Replace;
 use crate::ops::request::Stored;
 use crate::ops::update_value::UpdatedValue;
-use crate::process::thread_slot::ThreadSlot;
+use crate::process::operation::Operation;
 use crate::segment::record::Form;
 
 /// An increment or a decrement.
@@ -71,11 +71,10 @@ impl Engine {
     /// [`StoreError::NoMemory`] if memory for the new record is missing.
     pub fn arithmetic(
         &self,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         counting: &ArithmeticRequest<'_>,
-        now: Second,
     ) -> Result<Arithmetic, StoreError> {
-        let op = &self.op(thread, now);
+        let (op, now) = (&self.op_of(operation), operation.now);
         self.segments().flush_if_due(now);
         if let UpdatedValue::Done(done) = self.count_in_place(op, counting)? {
             return Ok(done);

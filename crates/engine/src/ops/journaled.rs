@@ -35,7 +35,7 @@ impl Engine {
         is_resident: bool,
         pieces: &[Piece],
     ) -> Result<(), Unpublished> {
-        let Some(journal) = self.journal() else { return Ok(()) };
+        let Some(journal) = self.journal_of(op) else { return Ok(()) };
         let is_flushed = || self.segments().is_flushed(new.sequence);
         let change = Change { now: op.now, is_resident, is_gone: &is_flushed };
         match condition {
@@ -68,12 +68,12 @@ impl Engine {
         found: &Found,
         altered: &Altered,
     ) -> Result<bool, StoreError> {
-        let Some(journal) = self.journal() else { return Ok(true) };
+        let Some(journal) = self.journal_of(op) else { return Ok(true) };
         if altered.deadline.is_none() && !altered.stale {
             return Ok(true);
         }
         if !journal.records_stores() {
-            self.record_removal(op.now, key, found)?;
+            self.record_removal(op, key, found)?;
             return Ok(true);
         }
         let Some(value) = self.value_under_lock(found) else {
@@ -97,12 +97,12 @@ impl Engine {
     /// Records that a found item is removed. The caller holds the lock of its group.
     pub(crate) fn record_removal(
         &self,
-        now: Second,
+        op: &Op<'_>,
         key: &[u8],
         found: &Found,
     ) -> Result<(), StoreError> {
-        let Some(journal) = self.journal() else { return Ok(()) };
-        self.with_change_of(journal, now, found, |journal, change| journal.removal(key, change))
+        let Some(journal) = self.journal_of(op) else { return Ok(()) };
+        self.with_change_of(journal, op.now, found, |journal, change| journal.removal(key, change))
     }
 
     fn with_change_of(

@@ -24,6 +24,7 @@ use crate::ops::condition::Condition;
 use crate::ops::publish::{Publication, Unpublished};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
+use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Draft, Form};
 
@@ -41,12 +42,11 @@ impl Engine {
     /// [`StoreError`], also if memory for the reservation is missing.
     pub fn begin_load(
         &self,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         key: &[u8],
         reserved_until: Option<Deadline>,
-        now: Second,
     ) -> Result<Basis, StoreError> {
-        let op = &self.op(thread, now);
+        let (op, now) = (&self.op_of(operation), operation.now);
         check_key(key)?;
         self.segments().flush_if_due(now);
         for _ in 0..RESERVATIONS_MAX {
@@ -76,22 +76,21 @@ impl Engine {
     /// [`StoreError`]; the present item stays, and after [`StoreError::Journal`] the reservation.
     pub fn end_load(
         &self,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         request: &StoreRequest<'_>,
         basis: Basis,
         value: &[u8],
-        now: Second,
     ) -> Result<Stored, StoreError> {
-        let op = &self.op(thread, now);
+        let op = &self.op_of(operation);
         check_key(request.key)?;
-        self.segments().flush_if_due(now);
+        self.segments().flush_if_due(op.now);
         let request = StoreRequest { mode: StoreMode::Set, cas: None, ..*request };
         let condition = Condition::Loaded(basis);
         let stored = self.place(op, &request, value, &condition).map_err(StoreError::from);
         self.index().grow_if_due(op);
         // The caller tries again after a refusal of the journal.
         if !matches!(stored, Ok(Stored::Stored { .. }) | Err(StoreError::Journal(_))) {
-            self.cancel_load(thread, request.key, basis)?;
+            self.cancel_load(op.thread, request.key, basis)?;
         }
         stored
     }

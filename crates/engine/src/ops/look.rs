@@ -72,6 +72,7 @@ mod tests {
     use crate::fixtures::two_peers;
     use crate::index::group::Control;
     use crate::ops::request::StoreRequest;
+    use crate::process::operation::Operation;
 
     /// Calls every read-only function.
     fn look_around(engine: &Engine) {
@@ -95,7 +96,11 @@ mod tests {
         for key in 0..100 {
             let key = format!("k{key}");
             engine
-                .store(&thread, &StoreRequest::new(key.as_bytes(), StoreMode::Set), b"v", 10)
+                .store(
+                    &Operation::new(&thread, 10),
+                    &StoreRequest::new(key.as_bytes(), StoreMode::Set),
+                    b"v",
+                )
                 .unwrap();
         }
         engine.deregister(&thread);

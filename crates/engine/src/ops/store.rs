@@ -12,7 +12,7 @@ use crate::ops::publish::{Publication, Unpublished};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_value::UpdatedValue;
 use crate::process::op::Op;
-use crate::process::thread_slot::ThreadSlot;
+use crate::process::operation::Operation;
 use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header};
 use crate::segment::stream::{Pool, Stream};
@@ -32,14 +32,13 @@ impl Engine {
     /// [`StoreError`].
     pub fn store(
         &self,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         request: &StoreRequest<'_>,
         value: &[u8],
-        now: Second,
     ) -> Result<Stored, StoreError> {
-        let op = &self.op(thread, now);
+        let op = &self.op_of(operation);
         check_key(request.key)?;
-        self.segments().flush_if_due(now);
+        self.segments().flush_if_due(op.now);
         let stored = match request.mode {
             StoreMode::Append | StoreMode::Prepend => self.extend(op, request, value),
             _ => self
@@ -49,31 +48,31 @@ impl Engine {
         self.index().grow_if_due(op);
         // After waiting for a stopped process, the delete would wait for it again.
         if stored.as_ref().is_err_and(|error| !matches!(error, StoreError::Stuck(_))) {
-            self.give_up(thread, request, now);
+            self.give_up(operation, request);
         }
         stored
     }
 
     /// Removes the item that a failed [`StoreMode::Set`] was to replace. With a journal that
     /// records stores it stays.
-    pub fn give_up(&self, thread: &ThreadSlot, request: &StoreRequest<'_>, now: Second) {
+    pub fn give_up(&self, operation: &Operation<'_>, request: &StoreRequest<'_>) {
         let is_plain = request.mode == StoreMode::Set && request.cas.is_none();
         if is_plain && !self.journal().is_some_and(Journal::records_stores) {
             // An item that a stopped process holds stays; the error says so.
-            let _ = self.delete(thread, request.key, None, now);
-            self.forget_evicted(thread, request.key, now);
+            let _ = self.delete(operation, request.key, None);
+            self.forget_evicted(&self.op_of(operation), request.key);
         }
     }
 
     /// Lets a journal of evictions forget the item of a key, if memory has none.
-    fn forget_evicted(&self, thread: &ThreadSlot, key: &[u8], now: Second) {
-        let Some(journal) = self.journal() else { return };
-        let (op, hash) = (&self.op(thread, now), self.index().hash(key));
+    fn forget_evicted(&self, op: &Op<'_>, key: &[u8]) {
+        let Some(journal) = self.journal_of(op) else { return };
+        let hash = self.index().hash(key);
         if let Ok(locked) = self.index().lock(op, hash)
             && self.index().find_locked(&locked, hash, key).is_none()
         {
             // As a resident one: nothing is to be found out of it.
-            let change = Change { now, is_resident: true, is_gone: &|| false };
+            let change = Change { now: op.now, is_resident: true, is_gone: &|| false };
             // It refuses only while the cache stops; the error of the set is what counts.
             let _ = journal.removal(key, &change);
         }
@@ -351,10 +350,10 @@ mod tests {
     fn a_touch_between_reading_and_replacing_an_item_is_kept() {
         let (engine, now) = (engine(), 10);
         let thread = engine.register().unwrap();
-        engine.store(&thread, &request(Deadline(20)), b"old", now).unwrap();
+        engine.store(&Operation::new(&thread, now), &request(Deadline(20)), b"old").unwrap();
         let found = engine.index().find(engine.index().hash(b"k"), b"k").unwrap();
         let update = MetaUpdate { deadline: Some(Deadline(99)), ..MetaUpdate::default() };
-        engine.update_meta(&thread, b"k", &update, now).unwrap();
+        engine.update_meta(&Operation::new(&thread, now), b"k", &update).unwrap();
         // The new item was made while the deadline was still 20.
         let over = Condition::Replace(over(&engine, &found));
         let stored = engine.place(&engine.op(&thread, now), &request(Deadline(20)), b"new", &over);
@@ -368,9 +367,9 @@ mod tests {
     fn an_item_stored_between_reading_and_replacing_is_not_overwritten() {
         let (engine, now) = (engine(), 10);
         let thread = engine.register().unwrap();
-        engine.store(&thread, &request(Deadline::NEVER), b"old", now).unwrap();
+        engine.store(&Operation::new(&thread, now), &request(Deadline::NEVER), b"old").unwrap();
         let found = engine.index().find(engine.index().hash(b"k"), b"k").unwrap();
-        engine.store(&thread, &request(Deadline::NEVER), b"newer", now).unwrap();
+        engine.store(&Operation::new(&thread, now), &request(Deadline::NEVER), b"newer").unwrap();
         let over = over(&engine, &found);
         assert!(
             engine

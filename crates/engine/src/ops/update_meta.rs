@@ -14,7 +14,7 @@
 
 use std::sync::atomic::Ordering::Release;
 
-use larder_item::{Deadline, Meta, Second};
+use larder_item::{Deadline, Meta};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
@@ -22,7 +22,7 @@ use crate::index::find::Found;
 use crate::index::removal::Reason;
 use crate::ops::journaled::Altered;
 use crate::process::op::Op;
-use crate::process::thread_slot::ThreadSlot;
+use crate::process::operation::Operation;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, Marks, READ_BEFORE};
@@ -73,12 +73,11 @@ impl Engine {
     /// [`StoreError::Stuck`], and [`StoreError::Journal`] if the cache has a journal.
     pub fn delete(
         &self,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         key: &[u8],
         cas: Option<u64>,
-        now: Second,
     ) -> Result<Deletion, StoreError> {
-        let op = &self.op(thread, now);
+        let (op, now) = (&self.op_of(operation), operation.now);
         self.segments().flush_if_due(now);
         let hash = self.index().hash(key);
         let locked = self.index().lock(op, hash)?;
@@ -86,23 +85,23 @@ impl Engine {
             return Ok(Deletion::NotFound);
         };
         if let Some(death) = self.index().death(&found, now) {
-            self.index().remove_dead(thread, &found, death);
+            self.index().remove_dead(op.thread, &found, death);
             return Ok(Deletion::NotFound);
         }
         if cas.is_some_and(|cas| cas != self.index().version(&found)) {
             return Ok(Deletion::Exists);
         }
         let meta = self.index().meta(&found, self.index().value_bytes(&found), now);
-        self.record_removal(now, key, &found)?;
+        self.record_removal(op, key, &found)?;
         self.index().report_removal(&found, Reason::Deleted);
-        self.index().unlink(thread, &found);
+        self.index().unlink(op.thread, &found);
         Ok(Deletion::Deleted(meta))
     }
 
     /// Claims the recache token of the item with this version. Returns false if it was claimed
     /// before or the item changed. Without versions, any item of the key matches.
-    pub fn claim(&self, thread: &ThreadSlot, key: &[u8], cas: u64, now: Second) -> bool {
-        let op = &self.op(thread, now);
+    pub fn claim(&self, operation: &Operation<'_>, key: &[u8], cas: u64) -> bool {
+        let (op, now) = (&self.op_of(operation), operation.now);
         self.segments().flush_if_due(now);
         let hash = self.index().hash(key);
         let Ok(locked) = self.index().lock(op, hash) else {
@@ -128,12 +127,11 @@ impl Engine {
     /// memory is missing.
     pub fn update_meta(
         &self,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         key: &[u8],
         update: &MetaUpdate,
-        now: Second,
     ) -> Result<MetaOutcome, StoreError> {
-        let op = &self.op(thread, now);
+        let (op, now) = (&self.op_of(operation), operation.now);
         self.segments().flush_if_due(now);
         let hash = self.index().hash(key);
         loop {
@@ -163,7 +161,7 @@ impl Engine {
                     return Ok(MetaOutcome::NotFound);
                 }
                 // Nor must it hide the item from a removal by prefix.
-                if self.index().remove_condemned(thread, &found) {
+                if self.index().remove_condemned(op.thread, &found) {
                     return Ok(MetaOutcome::NotFound);
                 }
                 let version = self.version_of_stale(op, &found, update);
@@ -173,7 +171,7 @@ impl Engine {
                 }
                 let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
                 let meta = self.update_meta_here(op, &copy, update, version);
-                self.reclaimer().relink(thread, &room, &found, deadline, found.slot.freq());
+                self.reclaimer().relink(op.thread, &room, &found, deadline, found.slot.freq());
                 self.segments().discharge(found.slot.segment(), Account::of(found.header));
                 return Ok(MetaOutcome::Done(meta));
             }

@@ -14,6 +14,7 @@ use crate::process::peers::Row;
 use crate::region::Region;
 
 pub(crate) mod op;
+pub(crate) mod operation;
 pub(crate) mod peers;
 pub(crate) mod thread_slot;
 pub(crate) mod wait;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use larder_item::Second;
 
 use crate::error::{StoreError, Stuck};
+use crate::journal::Journal;
 use crate::process::Peers;
+use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 
@@ -14,6 +16,8 @@ use crate::process::wait::Wait;
 pub(crate) struct Op<'a> {
     pub(crate) thread: &'a ThreadSlot,
     pub(crate) now: Second,
+    /// As [`Operation::journal`].
+    pub(crate) journal: Option<&'a dyn Journal>,
     above: &'a dyn Above,
     /// How long it waits for another thread before it gives up, if that is less than usual.
     patience: Option<Duration>,
@@ -33,7 +37,13 @@ pub(crate) trait Above {
 
 impl<'a> Op<'a> {
     pub(crate) fn new(thread: &'a ThreadSlot, now: Second, above: &'a dyn Above) -> Self {
-        Self { thread, now, above, patience: None }
+        Self { thread, now, journal: None, above, patience: None }
+    }
+
+    /// Returns the context of a caller's operation.
+    pub(crate) fn of(operation: &Operation<'a>, above: &'a dyn Above) -> Self {
+        let &Operation { thread, now, journal } = operation;
+        Self { journal, ..Self::new(thread, now, above) }
     }
 
     /// Returns the same context for work that can as well be done elsewhere: it gives up on what

@@ -125,6 +125,7 @@ mod tests {
     use crate::fixtures::SMALL;
     use crate::open::Config;
     use crate::ops::request::StoreRequest;
+    use crate::process::operation::Operation;
 
     const NOW: Second = 10;
 
@@ -164,7 +165,11 @@ mod tests {
                 ..StoreRequest::new(b"", StoreMode::Set)
             };
             engine
-                .store(&thread, &StoreRequest { key: &key(stored), ..request }, &[7; 1000], NOW)
+                .store(
+                    &Operation::new(&thread, NOW),
+                    &StoreRequest { key: &key(stored), ..request },
+                    &[7; 1000],
+                )
                 .unwrap();
             for _ in 0..if is_hot(stored) { 2 } else { 0 } {
                 engine.read(&thread, &key(stored), NOW, &mut Vec::new(), |_, _| ());

@@ -321,6 +321,7 @@ mod tests {
     use crate::open::Config;
     use crate::ops::read::Read;
     use crate::ops::request::{StoreRequest, Stored};
+    use crate::process::operation::Operation;
     use crate::segment::header::State;
 
     const NOW: Second = 10;
@@ -340,7 +341,7 @@ mod tests {
         let thread = engine.register().unwrap();
         let keys: Vec<Vec<u8>> = (0..800).map(|key: u32| key.to_le_bytes().into()).collect();
         for key in &keys {
-            engine.store(&thread, &request(key), &[7; 1000], NOW).unwrap();
+            engine.store(&Operation::new(&thread, NOW), &request(key), &[7; 1000]).unwrap();
         }
         for key in keys.iter().chain(&keys) {
             engine.read(&thread, key, NOW, &mut Vec::new(), |_, _| ());
@@ -355,7 +356,7 @@ mod tests {
         let thread = engine.register().unwrap();
         for key in (10_000..12_000_u32).map(u32::to_le_bytes).filter(|key| may_store(key)) {
             let begun = Instant::now();
-            engine.store(&thread, &request(&key), &[8; 1000], NOW).unwrap();
+            engine.store(&Operation::new(&thread, NOW), &request(&key), &[8; 1000]).unwrap();
             let took = begun.elapsed();
             assert!(took < SHORT, "a store waits for the stopped process: {took:?}");
         }
@@ -412,7 +413,7 @@ mod tests {
             stopped.segments().reserve(&stopped.op(holder, NOW), stream, 8, 8).unwrap()
         });
         let used = engine.segments().segments_in_use();
-        let stored = engine.store(&thread, &request(b"k"), b"v", NOW);
+        let stored = engine.store(&Operation::new(&thread, NOW), &request(b"k"), b"v");
         assert!(matches!(stored, Err(StoreError::Stuck(_))), "{stored:?}");
         assert_eq!(engine.segments().segments_in_use(), used);
         drop(held);
@@ -431,7 +432,7 @@ mod tests {
             for number in 0..40_u32 {
                 let key = [deadline.0.to_le_bytes(), number.to_le_bytes()].concat();
                 let request = StoreRequest { deadline, ..request(&key) };
-                engine.store(&thread, &request, &[7; 1000], NOW).unwrap();
+                engine.store(&Operation::new(&thread, NOW), &request, &[7; 1000]).unwrap();
             }
         }
         let segments = engine.segments().segments_in_use() + engine.segments().spare_segments();
@@ -439,7 +440,8 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             // With appenders of its own.
-            let stored = engine.store(&other, &request(b"one more"), &[8; 1000], NOW);
+            let stored =
+                engine.store(&Operation::new(&other, NOW), &request(b"one more"), &[8; 1000]);
             engine.validate().unwrap();
             sender.send(stored).unwrap();
         });
@@ -451,7 +453,7 @@ mod tests {
     fn a_large_value_is_readable_while_a_stopped_process_empties_its_segment() {
         let (stopped, engine) = two_peers();
         let (emptier, thread) = (stopped.register().unwrap(), engine.register().unwrap());
-        engine.store(&thread, &request(b"large"), &[7; 100_000], NOW).unwrap();
+        engine.store(&Operation::new(&thread, NOW), &request(b"large"), &[7; 100_000]).unwrap();
         engine.segments().detach_idle(&thread);
         let segments = engine.segments().used_segment_numbers();
         for segment in segments.filter(|segment| engine.segments().state(*segment) == State::Sealed)

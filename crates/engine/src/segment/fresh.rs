@@ -59,6 +59,7 @@ mod tests {
     use crate::fixtures::SMALL;
     use crate::open::Config;
     use crate::ops::request::StoreRequest;
+    use crate::process::operation::Operation;
 
     #[test]
     fn a_maintainer_that_is_woken_keeps_ahead_of_the_writers() {
@@ -76,7 +77,7 @@ mod tests {
             number += 1;
             let key = number.to_le_bytes();
             let request = StoreRequest::new(&key, StoreMode::Set);
-            engine.store(&thread, &request, &[7; 1000], 10).unwrap();
+            engine.store(&Operation::new(&thread, 10), &request, &[7; 1000]).unwrap();
             if wakes.swap(0, Relaxed) > 0 {
                 engine.populate();
                 served += 1;

@@ -34,7 +34,7 @@ mod options;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_engine::{Basis, Engine, StoreError, StoreRequest, Stored, ThreadSlot};
+use larder_engine::{Basis, Engine, Operation, StoreError, StoreRequest, Stored};
 use larder_item::{Deadline, StoreMode, check_key};
 
 use crate::cache::Cache;
@@ -204,16 +204,15 @@ impl Cache {
     /// in this process every change of the key detaches the flight. Returns `None` if no basis can
     /// be taken; then the result is not stored.
     fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
-        let now = self.now();
-        let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
+        let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
         let basis = self.change(
             key,
             Use::Needs,
             |_| false,
-            |engine, thread| {
+            |engine, operation| {
                 let reserved_until = engine.has_peers().then_some(until);
-                let basis = engine.begin_load(thread, key, reserved_until, now);
-                basis.inspect_err(|error| count_refusal(engine, thread, *error))
+                let basis = engine.begin_load(operation, key, reserved_until);
+                basis.inspect_err(|error| count_refusal(engine, operation.thread, *error))
             },
         );
         basis.ok()
@@ -226,13 +225,12 @@ impl Cache {
             return;
         };
         let request = StoreRequest { deadline, ..StoreRequest::new(key, StoreMode::Set) };
-        let now = self.now();
         // The callers get the value also if the cache does not take it.
-        let _ = self.finish_load(key, basis, |engine, thread| {
-            let stored = engine.end_load(thread, &request, basis, value, now);
+        let _ = self.finish_load(key, basis, |engine, operation| {
+            let stored = engine.end_load(operation, &request, basis, value);
             // Without peers, only expiry or eviction can have removed the item.
             if stored == Ok(Stored::NotFound) && !engine.has_peers() {
-                return engine.end_load(thread, &request, Basis::ABSENT, value, now);
+                return engine.end_load(operation, &request, Basis::ABSENT, value);
             }
             stored
         });
@@ -243,7 +241,7 @@ impl Cache {
         &self,
         key: &[u8],
         basis: Basis,
-        store: impl FnMut(&Engine, &ThreadSlot) -> Result<Stored, StoreError>,
+        store: impl FnMut(&Engine, &Operation<'_>) -> Result<Stored, StoreError>,
     ) -> Result<Stored, StoreError> {
         let stored = self.change(key, Use::Needs, |_| false, store);
         if let Err(error) = stored {
@@ -275,13 +273,12 @@ impl Cache {
     /// # Errors
     /// [`StoreError`], also if no memory is free for the reservation.
     pub fn begin_load(&self, key: &[u8], timeout: Duration) -> Result<Basis, StoreError> {
-        let now = self.now();
-        let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
+        let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
         self.change(
             key,
             Use::Needs,
             |_| false,
-            |engine, thread| engine.begin_load(thread, key, Some(until), now),
+            |engine, operation| engine.begin_load(operation, key, Some(until)),
         )
     }
 
@@ -297,9 +294,8 @@ impl Cache {
         basis: Basis,
         value: &[u8],
     ) -> Result<Stored, StoreError> {
-        let now = self.now();
-        self.finish_load(request.key, basis, |engine, thread| {
-            engine.end_load(thread, request, basis, value, now)
+        self.finish_load(request.key, basis, |engine, operation| {
+            engine.end_load(operation, request, basis, value)
         })
     }
 

@@ -142,7 +142,11 @@ fn a_leader_that_boards_after_another_flight_has_landed_does_not_load() {
     let Boarded::Leader(leader) = cache.shared().flights.board(b"k", Duration::MAX) else {
         panic!("another caller leads the flight");
     };
-    cache.with_thread_slot(|engine, thread| engine.store(thread, &plain_set(), b"v", 2)).unwrap();
+    cache
+        .with_thread_slot(|engine, thread| {
+            engine.store(&Operation::new(thread, 2), &plain_set(), b"v")
+        })
+        .unwrap();
     let mut value = Vec::new();
     cache.load(&leader, &FOR_EVER, &mut value, never).unwrap();
     assert_eq!((value, cache.shared().flights.is_empty()), (b"v".to_vec(), true));
@@ -317,7 +321,9 @@ fn a_change_visible_only_in_the_cas_token_or_the_presence_of_the_item_is_not_ove
     let write = |cache: &Cache| {
         let now = cache.now();
         cache
-            .with_thread_slot(|engine, thread| engine.store(thread, &plain_set(), b"set", now))
+            .with_thread_slot(|engine, thread| {
+                engine.store(&Operation::new(thread, now), &plain_set(), b"set")
+            })
             .unwrap();
     };
     for is_refresh in [false, true] {

@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 
-use larder_engine::{Engine, Refusal, StoreError, ThreadSlot};
+use larder_engine::{Engine, Operation, Refusal, StoreError};
 use larder_tier::disk::real::Caution;
 use larder_tier::format::Address;
 use larder_tier::store::{Durable, Started, Statistics};
 
 use super::TierMode;
-use super::operate::Use;
+use super::operate::{Target, Undone, Use};
 use crate::cache::Cache;
 
 thread_local! {
@@ -174,17 +174,20 @@ impl Cache {
         key: &[u8],
         uses: Use,
         is_absent: impl Fn(&T) -> bool,
-        mut change: impl FnMut(&Engine, &ThreadSlot) -> Result<T, StoreError>,
+        mut change: impl FnMut(&Engine, &Operation<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let Some(tier) = self.shared().tier.usable()? else {
-            return self.with_thread_slot(change);
+        let (tier, now) = (self.shared().tier.usable()?, self.now());
+        let Some(tier) = tier else {
+            return self
+                .with_thread_slot(|engine, thread| change(engine, &Operation::new(thread, now)));
         };
-        let now = self.now();
+        let target = Target::new(key, uses);
         let outcome = self.with_thread_slot(|engine, thread| {
-            tier.change(engine, thread, (key, uses, now), || change(engine, thread), is_absent)
+            let change = |operation: &Operation<'_>| change(engine, operation);
+            tier.change(engine, &Operation::new(thread, now), &target, change, is_absent)
         });
         self.note_awaited(key)?;
-        outcome
+        outcome.map_err(Undone::into_error)
     }
 
     /// Waits for what a result about the key depends on, or leaves it to the thread.

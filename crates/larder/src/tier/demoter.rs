@@ -1,30 +1,16 @@
 //! The journal of a cache whose disk has what memory evicts.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use larder_engine::{Change, Entry, Journal, Refusal};
+use larder_engine::{Change, Entry, Refusal};
 use larder_item::Epoch;
 use larder_tier::disk::real::RealDirectory;
 use larder_tier::store::{Kept, Store};
 
-use super::operate::Use;
+use super::Admission;
 use super::recorder::{change_of, item_of, refusal};
-use super::{Admission, KNOWN};
-
-thread_local! {
-    /// True while this thread's operation depends on the item of its key.
-    static NEEDS: Cell<bool> = const { Cell::new(true) };
-}
-
-/// Runs an operation that uses the item of its key so.
-pub(super) fn using<T>(uses: Use, act: impl FnOnce() -> T) -> T {
-    NEEDS.set(uses == Use::Needs);
-    let result = act();
-    NEEDS.set(true);
-    result
-}
+use super::recording::Terms;
 
 /// Gives a store the items that the engine evicts.
 pub(super) struct Demoter {
@@ -50,19 +36,8 @@ impl Demoter {
         Self { store, epoch, admission, item_bytes_min }
     }
 
-    fn forget(&self, key: &[u8], change: &Change<'_>, needs: bool) -> Result<(), Refusal> {
-        let change = change_of(change, self.epoch);
-        let forgotten = KNOWN.with_borrow(|known| self.store.forget(key, &change, (needs, known)));
-        forgotten.map_err(refusal)
-    }
-}
-
-impl Journal for Demoter {
-    fn records_stores(&self) -> bool {
-        false
-    }
-
-    fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, was_read: bool) -> bool {
+    /// As [`larder_engine::Journal::eviction`].
+    pub(super) fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, was_read: bool) -> bool {
         if !was_read && self.admission == Admission::Reused {
             return true;
         }
@@ -75,15 +50,24 @@ impl Journal for Demoter {
         is_expired || self.store.keep(&item, &change) != Kept::Busy
     }
 
-    fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal> {
-        self.removal(entry.key, change)
+    /// As [`larder_engine::Journal::removal`].
+    pub(super) fn removal(
+        &self,
+        key: &[u8],
+        change: &Change<'_>,
+        terms: &Terms<'_>,
+    ) -> Result<(), Refusal> {
+        let change = change_of(change, self.epoch);
+        self.store.forget(key, &change, (terms.needs, terms.known)).map_err(refusal)
     }
 
-    fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
-        self.forget(key, change, NEEDS.get())
-    }
-
-    fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
-        self.forget(key, change, true)
+    /// As [`larder_engine::Journal::absence`].
+    pub(super) fn absence(
+        &self,
+        key: &[u8],
+        change: &Change<'_>,
+        terms: &Terms<'_>,
+    ) -> Result<(), Refusal> {
+        self.removal(key, change, &Terms { needs: true, ..*terms })
     }
 }

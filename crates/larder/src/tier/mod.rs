@@ -20,11 +20,11 @@ mod operate;
 pub(crate) mod reading;
 mod recent_reads;
 mod recorder;
+mod recording;
 pub(crate) mod removing;
 mod settings;
 pub(crate) mod walking;
 
-use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -36,33 +36,29 @@ use larder_item::{Deadline, Epoch, Second};
 use larder_region::forks;
 use larder_tier::disk::real::{Caution, RealDirectory};
 use larder_tier::format::Uuid;
-use larder_tier::store::{FindError, Known, Settings, Started, Statistics, Store};
+use larder_tier::store::{FindError, Settings, Started, Statistics, Store};
 use larder_tier::{Entropy, Tier as Directory};
 
 use crate::clock::{Clock, Time, unix_secs};
 use crate::open::share::random;
 use demoter::Demoter;
 pub use operate::Returns;
-pub(crate) use operate::{Brought, Use};
+pub(crate) use operate::{Brought, Target, Use};
 use recent_reads::RecentReads;
 use recorder::Recorder;
+use recording::TierJournal;
 pub use settings::{Admission, DiskTier, Durability, TierError, TierMode};
 use walking::Walks;
 
 pub use larder_tier::disk::real::Caution as TierCaution;
 pub use larder_tier::store::{Started as TierStarted, Statistics as TierStatistics};
 
-thread_local! {
-    /// What this thread has learned of the key of its operation.
-    static KNOWN: RefCell<Known> = RefCell::new(Known::default());
-}
-
 /// The disk tier of a cache in one process.
 pub(crate) struct Tier {
     store: Arc<Store<RealDirectory>>,
     mode: TierMode,
-    admission: Admission,
-    item_bytes_min: usize,
+    /// The journal of the engine.
+    journal: Arc<TierJournal>,
     /// The cache's seconds in the log's time, which never goes back: the wall clock may be set.
     epoch: Epoch,
     wait: Duration,
@@ -140,12 +136,12 @@ impl Tier {
         };
         let (store, started) = Store::start(tier, settings, &mut report)?;
         let begun_unix_secs = time.started_unix_secs().saturating_add(started.time.ahead_secs);
+        let (store, epoch) = (Arc::new(store), Epoch::starting_at(begun_unix_secs));
         let tier = Self {
-            store: Arc::new(store),
+            journal: Arc::new(journal(disk, &store, epoch)),
+            store,
             mode: disk.mode,
-            admission: disk.admission,
-            item_bytes_min: disk.item_bytes_min,
-            epoch: Epoch::starting_at(begun_unix_secs),
+            epoch,
             wait: disk.wait,
             stop: disk.stop,
             now_unix_secs,
@@ -173,14 +169,7 @@ impl Tier {
 
     /// The journal that the engine gets.
     pub(crate) fn journal(&self) -> Arc<dyn Journal> {
-        let store = Arc::clone(&self.store);
-        match self.mode {
-            TierMode::Store => Arc::new(Recorder::new(store, self.epoch)),
-            TierMode::Cache => {
-                let terms = (self.admission, self.item_bytes_min);
-                Arc::new(Demoter::new(store, self.epoch, terms))
-            }
-        }
+        Arc::clone(&self.journal) as Arc<dyn Journal>
     }
 
     /// The version that all later ones are above: clients may have chosen the highest one.
@@ -344,6 +333,17 @@ impl Tier {
     /// Stops the store. Returns the bytes that are not durable.
     pub(crate) fn stop(&self) -> u64 {
         self.store.stop(self.stop_by().saturating_duration_since(Instant::now()))
+    }
+}
+
+fn journal(disk: &DiskTier, store: &Arc<Store<RealDirectory>>, epoch: Epoch) -> TierJournal {
+    let store = Arc::clone(store);
+    match disk.mode {
+        TierMode::Store => TierJournal::Store(Recorder::new(store, epoch)),
+        TierMode::Cache => {
+            let admitted = (disk.admission, disk.item_bytes_min);
+            TierJournal::Cache(Demoter::new(store, epoch, admitted))
+        }
     }
 }
 

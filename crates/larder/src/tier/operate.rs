@@ -1,21 +1,17 @@
 //! Operations on a cache with a disk tier: what they do when memory lacks the item.
 
-use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Instant;
 
 use larder_engine::{
-    Deletion, Engine, Refusal, Stale, StoreError, StoreRequest, Stored, ThreadSlot,
+    Deletion, Engine, Operation, Refusal, Stale, StoreError, StoreRequest, Stored,
 };
 use larder_item::{Meta, Second, StoreMode};
 use larder_tier::format::{Address, Item};
-use larder_tier::store::{FindError, Known, StoredItem};
+use larder_tier::store::{Known, Removal, StoredItem};
 
-use super::{KNOWN, Tier, demoter, recorder};
-
-thread_local! {
-    /// What is known of the key whose item this thread could not read last.
-    static UNREAD: RefCell<Known> = RefCell::new(Known::default());
-}
+use super::recording::Terms;
+use super::{Tier, recorder};
 
 /// How often an item is brought back that eviction takes away again.
 const RETURNS_MAX: u32 = 16;
@@ -49,6 +45,52 @@ pub(crate) enum Use {
     Needs,
 }
 
+/// The item that an operation changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) uses: Use,
+    /// The removal that the change belongs to.
+    pub(crate) removal: Option<&'a Arc<Removal>>,
+}
+
+/// Why an operation has not been carried out.
+#[derive(Debug)]
+pub(crate) enum Undone {
+    /// It was refused.
+    Refused(StoreError),
+    /// The disk did not return the item. This is known of it.
+    Unread(Known),
+}
+
+impl From<StoreError> for Undone {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Refusal> for Undone {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.into())
+    }
+}
+
+impl Undone {
+    /// The error that a caller gets.
+    pub(crate) fn into_error(self) -> StoreError {
+        match self {
+            Self::Refused(error) => error,
+            Self::Unread(_) => StoreError::Journal(Refusal::Unreadable),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn new(key: &'a [u8], uses: Use) -> Self {
+        Self { key, uses, removal: None }
+    }
+}
+
 impl Use {
     /// The use that a store makes of the present item.
     pub(crate) fn of(request: &StoreRequest<'_>) -> Self {
@@ -61,88 +103,80 @@ impl Use {
 
 impl Tier {
     /// Runs a change until it depends on nothing that only the disk has. `is_absent` says whether
-    /// an outcome means that the key has no item.
+    /// an outcome means that the key has no item. `change` runs the operation that it is given.
     pub(crate) fn change<T>(
         &self,
         engine: &Engine,
-        thread: &ThreadSlot,
-        (key, uses, now): (&[u8], Use, Second),
-        change: impl FnMut() -> Result<T, StoreError>,
+        operation: &Operation<'_>,
+        target: &Target<'_>,
+        change: impl FnMut(&Operation<'_>) -> Result<T, StoreError>,
         is_absent: impl Fn(&T) -> bool,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, Undone> {
         let deadline = self.patience();
-        self.clear_if_due(engine, now);
-        self.share_memory_if_due(engine, thread, now);
+        self.clear_if_due(engine, operation.now);
+        self.share_memory_if_due(engine, operation.thread, operation.now);
         if !self.is_cache() {
             self.store.wait_for_room(deadline).map_err(recorder::refusal)?;
         }
-        let outcome = demoter::using(uses, || {
-            self.settle(engine, thread, (key, uses, now), (deadline, change), is_absent)
-        });
-        // What is known of one key is not known of another.
-        KNOWN.set(Known::default());
-        outcome
+        self.settle(engine, operation, target, (deadline, change), is_absent)
     }
 
     fn settle<T>(
         &self,
         engine: &Engine,
-        thread: &ThreadSlot,
-        (key, uses, now): (&[u8], Use, Second),
-        (deadline, mut change): (Instant, impl FnMut() -> Result<T, StoreError>),
+        operation: &Operation<'_>,
+        &Target { key, uses, removal }: &Target<'_>,
+        (deadline, mut change): (Instant, impl FnMut(&Operation<'_>) -> Result<T, StoreError>),
         is_absent: impl Fn(&T) -> bool,
-    ) -> Result<T, StoreError> {
-        let mut returns = 0;
+    ) -> Result<T, Undone> {
+        let (mut returns, mut known) = (0, Known::default());
         loop {
-            match change() {
+            let terms = Terms { known: &known, needs: uses == Use::Needs, removal };
+            match change(&operation.journaled(&self.journal.on(terms))) {
                 Err(StoreError::Journal(Refusal::AskDisk)) if uses == Use::Replaces => {
-                    KNOWN.set(match self.find(key) {
+                    known = match self.find(key) {
                         Ok((known, _)) => known,
                         // What cannot be read can be replaced, and is whole again then.
                         Err(error) => {
                             self.note_unreadable(&error);
                             error.known
                         }
-                    });
+                    };
                 }
                 Err(StoreError::Journal(Refusal::AskDisk)) => {
-                    self.learn(engine, thread, key, now)?;
+                    known = self.learn(engine, operation, key)?.0;
                 }
                 Err(StoreError::Journal(Refusal::Busy)) => {
-                    self.clear_if_due(engine, now);
+                    self.clear_if_due(engine, operation.now);
                     self.wait_for_progress(deadline)?;
                 }
                 Ok(outcome) if is_absent(&outcome) && returns < RETURNS_MAX => {
-                    if !self.learn(engine, thread, key, now)? {
+                    let (learned, is_there) = self.learn(engine, operation, key)?;
+                    if !is_there {
                         return Ok(outcome);
                     }
+                    known = learned;
                     returns += 1;
                 }
-                outcome => return outcome,
+                outcome => return Ok(outcome?),
             }
         }
     }
 
-    /// Brings the item of a key back, or learns that there is none. False if there is none.
+    /// Brings the item of a key back, or learns that there is none. Returns what is known of the
+    /// key then, and whether memory has its item.
     fn learn(
         &self,
         engine: &Engine,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         key: &[u8],
-        now: Second,
-    ) -> Result<bool, StoreError> {
-        match self.bring(engine, thread, (key, Returns::Always), now)? {
-            Brought::Back(known) => {
-                // Which records are other keys', or the change asks again without end. The key's
-                // own is not known: if memory loses it again, the change has to ask.
-                KNOWN.set(Known { own: None, ..known });
-                Ok(true)
-            }
-            Brought::Nothing(known) => {
-                KNOWN.set(known);
-                Ok(false)
-            }
-            Brought::Left(_) => Err(StoreError::NoMemory),
+    ) -> Result<(Known, bool), Undone> {
+        match self.bring(engine, operation, (key, Returns::Always))? {
+            // Which records are other keys', or the change asks again without end. The key's own is
+            // not known: if memory loses it again, the change has to ask.
+            Brought::Back(known) => Ok((Known { own: None, ..known }, true)),
+            Brought::Nothing(known) => Ok((known, false)),
+            Brought::Left(_) => Err(StoreError::NoMemory.into()),
         }
     }
 
@@ -150,14 +184,14 @@ impl Tier {
     pub(crate) fn bring(
         &self,
         engine: &Engine,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         (key, returns): (&[u8], Returns),
-        now: Second,
-    ) -> Result<Brought, StoreError> {
+    ) -> Result<Brought, Undone> {
+        let now = operation.now;
         let mut may_stay = returns == Returns::IfReused && engine.is_memory_full();
         loop {
             if self.store.is_flush_due(self.unix_of(now)) {
-                return Err(StoreError::Journal(Refusal::Busy));
+                return Err(Refusal::Busy.into());
             }
             if !self.store.may_have(key) {
                 return Ok(Brought::Nothing(Known::default()));
@@ -169,7 +203,10 @@ impl Tier {
                     self.store.give_up(key);
                     return Ok(Brought::Nothing(Known::default()));
                 }
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => {
+                    self.note_unreadable(&error);
+                    return Err(Undone::Unread(error.known));
+                }
             };
             let (known, Some(item)) = found else { return Ok(Brought::Nothing(found.0)) };
             let Some(at) = known.own else { return Ok(Brought::Nothing(known)) };
@@ -193,12 +230,12 @@ impl Tier {
                 }
             }
             self.note_return(key);
-            match self.restore(engine, thread, (key, &item), &is_current, now) {
+            match self.restore(engine, operation, (key, &item), &is_current) {
                 Ok(Stored::Stored { .. } | Stored::NotStored) => return Ok(Brought::Back(known)),
                 // It changed, or reclaim has moved it: look again.
                 Ok(Stored::NotFound | Stored::Exists) => {}
                 Err(StoreError::NoMemory) => return Ok(Brought::Left(item)),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -211,10 +248,9 @@ impl Tier {
     fn restore(
         &self,
         engine: &Engine,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         (key, item): (&[u8], &StoredItem),
         is_current: &dyn Fn() -> bool,
-        now: Second,
     ) -> Result<Stored, StoreError> {
         let request = StoreRequest {
             flags: item.flags,
@@ -223,7 +259,7 @@ impl Tier {
             stale: if item.stale { Stale::Always } else { Stale::Never },
             ..StoreRequest::new(key, StoreMode::Set)
         };
-        engine.restore(thread, &request, &item.value, is_current, now)
+        engine.restore(operation.thread, &request, &item.value, is_current, operation.now)
     }
 
     /// The value and the metadata of an item that only the disk has. It stays there, and what the
@@ -275,24 +311,21 @@ impl Tier {
     pub(crate) fn remove(
         &self,
         engine: &Engine,
-        thread: &ThreadSlot,
-        (key, cas, now): (&[u8], Option<u64>, Second),
+        operation: &Operation<'_>,
+        target: &Target<'_>,
+        cas: Option<u64>,
     ) -> Result<Deletion, StoreError> {
+        let (key, now) = (target.key, operation.now);
         let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
-        let delete = || engine.delete(thread, key, cas, now);
-        let removed = self.change(engine, thread, (key, Use::Needs, now), delete, is_absent);
-        let known = UNREAD.take();
-        if removed != Err(StoreError::Journal(Refusal::Unreadable)) || cas.is_some() {
-            return removed;
+        let delete = |operation: &Operation<'_>| engine.delete(operation, key, cas);
+        match self.change(engine, operation, target, delete, is_absent) {
+            Err(Undone::Unread(known)) if cas.is_none() => {
+                let terms = Terms { known: &known, needs: true, removal: target.removal };
+                let change = recorder::unconditional(self.unix_of(now));
+                recorder::remove(&self.store, key, &change, &terms).map_err(recorder::refusal)?;
+                Ok(Deletion::Deleted(Meta { seen: now, ..Meta::default() }))
+            }
+            removed => removed.map_err(Undone::into_error),
         }
-        let change = recorder::unconditional(self.unix_of(now));
-        recorder::remove(&self.store, key, &change, &known).map_err(recorder::refusal)?;
-        Ok(Deletion::Deleted(Meta { seen: now, ..Meta::default() }))
-    }
-
-    fn failed(&self, error: FindError) -> StoreError {
-        self.note_unreadable(&error);
-        UNREAD.set(error.known);
-        StoreError::Journal(Refusal::Unreadable)
     }
 }

@@ -1,6 +1,6 @@
 //! Reads of a cache with a disk tier: they bring an item back into memory that only the disk has.
 
-use larder_engine::{Miss, ReadOptions, Refusal, StoreError};
+use larder_engine::{Miss, Operation, ReadOptions, Refusal, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
@@ -42,6 +42,7 @@ impl Cache {
         };
         let now = self.now();
         let read = self.with_thread_slot(|engine, thread| {
+            let operation = &Operation::new(thread, now);
             tier.clear_if_due(engine, now);
             for _ in 0..RETURNS_MAX {
                 let read = self.outcome(engine.read_as(thread, key, reading, now, out, &mut *head));
@@ -53,7 +54,7 @@ impl Cache {
                 if !disk.waits && tier.must_ask(key) {
                     return Read::Failed(Refusal::AskDisk.into());
                 }
-                match tier.bring(engine, thread, (key, disk.returns), now) {
+                match tier.bring(engine, operation, (key, disk.returns)) {
                     Ok(Brought::Back(_)) => {}
                     Ok(Brought::Nothing(_)) => return Read::Miss(miss),
                     Ok(Brought::Left(item)) => {
@@ -64,7 +65,7 @@ impl Cache {
                         }
                         return Read::Hit(meta);
                     }
-                    Err(error) => return Read::Failed(error),
+                    Err(undone) => return Read::Failed(undone.into_error()),
                 }
             }
             // Eviction is faster than this reader, again and again.

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larder_engine::{Change, Entry, Journal, Refusal};
+use larder_engine::{Change, Entry, Refusal};
 use larder_item::{Deadline, Epoch};
 use larder_tier::disk::real::RealDirectory;
 use larder_tier::format::Item;
 use larder_tier::store::{self, Store};
 
-use super::KNOWN;
-use super::removing::REMOVAL;
+use super::recording::Terms;
 
 /// Records the engine's changes in a store.
 pub(super) struct Recorder {
@@ -48,17 +47,17 @@ pub(super) fn unconditional(now_unix_secs: u64) -> store::Change<'static> {
     store::Change { now_unix_secs, is_resident: false, is_gone: &|| false }
 }
 
-/// Records that a key has no item, on behalf of the removal of this thread if there is one.
+/// Records that a key has no item.
 pub(super) fn remove(
     store: &Store<RealDirectory>,
     key: &[u8],
     change: &store::Change<'_>,
-    known: &store::Known,
+    terms: &Terms<'_>,
 ) -> Result<(), store::Refusal> {
-    REMOVAL.with_borrow(|removal| match removal {
-        Some(removal) => store.remove_covered(key, change, known, removal),
-        None => store.remove(key, change, known),
-    })
+    match terms.removal {
+        Some(removal) => store.remove_covered(key, change, terms.known, removal),
+        None => store.remove(key, change, terms.known),
+    }
 }
 
 /// An item, as the store has it.
@@ -80,21 +79,37 @@ pub(super) fn item_of<'a>(entry: &Entry<'a>, epoch: Epoch) -> Item<'a> {
     }
 }
 
-impl Journal for Recorder {
-    fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal> {
-        let item = item_of(entry, self.epoch);
-        let change = change_of(change, self.epoch);
-        KNOWN.with_borrow(|known| self.store.put(&item, &change, known)).map_err(refusal)
+impl Recorder {
+    /// As [`larder_engine::Journal::item`].
+    pub(super) fn item(
+        &self,
+        entry: &Entry<'_>,
+        change: &Change<'_>,
+        terms: &Terms<'_>,
+    ) -> Result<(), Refusal> {
+        let (item, change) = (item_of(entry, self.epoch), change_of(change, self.epoch));
+        self.store.put(&item, &change, terms.known).map_err(refusal)
     }
 
-    fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
-        let change = change_of(change, self.epoch);
-        KNOWN.with_borrow(|known| remove(&self.store, key, &change, known)).map_err(refusal)
+    /// As [`larder_engine::Journal::removal`].
+    pub(super) fn removal(
+        &self,
+        key: &[u8],
+        change: &Change<'_>,
+        terms: &Terms<'_>,
+    ) -> Result<(), Refusal> {
+        remove(&self.store, key, &change_of(change, self.epoch), terms).map_err(refusal)
     }
 
-    fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
+    /// As [`larder_engine::Journal::absence`].
+    pub(super) fn absence(
+        &self,
+        key: &[u8],
+        change: &Change<'_>,
+        terms: &Terms<'_>,
+    ) -> Result<(), Refusal> {
         let change = change_of(change, self.epoch);
-        KNOWN.with_borrow(|known| self.store.check_absence(key, &change, known)).map_err(refusal)
+        self.store.check_absence(key, &change, terms.known).map_err(refusal)
     }
 }
 

@@ -10,22 +10,17 @@
 //! From the beginning on nothing moves between the two that the removal takes: eviction drops it,
 //! and a read does not bring it back.
 
-use std::cell::RefCell;
 use std::mem;
 use std::sync::Arc;
 
-use larder_engine::{Deletion, Dumped, PrefixRemoval, Refusal, StoreError};
+use larder_engine::{Deletion, Dumped, Operation, PrefixRemoval, Refusal, StoreError};
 use larder_item::Meta;
 use larder_tier::store::{self, PLACES, Removal, WalkStep};
 
 use super::recorder::refusal;
+use super::{Target, Use};
 use crate::cache::Cache;
 use crate::walk::Walk;
-
-thread_local! {
-    /// The removal that this thread's operation belongs to.
-    pub(super) static REMOVAL: RefCell<Option<Arc<Removal>>> = const { RefCell::new(None) };
-}
 
 /// A removal in progress: a walk, and a delete of each item that it shows, unless that is newer.
 #[derive(Debug)]
@@ -180,11 +175,10 @@ impl StoreRemoval {
     fn remove(&self, cache: &Cache, key: &[u8]) -> Result<Deletion, StoreError> {
         let (shared, now) = (cache.shared(), cache.now());
         let Some(tier) = shared.tier.own() else { return Ok(Deletion::NotFound) };
-        REMOVAL.set(Some(Arc::clone(&self.removal)));
-        let outcome =
-            cache.with_thread_slot(|engine, thread| tier.remove(engine, thread, (key, None, now)));
-        REMOVAL.set(None);
-        outcome
+        let target = Target { removal: Some(&self.removal), ..Target::new(key, Use::Needs) };
+        cache.with_thread_slot(|engine, thread| {
+            tier.remove(engine, &Operation::new(thread, now), &target, None)
+        })
     }
 
     pub(crate) fn removed(&self) -> u64 {

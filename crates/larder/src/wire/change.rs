@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use larder_engine::{Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, StoreError};
+use larder_engine::{
+    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, Operation, StoreError,
+};
 use larder_item::{Deadline, Direction, Meta, Second};
 
 use crate::cache::Cache;
-use crate::tier::Use;
+use crate::tier::{Target, Use};
 
 impl Cache {
     /// Removes an item; with a token, only if the item has it.
@@ -28,10 +30,14 @@ impl Cache {
         let now = self.now();
         self.shared().flights.detach(key);
         let Some(tier) = self.shared().tier.usable()? else {
-            return self.with_thread_slot(|engine, thread| engine.delete(thread, key, cas, now));
+            return self.with_thread_slot(|engine, thread| {
+                engine.delete(&Operation::new(thread, now), key, cas)
+            });
         };
-        let deleted =
-            self.with_thread_slot(|engine, thread| tier.remove(engine, thread, (key, cas, now)));
+        let target = Target::new(key, Use::Needs);
+        let deleted = self.with_thread_slot(|engine, thread| {
+            tier.remove(engine, &Operation::new(thread, now), &target, cas)
+        });
         self.note_awaited(key)?;
         deleted
     }
@@ -62,12 +68,11 @@ impl Cache {
         version: Option<u64>,
         deadline: Option<Deadline>,
     ) -> Result<MetaOutcome, StoreError> {
-        let now = self.now();
         self.shared().flights.detach(key);
         let update = MetaUpdate { cas, deadline, noted: false, stale: true, version };
         let is_absent = |outcome: &MetaOutcome| *outcome == MetaOutcome::NotFound;
-        self.change(key, Use::Needs, is_absent, |engine, thread| {
-            engine.update_meta(thread, key, &update, now)
+        self.change(key, Use::Needs, is_absent, |engine, operation| {
+            engine.update_meta(operation, key, &update)
         })
     }
 
@@ -109,10 +114,9 @@ impl Cache {
         deadline: Deadline,
         noted: bool,
     ) -> Result<Option<Meta>, StoreError> {
-        let now = self.now();
         let update = MetaUpdate { deadline: Some(deadline), noted, ..MetaUpdate::default() };
-        self.change(key, Use::Needs, Option::is_none, |engine, thread| {
-            Ok(match engine.update_meta(thread, key, &update, now)? {
+        self.change(key, Use::Needs, Option::is_none, |engine, operation| {
+            Ok(match engine.update_meta(operation, key, &update)? {
                 MetaOutcome::Done(meta) => Some(meta),
                 // The request names no token, so no token can differ.
                 MetaOutcome::NotFound | MetaOutcome::Exists => None,
@@ -163,11 +167,10 @@ impl Cache {
         &self,
         counting: &ArithmeticRequest<'_>,
     ) -> Result<Arithmetic, StoreError> {
-        let now = self.now();
         self.shared().flights.detach(counting.key);
         let is_absent = |outcome: &Arithmetic| *outcome == Arithmetic::NotFound;
-        self.change(counting.key, Use::Needs, is_absent, |engine, thread| {
-            engine.arithmetic(thread, counting, now)
+        self.change(counting.key, Use::Needs, is_absent, |engine, operation| {
+            engine.arithmetic(operation, counting)
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_engine::{ReadOptions, StoreError};
+use larder_engine::{Operation, ReadOptions, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
@@ -149,7 +149,7 @@ impl Cache {
     /// ```
     pub fn claim(&self, key: &[u8], cas: u64) -> bool {
         let now = self.now();
-        self.with_thread_slot(|engine, thread| engine.claim(thread, key, cas, now))
+        self.with_thread_slot(|engine, thread| engine.claim(&Operation::new(thread, now), key, cas))
     }
 
     /// Prefetches the memory that operations on some keys will read into the processor's caches.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_engine::{StoreError, StoreRequest, Stored};
+use larder_engine::{Operation, StoreError, StoreRequest, Stored};
 use larder_item::StoreMode;
 
 use crate::cache::Cache;
@@ -26,7 +26,6 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn store(&self, request: &StoreRequest<'_>, value: &[u8]) -> Result<Stored, StoreError> {
-        let now = self.now();
         self.shared().flights.detach(request.key);
         let is_absent = |stored: &Stored| match request.mode {
             StoreMode::Append | StoreMode::Prepend | StoreMode::Replace => {
@@ -34,8 +33,8 @@ impl Cache {
             }
             _ => *stored == Stored::NotFound,
         };
-        self.change(request.key, Use::of(request), is_absent, |engine, thread| {
-            engine.store(thread, request, value, now)
+        self.change(request.key, Use::of(request), is_absent, |engine, operation| {
+            engine.store(operation, request, value)
         })
     }
 
@@ -53,7 +52,9 @@ impl Cache {
     pub fn give_up(&self, request: &StoreRequest<'_>) {
         let now = self.now();
         self.shared().flights.detach(request.key);
-        self.with_thread_slot(|engine, thread| engine.give_up(thread, request, now));
+        self.with_thread_slot(|engine, thread| {
+            engine.give_up(&Operation::new(thread, now), request)
+        });
     }
 
     /// True if an item with a key and a value of these lengths is within the size limit.

@@ -6,20 +6,22 @@ use super::*;
 use crate::interleavings::stage::scene::NOW;
 use crate::ops::basis::Basis;
 use crate::ops::request::{StoreRequest, Stored};
+use crate::process::operation::Operation;
 
 const KEY: &[u8] = b"a key";
 const LOADED: u8 = 9;
 
 fn begin(scene: &Scene) -> Basis {
     let until = Some(Deadline(NOW + 30));
-    scene.engine.begin_load(&scene.stage.thread, KEY, until, NOW).unwrap()
+    scene.engine.begin_load(&Operation::new(&scene.stage.thread, NOW), KEY, until).unwrap()
 }
 
 /// Ends a load; true if its value was stored.
 fn end(actor: &Actor, basis: Basis) -> bool {
     let value = actor::value(KEY, LOADED);
     let request = StoreRequest::new(KEY, StoreMode::Set);
-    let stored = actor.engine.end_load(&actor.thread, &request, basis, &value, NOW);
+    let stored =
+        actor.engine.end_load(&Operation::new(&actor.thread, NOW), &request, basis, &value);
     matches!(stored, Ok(Stored::Stored { .. }))
 }
 

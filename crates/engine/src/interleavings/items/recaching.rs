@@ -7,6 +7,7 @@ use larder_stats::Counter;
 use super::*;
 use crate::interleavings::stage::scene::NOW;
 use crate::ops::request::{Stale, StoreRequest, Stored};
+use crate::process::operation::Operation;
 
 const KEY: &[u8] = b"a key";
 
@@ -214,7 +215,7 @@ fn a_late_value_keeps_the_claim_of_the_item_that_it_replaces() {
         let writer = scene.start(move |actor| {
             let (cas, stale) = (Some(token - 1), Stale::IfOlder);
             let request = StoreRequest { cas, stale, ..StoreRequest::new(KEY, StoreMode::Set) };
-            actor.engine.store(&actor.thread, &request, b"late", NOW).unwrap()
+            actor.engine.store(&Operation::new(&actor.thread, NOW), &request, b"late").unwrap()
         });
         let claimer = scene.start(move |actor| actor.claim(KEY, token));
         assert!(matches!(writer.join().unwrap(), Stored::Stored { .. }));
@@ -234,7 +235,7 @@ fn a_later_store_gets_a_higher_token_than_a_requested_one() {
         let asking = scene.start(move |actor| {
             let request =
                 StoreRequest { version: Some(asked), ..StoreRequest::new(KEY, StoreMode::Set) };
-            actor.engine.store(&actor.thread, &request, b"asked", NOW).unwrap()
+            actor.engine.store(&Operation::new(&actor.thread, NOW), &request, b"asked").unwrap()
         });
         let writer =
             scene.start(|actor| [(); 2].map(|()| actor.extend(KEY, StoreMode::Prepend, b"x")));

@@ -9,6 +9,7 @@ use larder_stats::Counter;
 use super::*;
 use crate::interleavings::stage::scene::NOW;
 use crate::ops::update_meta::{MetaOutcome, MetaUpdate};
+use crate::process::operation::Operation;
 use crate::reclaim::sweep::SLICE_WORK;
 
 const KEY: &[u8] = b"a key";
@@ -50,7 +51,10 @@ fn an_item_touched_in_time_by_a_thread_whose_second_is_not_over_is_not_swept() {
         let (_, touched) = scene.race(sweep, |actor| {
             let update =
                 MetaUpdate { deadline: Some(Deadline(90)), noted: true, ..MetaUpdate::default() };
-            let touched = actor.engine.update_meta(&actor.thread, KEY, &update, NOW - 1).unwrap();
+            let touched = actor
+                .engine
+                .update_meta(&Operation::new(&actor.thread, NOW - 1), KEY, &update)
+                .unwrap();
             touched != MetaOutcome::NotFound
         });
         assert_eq!(scene.stage.fill_of(KEY), touched.then_some(1));

@@ -16,6 +16,7 @@ use crate::ops::large::value::Evicted;
 use crate::ops::read::Read;
 use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
+use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::let_others_run;
 use crate::reclaim::empty::Emptied;
@@ -77,7 +78,11 @@ impl Actor {
         deadline: Deadline,
         fill: u8,
     ) -> Result<Stored, StoreError> {
-        self.engine.store(&self.thread, &request(key, mode, cas, deadline), &value(key, fill), NOW)
+        self.engine.store(
+            &Operation::new(&self.thread, NOW),
+            &request(key, mode, cas, deadline),
+            &value(key, fill),
+        )
     }
 
     /// Reclaims a segment if nothing in it is alive, otherwise compacts it. Returns false as
@@ -111,7 +116,7 @@ impl Actor {
     /// Stores bytes as they are.
     pub(crate) fn set_raw(&self, key: &[u8], bytes: &[u8]) {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
-        self.engine.store(&self.thread, &request, bytes, NOW).unwrap();
+        self.engine.store(&Operation::new(&self.thread, NOW), &request, bytes).unwrap();
     }
 
     /// Stores an item that does not fit the current segment.
@@ -160,7 +165,7 @@ impl Actor {
     /// Stores an upload. Returns false if a piece was evicted meanwhile.
     pub(crate) fn publish(&self, key: &[u8], upload: Upload) -> bool {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
-        match self.engine.publish_upload(&self.thread, upload, &request, NOW) {
+        match self.engine.publish_upload(&Operation::new(&self.thread, NOW), upload, &request) {
             Ok(stored) => {
                 assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
                 true
@@ -285,19 +290,25 @@ impl Actor {
     }
 
     pub(crate) fn delete(&self, key: &[u8]) -> bool {
-        matches!(self.engine.delete(&self.thread, key, None, NOW), Ok(Deletion::Deleted(_)))
+        matches!(
+            self.engine.delete(&Operation::new(&self.thread, NOW), key, None),
+            Ok(Deletion::Deleted(_))
+        )
     }
 
     pub(crate) fn touch(&self, key: &[u8], deadline: Second) -> bool {
         let update =
             MetaUpdate { deadline: Some(Deadline(deadline)), noted: true, ..MetaUpdate::default() };
-        matches!(self.engine.update_meta(&self.thread, key, &update, NOW), Ok(MetaOutcome::Done(_)))
+        matches!(
+            self.engine.update_meta(&Operation::new(&self.thread, NOW), key, &update),
+            Ok(MetaOutcome::Done(_))
+        )
     }
 
     /// Marks an item stale, with another deadline if one is given, and returns its new cas token.
     pub(crate) fn mark_stale(&self, key: &[u8], deadline: Option<Deadline>) -> Option<u64> {
         let update = MetaUpdate { stale: true, deadline, ..MetaUpdate::default() };
-        match self.engine.update_meta(&self.thread, key, &update, NOW).unwrap() {
+        match self.engine.update_meta(&Operation::new(&self.thread, NOW), key, &update).unwrap() {
             MetaOutcome::Done(meta) => Some(meta.cas),
             MetaOutcome::NotFound => None,
             MetaOutcome::Exists => unreachable!("any token will do"),
@@ -306,7 +317,7 @@ impl Actor {
 
     /// Claims the recache token of the item with this cas token.
     pub(crate) fn claim(&self, key: &[u8], token: u64) -> bool {
-        self.engine.claim(&self.thread, key, token, NOW)
+        self.engine.claim(&Operation::new(&self.thread, NOW), key, token)
     }
 
     /// Returns the metadata of an item.
@@ -346,7 +357,10 @@ impl Actor {
     pub(crate) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
         match self
             .engine
-            .arithmetic(&self.thread, &ArithmeticRequest::new(key, direction, 1), NOW)
+            .arithmetic(
+                &Operation::new(&self.thread, NOW),
+                &ArithmeticRequest::new(key, direction, 1),
+            )
             .unwrap()
         {
             Arithmetic::Number { number, meta } => Some((number, meta.cas)),
@@ -359,7 +373,7 @@ impl Actor {
     /// Appends or prepends to a value and returns its new cas token, if there is one.
     pub(crate) fn extend(&self, key: &[u8], mode: StoreMode, part: &[u8]) -> Option<u64> {
         let request = request(key, mode, None, Deadline::NEVER);
-        match self.engine.store(&self.thread, &request, part, NOW).unwrap() {
+        match self.engine.store(&Operation::new(&self.thread, NOW), &request, part).unwrap() {
             Stored::Stored { cas, .. } => Some(cas),
             Stored::NotStored => None,
             other => panic!("{other:?}"),

@@ -4,8 +4,6 @@
 //! as of [`arithmetic`](crate::ops::arithmetic), and changes in place while its text keeps its
 //! length. A negative one is a text, and each change of it writes a record.
 
-use larder_item::Second;
-
 use crate::engine::Engine;
 use crate::error::{StoreError, Stuck};
 use crate::index::find::Found;
@@ -13,7 +11,7 @@ use crate::ops::condition::Replace;
 use crate::ops::request::Stored;
 use crate::ops::update_value::UpdatedValue;
 use crate::process::op::Op;
-use crate::process::thread_slot::ThreadSlot;
+use crate::process::operation::Operation;
 use crate::segment::record::Form;
 
 /// A change of a signed number.
@@ -101,12 +99,11 @@ impl Engine {
     /// [`StoreError::NoMemory`] if memory for a new record is missing.
     pub fn signed(
         &self,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         request: &SignedRequest<'_>,
-        now: Second,
     ) -> Result<Signed, StoreError> {
-        let op = &self.op(thread, now);
-        self.segments().flush_if_due(now);
+        let op = &self.op_of(operation);
+        self.segments().flush_if_due(op.now);
         if let UpdatedValue::Done(done) = self.signed_in_place(op, request)? {
             return Ok(done);
         }
@@ -197,13 +194,14 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use larder_item::{Deadline, Direction, StoreMode};
+    use larder_item::{Deadline, Direction, Second, StoreMode};
     use larder_stats::Counter;
 
     use super::*;
     use crate::fixtures::SMALL;
     use crate::ops::arithmetic::ArithmeticRequest;
     use crate::ops::request::StoreRequest;
+    use crate::process::thread_slot::ThreadSlot;
 
     const NOW: Second = 10;
 
@@ -226,13 +224,13 @@ mod tests {
                 deadline: Deadline(NOW + 50),
                 ..StoreRequest::new(b"n", StoreMode::Set)
             };
-            self.engine.store(&self.thread, &request, value, NOW).unwrap();
+            self.engine.store(&Operation::new(&self.thread, NOW), &request, value).unwrap();
         }
 
         fn change(&self, change: SignedChange) -> Signed {
             let request =
                 SignedRequest { flags_mask: 15, flags: 1, ..SignedRequest::new(b"n", change) };
-            self.engine.signed(&self.thread, &request, NOW).unwrap()
+            self.engine.signed(&Operation::new(&self.thread, NOW), &request).unwrap()
         }
 
         fn add(&self, delta: i64) -> Signed {
@@ -331,7 +329,7 @@ mod tests {
         // A number record, made by an increment, beyond the range of signed numbers.
         scene.set(b"18446744073709551614", 1);
         let counting = ArithmeticRequest::new(b"n", Direction::Increment, 1);
-        scene.engine.arithmetic(&scene.thread, &counting, NOW).unwrap();
+        scene.engine.arithmetic(&Operation::new(&scene.thread, NOW), &counting).unwrap();
         assert_eq!(scene.add(1), Signed::NonNumeric);
     }
 
@@ -340,7 +338,7 @@ mod tests {
         let scene = Scene::new(false);
         scene.set(b"10", 1);
         let counting = ArithmeticRequest::new(b"n", Direction::Decrement, 1);
-        scene.engine.arithmetic(&scene.thread, &counting, NOW).unwrap();
+        scene.engine.arithmetic(&Operation::new(&scene.thread, NOW), &counting).unwrap();
         assert_eq!(scene.value(), "9 ");
         assert_eq!(scene.add(0), Signed::Number(9));
         assert_eq!(scene.value(), "9");

@@ -14,6 +14,7 @@ use crate::ops::arithmetic::ArithmeticRequest;
 use crate::ops::basis::Basis;
 use crate::ops::request::{Stale, StoreRequest, Stored};
 use crate::ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
+use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 
 const NOW: Second = 10;
@@ -118,32 +119,38 @@ fn change(engine: &Engine, thread: &ThreadSlot, key: &[u8], rng: &mut Rng) {
             let request =
                 StoreRequest { flags, deadline, cas, stale, ..StoreRequest::new(key, mode) };
             // Memory may be too small for a while.
-            let _ = engine.store(thread, &request, &random_value(rng), NOW);
+            let _ = engine.store(&Operation::new(thread, NOW), &request, &random_value(rng));
         }
         8..10 => {
             let direction = if rng.bool() { Direction::Increment } else { Direction::Decrement };
             let counting = ArithmeticRequest::new(key, direction, rng.u64(..50));
-            let _ = engine.arithmetic(thread, &counting, NOW);
+            let _ = engine.arithmetic(&Operation::new(thread, NOW), &counting);
         }
         10..13 => {
             let deadline = rng.bool().then_some(deadline);
             let update = MetaUpdate { cas, deadline, stale: rng.bool(), ..MetaUpdate::default() };
-            let _ = engine.update_meta(thread, key, &update, NOW);
+            let _ = engine.update_meta(&Operation::new(thread, NOW), key, &update);
         }
         13 => {
             let meta = engine.peek(key, NOW);
-            engine.claim(thread, key, meta.map_or(0, |meta| meta.cas), NOW);
+            engine.claim(&Operation::new(thread, NOW), key, meta.map_or(0, |meta| meta.cas));
         }
         14 => {
             let request = StoreRequest { deadline, ..StoreRequest::new(key, StoreMode::Set) };
-            if let Ok(basis) = engine.begin_load(thread, key, Some(Deadline(20)), NOW)
+            if let Ok(basis) =
+                engine.begin_load(&Operation::new(thread, NOW), key, Some(Deadline(20)))
                 && basis != Basis::OVERTAKEN
             {
-                let _ = engine.end_load(thread, &request, basis, &random_value(rng), NOW);
+                let _ = engine.end_load(
+                    &Operation::new(thread, NOW),
+                    &request,
+                    basis,
+                    &random_value(rng),
+                );
             }
         }
         _ => {
-            let _ = engine.delete(thread, key, cas, NOW);
+            let _ = engine.delete(&Operation::new(thread, NOW), key, cas);
         }
     }
 }
@@ -203,15 +210,15 @@ fn a_refused_set_says_why_and_keeps_the_old_value() {
     let set = StoreRequest::new(b"k", StoreMode::Set);
     for value in [vec![1; 10], vec![2; 50_000]] {
         recorder.refuse(None);
-        engine.store(&thread, &set, b"old", NOW).unwrap();
+        engine.store(&Operation::new(&thread, NOW), &set, b"old").unwrap();
         recorder.refuse(Some(Refusal::Full));
-        let stored = engine.store(&thread, &set, &value, NOW);
+        let stored = engine.store(&Operation::new(&thread, NOW), &set, &value);
         assert_eq!(stored, Err(StoreError::Journal(Refusal::Full)));
         assert_eq!(in_memory(&engine, b"k").unwrap().value, b"old");
-        let deleted = engine.delete(&thread, b"k", None, NOW);
+        let deleted = engine.delete(&Operation::new(&thread, NOW), b"k", None);
         assert_eq!(deleted, Err(StoreError::Journal(Refusal::Full)));
         let touch = MetaUpdate { deadline: Some(Deadline(50)), ..MetaUpdate::default() };
-        let touched = engine.update_meta(&thread, b"k", &touch, NOW);
+        let touched = engine.update_meta(&Operation::new(&thread, NOW), b"k", &touch);
         assert_eq!(touched, Err(StoreError::Journal(Refusal::Full)));
         assert_eq!(in_memory(&engine, b"k").unwrap().deadline, Deadline::NEVER);
     }
@@ -245,7 +252,7 @@ fn an_item_is_restored_only_if_memory_has_none_and_it_is_still_current() {
         };
         assert_eq!(in_memory(&engine, b"k"), Some(kept));
         assert_eq!(recorder.kept(b"k"), None, "a restored item is not recorded again");
-        let deleted = engine.delete(&thread, b"k", None, NOW).unwrap();
+        let deleted = engine.delete(&Operation::new(&thread, NOW), b"k", None).unwrap();
         assert!(matches!(deleted, Deletion::Deleted(_)));
     }
 }
@@ -259,7 +266,7 @@ fn a_restored_text_is_a_number_for_arithmetic_and_later_versions_are_higher() {
     engine.raise_versions(1000);
     let counting = ArithmeticRequest::new(b"n", Direction::Increment, 1);
     for text in ["10", "11", "12"] {
-        engine.arithmetic(&thread, &counting, NOW).unwrap();
+        engine.arithmetic(&Operation::new(&thread, NOW), &counting).unwrap();
         let kept = recorder.kept(b"n").unwrap();
         assert_eq!(kept.value, text.as_bytes());
         assert!(kept.version > 1000, "version {}", kept.version);
@@ -273,10 +280,10 @@ fn a_load_asks_whether_the_key_has_an_item_outside_memory() {
     let kept =
         Kept { value: vec![1], flags: 0, deadline: Deadline::NEVER, version: 1, stale: false };
     recorder.items.lock().unwrap().insert(b"k".to_vec(), kept);
-    let basis = engine.begin_load(&thread, b"k", Some(Deadline(20)), NOW);
+    let basis = engine.begin_load(&Operation::new(&thread, NOW), b"k", Some(Deadline(20)));
     assert_eq!(basis, Err(StoreError::Journal(Refusal::AskDisk)));
     assert!(matches!(
-        engine.update_meta(&thread, b"k", &MetaUpdate::default(), NOW),
+        engine.update_meta(&Operation::new(&thread, NOW), b"k", &MetaUpdate::default()),
         Ok(MetaOutcome::NotFound)
     ));
 }

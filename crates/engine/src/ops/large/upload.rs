@@ -14,6 +14,7 @@ use crate::ops::large::value::LargeValue;
 use crate::ops::publish::{Publication, Unpublished};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
+use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
@@ -173,12 +174,12 @@ impl Engine {
     /// byte arrived.
     pub fn publish_upload(
         &self,
-        thread: &ThreadSlot,
+        operation: &Operation<'_>,
         upload: Upload,
         request: &StoreRequest<'_>,
-        now: Second,
     ) -> Result<Stored, StoreError> {
-        let op = &self.op(thread, now);
+        let &Operation { thread, now, .. } = operation;
+        let op = &self.op_of(operation);
         self.segments().flush_if_due(now);
         let extends = matches!(request.mode, StoreMode::Append | StoreMode::Prepend);
         if extends && self.is_long_part(upload.value_bytes) {
@@ -188,7 +189,7 @@ impl Engine {
         }
         if extends || upload.value_bytes <= self.inline_bytes_max() {
             return match self.take_back(op, upload) {
-                Some(part) => self.store(thread, request, &part, now),
+                Some(part) => self.store(operation, request, &part),
                 // A flush hides both the upload and the item to extend.
                 None if extends && self.peek(request.key, now).is_none() => Ok(Stored::NotStored),
                 None => Err(StoreError::NoMemory),
@@ -207,7 +208,7 @@ impl Engine {
         }
         self.index().grow_if_due(op);
         if stored.is_err_and(|error| !matches!(error, Unpublished::Refused(StoreError::Stuck(_)))) {
-            self.give_up(thread, request, now);
+            self.give_up(&Operation::new(thread, now), request);
         }
         Ok(stored?)
     }

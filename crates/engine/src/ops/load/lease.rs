@@ -206,6 +206,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{SMALL, two_peers};
     use crate::ops::request::StoreRequest;
+    use crate::process::operation::Operation;
 
     const NOW: Second = 10;
     const MS: u64 = 5000;
@@ -263,8 +264,8 @@ mod tests {
             let lease = engine.lease(&thread, b"k", at(MS)).unwrap().unwrap();
             assert_eq!(engine.peek_value(b"k", NOW), None);
             let request = StoreRequest::new(b"k", StoreMode::Add);
-            engine.store(&thread, &request, b"v", NOW).unwrap();
-            engine.delete(&thread, b"k", None, NOW).unwrap();
+            engine.store(&Operation::new(&thread, NOW), &request, b"v").unwrap();
+            engine.delete(&Operation::new(&thread, NOW), b"k", None).unwrap();
             let mut shown = 0;
             engine.dump(NOW, |_| {
                 shown += 1;

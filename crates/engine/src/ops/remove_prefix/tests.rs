@@ -8,6 +8,7 @@ use crate::open::Config;
 use crate::ops::arithmetic::{Arithmetic, ArithmeticRequest};
 use crate::ops::request::StoreRequest;
 use crate::ops::update_meta::{MetaOutcome, MetaUpdate};
+use crate::process::operation::Operation;
 use crate::reclaim::empty::Emptied;
 
 const NOW: Second = 10;
@@ -29,7 +30,7 @@ fn scenes() -> [Scene; 2] {
 impl Scene {
     fn store(&self, mode: StoreMode, key: &[u8], value: &[u8]) {
         let request = StoreRequest::new(key, mode);
-        self.engine.store(&self.thread, &request, value, NOW).unwrap();
+        self.engine.store(&Operation::new(&self.thread, NOW), &request, value).unwrap();
     }
 
     fn set(&self, key: &[u8], value: &[u8]) {
@@ -38,7 +39,7 @@ impl Scene {
 
     fn increment(&self, key: &[u8]) -> Option<u64> {
         let counting = ArithmeticRequest::new(key, Direction::Increment, 1);
-        match self.engine.arithmetic(&self.thread, &counting, NOW).unwrap() {
+        match self.engine.arithmetic(&Operation::new(&self.thread, NOW), &counting).unwrap() {
             Arithmetic::Number { number, .. } => Some(number),
             _ => None,
         }
@@ -129,7 +130,8 @@ fn a_change_of_the_value_is_a_store_and_a_touch_is_none() {
         assert_eq!(scene.increment(b"p counted"), Some(8));
         scene.store(StoreMode::Append, b"p appended", b"b");
         let update = MetaUpdate { deadline: Some(Deadline(90)), ..MetaUpdate::default() };
-        let touched = scene.engine.update_meta(&scene.thread, b"p touched", &update, NOW);
+        let touched =
+            scene.engine.update_meta(&Operation::new(&scene.thread, NOW), b"p touched", &update);
         assert!(matches!(touched, Ok(MetaOutcome::NotFound)), "the removal comes first");
         assert_eq!(scene.end(removal), 3);
         assert_eq!(scene.value(b"p counted").as_deref(), Some(&b"8"[..]));
@@ -146,7 +148,7 @@ fn an_upload_that_ends_later_is_stored_later() {
         let removal = scene.begin(b"p");
         scene.engine.push(&scene.thread, &mut upload, &[1; 40_000], NOW).unwrap();
         let request = StoreRequest::new(b"p", StoreMode::Set);
-        scene.engine.publish_upload(&scene.thread, upload, &request, NOW).unwrap();
+        scene.engine.publish_upload(&Operation::new(&scene.thread, NOW), upload, &request).unwrap();
         assert_eq!((scene.end(removal), scene.value(b"p")), (0, Some(vec![1; 100_000])));
     }
 }
@@ -155,14 +157,18 @@ fn an_upload_that_ends_later_is_stored_later() {
 fn a_load_that_began_before_is_overtaken_and_a_later_one_is_not() {
     for scene in scenes() {
         let until = Some(Deadline(90));
-        let begin = |key| scene.engine.begin_load(&scene.thread, key, until, NOW).unwrap();
+        let begin =
+            |key| scene.engine.begin_load(&Operation::new(&scene.thread, NOW), key, until).unwrap();
         let old = begin(b"p old");
         let removal = scene.begin(b"p");
         let new = begin(b"p new");
         assert_eq!(scene.end(removal), 0, "a reservation is no item");
         for (key, basis, stays) in [(&b"p old"[..], old, false), (b"p new", new, true)] {
             let request = StoreRequest::new(key, StoreMode::Set);
-            scene.engine.end_load(&scene.thread, &request, basis, b"loaded", NOW).unwrap();
+            scene
+                .engine
+                .end_load(&Operation::new(&scene.thread, NOW), &request, basis, b"loaded")
+                .unwrap();
             assert_eq!(scene.value(key).is_some(), stays, "{}", key.escape_ascii());
         }
     }

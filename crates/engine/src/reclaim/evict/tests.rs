@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::fixtures::SMALL;
 use crate::open::Config;
 use crate::ops::request::StoreRequest;
+use crate::process::operation::Operation;
 use crate::reclaim::policy::Wish;
 
 const NOW: Second = 10;
@@ -68,7 +69,7 @@ fn survivors_of_small_restart_at_zero_and_those_of_main_lose_one() {
 fn set(engine: &Engine, thread: &ThreadSlot, key: &[u8], value_bytes: usize) {
     let request = StoreRequest::new(key, StoreMode::Set);
     let request = StoreRequest { deadline: Deadline::NEVER, ..request };
-    engine.store(thread, &request, &vec![7; value_bytes], NOW).unwrap();
+    engine.store(&Operation::new(thread, NOW), &request, &vec![7; value_bytes]).unwrap();
 }
 
 fn read(engine: &Engine, thread: &ThreadSlot, key: &[u8]) {

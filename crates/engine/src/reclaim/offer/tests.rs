@@ -14,6 +14,7 @@ use crate::journal::{Change, Entry, Journal, Refusal};
 use crate::open::Config;
 use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_meta::{Deletion, MetaUpdate};
+use crate::process::operation::Operation;
 
 const NOW: Second = 10;
 
@@ -84,7 +85,7 @@ fn an_offered_item_that_a_removal_takes_is_reported_from_its_beginning_on() {
     let thread = engine.register().unwrap();
     let store = |key: &str| {
         let request = StoreRequest::new(key.as_bytes(), StoreMode::Set);
-        engine.store(&thread, &request, b"value", NOW).unwrap();
+        engine.store(&Operation::new(&thread, NOW), &request, b"value").unwrap();
     };
     let offer = || {
         let mut cursor = Cursor::default();
@@ -124,7 +125,9 @@ fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
         match rng.u8(..8) {
             0 => {
                 // An absent key leaves what the keeper has: the caller asks it first.
-                if engine.delete(&thread, &key, None, NOW).unwrap() != Deletion::NotFound {
+                if engine.delete(&Operation::new(&thread, NOW), &key, None).unwrap()
+                    != Deletion::NotFound
+                {
                     model.remove(&key);
                 }
             }
@@ -140,7 +143,7 @@ fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
             }
             1 | 2 => {
                 let update = MetaUpdate { deadline: Some(deadline), ..MetaUpdate::default() };
-                engine.update_meta(&thread, &key, &update, NOW).unwrap();
+                engine.update_meta(&Operation::new(&thread, NOW), &key, &update).unwrap();
                 if let Some((value, _)) = engine.peek_value(&key, NOW) {
                     model.insert(key, (value, deadline));
                 }
@@ -148,7 +151,7 @@ fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
             _ => {
                 let value = random_value(&mut rng);
                 let request = StoreRequest { deadline, ..StoreRequest::new(&key, StoreMode::Set) };
-                engine.store(&thread, &request, &value, NOW).unwrap();
+                engine.store(&Operation::new(&thread, NOW), &request, &value).unwrap();
                 model.insert(key, (value, deadline));
             }
         }
@@ -173,7 +176,7 @@ fn a_walk_offers_every_item_and_goes_on_where_the_keeper_had_no_room() {
     for n in 0..500_u32 {
         let key = n.to_string();
         let request = StoreRequest::new(key.as_bytes(), StoreMode::Set);
-        engine.store(&thread, &request, b"v", NOW).unwrap();
+        engine.store(&Operation::new(&thread, NOW), &request, b"v").unwrap();
     }
     *keeper.room.lock().unwrap() = Some(100);
     let mut cursor = Cursor::default();

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::fixtures::{SMALL, two_peers, two_peers_of};
 use crate::open::Config;
 use crate::ops::request::StoreRequest;
+use crate::process::operation::Operation;
 use crate::segment::stream::Pool;
 use crate::superblock::{AttachError, Birth};
 
@@ -130,7 +131,7 @@ fn repair_of(engine: &Engine, threads: usize) -> Duration {
     let key = 7_u32.to_le_bytes();
     let request =
         StoreRequest { deadline: Deadline::NEVER, ..StoreRequest::new(&key, StoreMode::Set) };
-    dead.store(&threads[0], &request, b"value", NOW).unwrap();
+    dead.store(&Operation::new(&threads[0], NOW), &request, b"value").unwrap();
     let segment = dead.segments().take_any(threads.last().unwrap(), 0);
     assert!(segment.is_some());
     kill(dead);

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::fixtures::{SMALL, two_peers};
 use crate::open::Config;
 use crate::ops::request::StoreRequest;
+use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::Account;
 use crate::segment::stream::Pool;
@@ -36,7 +37,7 @@ fn segments_or(default: usize) -> usize {
 fn store(engine: &Engine, thread: &ThreadSlot, key: u32, deadline: Deadline, now: Second) {
     let key = u64::from(key).to_le_bytes();
     let request = StoreRequest { deadline, ..StoreRequest::new(&key, StoreMode::Set) };
-    engine.store(thread, &request, &[7; 80], now).unwrap();
+    engine.store(&Operation::new(thread, now), &request, &[7; 80]).unwrap();
 }
 
 /// Seals segments that look full of items without a deadline, until few are free.

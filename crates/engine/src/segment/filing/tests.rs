@@ -10,6 +10,7 @@ use crate::error::StoreError;
 use crate::fixtures::SMALL;
 use crate::open::Config;
 use crate::ops::request::StoreRequest;
+use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::evict::Keep;
 use crate::reclaim::policy::Wish;
@@ -26,7 +27,7 @@ fn store(
 ) -> Result<(), StoreError> {
     let key = key.to_le_bytes();
     let request = StoreRequest { deadline, ..StoreRequest::new(&key, StoreMode::Set) };
-    engine.store(thread, &request, &[7; 1000], NOW).map(drop)
+    engine.store(&Operation::new(thread, NOW), &request, &[7; 1000]).map(drop)
 }
 
 /// Takes a fresh segment and seals it, as if records filled `bytes` of it.
@@ -128,7 +129,7 @@ fn a_full_cache_without_eviction_is_looked_through_once() {
     assert_eq!(store(&engine, &thread, full, Deadline::NEVER), Err(StoreError::NoMemory));
     assert!(!engine.segments().file_all(NOW), "nothing was filed since the last look");
     for key in 0..100_u32 {
-        engine.delete(&thread, &key.to_le_bytes(), None, NOW).unwrap();
+        engine.delete(&Operation::new(&thread, NOW), &key.to_le_bytes(), None).unwrap();
     }
     store(&engine, &thread, full, Deadline::NEVER).expect("deleted items made room");
 }
