@@ -16,7 +16,7 @@ use crate::process::wait::Wait;
 pub(crate) struct Op<'a> {
     pub(crate) thread: &'a ThreadSlot,
     pub(crate) now: Second,
-    /// As [`Operation::journal`].
+    /// See [`Operation::journal`].
     pub(crate) journal: Option<&'a dyn Journal>,
     above: &'a dyn Above,
     /// How long it waits for another thread before it gives up, if that is less than usual.

@@ -36,7 +36,7 @@ impl Demoter {
         Self { store, epoch, admission, item_bytes_min }
     }
 
-    /// As [`larder_engine::Journal::eviction`].
+    /// See [`larder_engine::Journal::eviction`].
     pub(super) fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, was_read: bool) -> bool {
         if !was_read && self.admission == Admission::Reused {
             return true;
@@ -50,7 +50,7 @@ impl Demoter {
         is_expired || self.store.keep(&item, &change) != Kept::Busy
     }
 
-    /// As [`larder_engine::Journal::removal`].
+    /// See [`larder_engine::Journal::removal`].
     pub(super) fn removal(
         &self,
         key: &[u8],
@@ -61,7 +61,7 @@ impl Demoter {
         self.store.forget(key, &change, (terms.needs, terms.known)).map_err(refusal)
     }
 
-    /// As [`larder_engine::Journal::absence`].
+    /// See [`larder_engine::Journal::absence`].
     pub(super) fn absence(
         &self,
         key: &[u8],

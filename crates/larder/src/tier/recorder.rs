@@ -80,7 +80,7 @@ pub(super) fn item_of<'a>(entry: &Entry<'a>, epoch: Epoch) -> Item<'a> {
 }
 
 impl Recorder {
-    /// As [`larder_engine::Journal::item`].
+    /// See [`larder_engine::Journal::item`].
     pub(super) fn item(
         &self,
         entry: &Entry<'_>,
@@ -91,7 +91,7 @@ impl Recorder {
         self.store.put(&item, &change, terms.known).map_err(refusal)
     }
 
-    /// As [`larder_engine::Journal::removal`].
+    /// See [`larder_engine::Journal::removal`].
     pub(super) fn removal(
         &self,
         key: &[u8],
@@ -101,7 +101,7 @@ impl Recorder {
         remove(&self.store, key, &change_of(change, self.epoch), terms).map_err(refusal)
     }
 
-    /// As [`larder_engine::Journal::absence`].
+    /// See [`larder_engine::Journal::absence`].
     pub(super) fn absence(
         &self,
         key: &[u8],

@@ -9,10 +9,10 @@ use larder_tier::store::{Known, Removal};
 use super::demoter::Demoter;
 use super::recorder::Recorder;
 
-/// What a journal takes into account of an operation.
+/// The part of an operation that its journal takes into account.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
-    /// What the disk was found to have of its key.
+    /// The records of its key and of others that were found on the disk.
     pub(super) known: &'a Known,
     /// True if it depends on the item of its key.
     pub(super) needs: bool,
@@ -33,7 +33,7 @@ impl Default for Terms<'_> {
 pub(super) enum TierJournal {
     /// The disk has all items.
     Store(Recorder),
-    /// The disk has what memory evicts.
+    /// The disk has evicted items.
     Cache(Demoter),
 }
 
@@ -90,7 +90,7 @@ impl Journal for Recording<'_> {
     }
 }
 
-/// The journal of changes that no operation of a caller makes, and of those on no terms.
+/// The journal of changes without terms.
 impl Journal for TierJournal {
     fn records_stores(&self) -> bool {
         self.on(Terms::default()).records_stores()
