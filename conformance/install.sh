@@ -60,6 +60,7 @@ php-symfony-cache
 php8.2-igbinary
 php8.2-mbstring
 php8.2-mysql
+php8.2-sqlite3
 php8.2-xml
 python3-fusepy
 qemu-user
