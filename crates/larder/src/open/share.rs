@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use larder_engine::{Birth, Config, Engine, OPENING_BYTE, PEER_BYTES_MAX, Role};
 use larder_region::layout::{MAGIC, superblock};
 use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file, locks};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::open::error::{SharedError, Unusable};
 use crate::shared::Opening;
@@ -57,16 +58,30 @@ pub(crate) struct Sharing<'a> {
 /// take milliseconds.
 pub(super) const OPENING_SECS_MAX: u64 = 10;
 
-/// Returns an unpredictable number: the standard library seeds it from the system, differently at
-/// each use.
+/// Returns a random number of the system.
 pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
+    u64::from_ne_bytes(random_bytes())
+}
+
+/// Returns random bytes of the system.
+pub(crate) fn random_bytes<const COUNT: usize>() -> [u8; COUNT] {
+    const { assert!(COUNT <= 256, "longer requests may be interrupted") };
+    let mut bytes = [0; COUNT];
+    if getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(COUNT) {
+        // A sandbox refuses the call. The standard library finds another source, or ends the
+        // process.
+        for part in bytes.chunks_mut(8) {
+            let number = RandomState::new().build_hasher().finish().to_ne_bytes();
+            part.copy_from_slice(&number[..part.len()]);
+        }
+    }
+    bytes
 }
 
 /// Returns a number unique to the region, and the beginning of its time.
 pub(super) fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, SharedError> {
     debug_assert!(config.memory_bytes > 0);
-    let identity = u128::from(random()) << 64 | u128::from(random());
+    let identity = u128::from_ne_bytes(random_bytes());
     Ok(Birth { identity, boot: boot().ok_or(SharedError::NoBoot)?, monotonic_secs })
 }
 

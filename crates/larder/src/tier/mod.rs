@@ -40,7 +40,7 @@ use larder_tier::store::{FindError, Settings, Started, Statistics, Store};
 use larder_tier::{Entropy, Tier as Directory};
 
 use crate::clock::{Clock, Time, unix_secs};
-use crate::open::share::random;
+use crate::open::share::{random, random_bytes};
 use demoter::Demoter;
 pub use operate::Returns;
 pub(crate) use operate::{Brought, Target, Use};
@@ -360,14 +360,8 @@ fn clock(time: Time, now_unix_secs: &Arc<AtomicU64>) -> Arc<dyn Fn() -> u64 + Se
 }
 
 fn entropy() -> Entropy {
-    let mut bytes = [0; 32];
-    for word in bytes.chunks_exact_mut(8) {
-        word.copy_from_slice(&random().to_le_bytes());
-    }
-    let (mut uuid, mut hash_key) = ([0; 16], [0; 16]);
-    uuid.copy_from_slice(&bytes[..16]);
-    hash_key.copy_from_slice(&bytes[16..]);
-    Entropy { uuid: Uuid(uuid), index_seed: random(), hash_key }
+    let (uuid, hash_key) = (Uuid(random_bytes()), random_bytes());
+    Entropy { uuid, index_seed: random(), hash_key }
 }
 
 /// The default of the memory for what is not durable, in bytes.
