@@ -36,7 +36,7 @@ chmod +x "$TESTED_PHP"
 
 # PHP's own allocator hides what valgrind looks for, and code that pcre has made is unknown to it.
 export USE_ZEND_ALLOC=0 ZEND_DONT_UNLOAD_MODULES=1
-export EXTRA_ARGS="--set-timeout 600 -d pcre.jit=0"
+export EXTRA_ARGS="--set-timeout 600 -d pcre.jit=0" TEST_CHILDREN=4
 outcome=0
 "$here/run.sh" || outcome=1
 "$here/cache.sh" || outcome=1

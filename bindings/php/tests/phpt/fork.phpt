@@ -7,7 +7,8 @@ apc.enabled=1
 apc.enable_cli=1
 --FILE--
 <?php
-$children = 40;
+// Fewer under valgrind, with which 40 processes hold a lock for longer than a stopped one may.
+$children = (int) (getenv('TEST_CHILDREN') ?: 40);
 apcu_store('counter', 0);
 for ($child = 0; $child < $children; ++$child) {
     if (pcntl_fork() === 0) {
@@ -22,8 +23,9 @@ for ($child = 0; $child < $children; ++$child) {
 }
 while (pcntl_wait($status) > 0) {
 }
-var_dump(apcu_fetch('counter'), apcu_fetch(str_repeat('long', 100)), apcu_fetch('negative'));
-var_dump((new APCUIterator('/^child/'))->getTotalCount());
+var_dump(apcu_fetch('counter') / $children, apcu_fetch(str_repeat('long', 100)) / $children);
+var_dump(apcu_fetch('negative') / $children);
+var_dump((new APCUIterator('/^child/'))->getTotalCount() === $children);
 
 // A child that is killed holds nothing up.
 for ($round = 0; $round < 10; ++$round) {
@@ -43,7 +45,7 @@ for ($round = 0; $round < 10; ++$round) {
 }
 ?>
 --EXPECTF--
-int(4000)
-int(4000)
-int(-120)
-int(40)
+int(100)
+int(100)
+int(-3)
+bool(true)
