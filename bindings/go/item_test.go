@@ -10,7 +10,9 @@ import (
 
 func TestSetItemKeepsTheTimeToLiveThatGetItemReturns(t *testing.T) {
 	for _, fallback := range []time.Duration{0, time.Hour} {
-		cache := openCache(t, Options{Memory: 4 << 20, TTL: fallback, CAS: true})
+		opened := time.Now()
+		clock := func() time.Time { return opened }
+		cache := openCache(t, Options{Memory: 4 << 20, TTL: fallback, CAS: true, Clock: clock})
 		check.NoError(t, cache.Set("k", []byte("v"), Forever))
 		for range 2 {
 			value, item, _ := cache.GetItem("k")
