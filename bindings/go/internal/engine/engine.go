@@ -93,7 +93,7 @@ type Engine struct {
 	closed atomic.Bool
 	freed  atomic.Bool
 	config Config
-	// memoryBytes is the bound and itemMax the largest item. resizing is held while they change.
+	// memoryBytes is the bound and itemMax the largest item, which change under resizing.
 	memoryBytes, itemMax atomic.Int64
 	resizing             sync.Mutex
 	geometry             geometry

@@ -12,8 +12,6 @@ import (
 // follows when they end. Tables and index keep their size, and no more small pages become huge
 // ones.
 func (e *Engine) SetMemory(bytes int64) error {
-	e.resizing.Lock()
-	defer e.resizing.Unlock()
 	if e.closed.Load() {
 		return ErrClosed
 	}
@@ -21,16 +19,24 @@ func (e *Engine) SetMemory(bytes int64) error {
 	if bytes < least || bytes > e.config.MemoryBytesMax {
 		return fmt.Errorf("%w: %d bytes, not %d to %d", ErrMemory, bytes, least, e.config.MemoryBytesMax)
 	}
-	if e.memoryBytes.Swap(bytes) > bytes {
+	if e.bound(bytes) > bytes {
 		e.collapser.turnOff()
 	}
-	return e.setLimits(bytes)
+	return e.keepBound()
 }
 
-// setLimits has the shards keep a bound.
-func (e *Engine) setLimits(bytes int64) error {
-	segments := e.segmentsOf(bytes)
-	e.limitItems(shard.ItemMax(segments, e.geometry.segmentBytes))
+// bound sets the bound of the memory and of items, and returns the former one.
+func (e *Engine) bound(bytes int64) (former int64) {
+	e.resizing.Lock()
+	defer e.resizing.Unlock()
+	e.limitItems(shard.ItemMax(e.segmentsOf(bytes), e.geometry.segmentBytes))
+	return e.memoryBytes.Swap(bytes)
+}
+
+// keepBound has the shards keep the bound. It holds no lock while it reports removals, whose
+// callbacks may change the bound: each step looks at it under the lock of the shard, so that the
+// last one holds.
+func (e *Engine) keepBound() error {
 	for number := range e.shards {
 		var progress shard.Shrinking
 		for goesOn := true; goesOn; {
@@ -40,7 +46,7 @@ func (e *Engine) setLimits(bytes int64) error {
 			}
 			s := &e.shards[number]
 			s.Lock()
-			goesOn = s.Limit(segments, &progress)
+			goesOn = s.Limit(e.segmentsOf(e.memoryBytes.Load()), &progress)
 			removals := s.Unlock()
 			e.end(cell, pins.None)
 			e.report(removals)
@@ -54,8 +60,8 @@ func (e *Engine) openBelowMax(bytes int64) error {
 	if least := e.memoryLeast(); bytes < least {
 		return fmt.Errorf("%w: %d bytes, not %d to %d", ErrMemory, bytes, least, e.config.MemoryBytesMax)
 	}
-	e.memoryBytes.Store(bytes)
-	return e.setLimits(bytes)
+	e.bound(bytes)
+	return e.keepBound()
 }
 
 // limitItems sets the limit of items to that of the configuration, or to the largest possible.

@@ -174,6 +174,35 @@ func TestEachItemIsReportedOnceWhileTheMemoryShrinks(t *testing.T) {
 	}
 }
 
+// A callback may use the cache, and the last bound holds.
+func TestACallbackMayChangeTheBound(t *testing.T) {
+	var cache *Engine
+	calls := 0
+	cache = openResizable(t, Config{OnRemove: func([]byte, []byte, Reason) {
+		if calls++; calls == 1 {
+			if err := cache.SetMemory(8 << 20); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	fillUp(t, cache, 10_000)
+	ended := make(chan error, 1)
+	go func() { ended <- cache.SetMemory(4 << 20) }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("SetMemory waits for a callback that calls it")
+	}
+	if calls == 0 {
+		t.Fatal("no item was evicted")
+	}
+	fillUp(t, cache, 20_000)
+	checkUsed(t, cache, 8<<20)
+}
+
 func one(is bool) int {
 	if is {
 		return 1
