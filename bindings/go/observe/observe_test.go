@@ -109,6 +109,9 @@ func spans(recorder *tracetest.SpanRecorder) (lines []string) {
 		if description := span.Status().Description; description != "" {
 			line += " failed: " + description
 		}
+		for _, event := range span.Events() {
+			line += " [" + event.Name + "]"
+		}
 		lines = append(lines, line)
 	}
 	return lines
@@ -143,7 +146,7 @@ cache get cache=pages key=k hit=true
 cache get_many cache=pages keys=2 hits=1
 cache touch cache=pages key=none hit=false
 cache delete cache=pages key=k
-cache set cache=pages bytes=0 failed: larder: invalid key: expected 1 to 250 bytes, got 0: use a digest of a long key`
+cache set cache=pages bytes=0 failed: larder: invalid key: expected 1 to 250 bytes, got 0: use a digest of a long key [exception]`
 	if got := strings.Join(spans(recorder), "\n"); got != want {
 		t.Errorf("spans:\n%s\nwant:\n%s", got, want)
 	}

@@ -168,8 +168,8 @@ type Batch struct {
 }
 
 // GetBatch reads the values of the keys into a batch, without allocations once its memory suffices.
-// They are valid until the next use of the batch. The error is that of the first key that the cache
-// refuses or a disk tier does not return; the other values are in the batch nevertheless.
+// They are valid until the next use of the batch. An invalid key has no value. The error is that of
+// the first key that a disk tier does not return; the batch has the other values nevertheless.
 func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 	batch.keys, batch.lengths, batch.items = batch.keys[:0], batch.lengths[:0], batch.items[:0]
 	calls := c.gate.enter()

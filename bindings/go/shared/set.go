@@ -128,17 +128,9 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 
 // Delete removes an item, and reports whether there was one; an invalid key has none.
 func (c *Cache) Delete(key string) (bool, error) {
-	return present(c.change(key, func() uint32 {
+	return c.change(key, func() uint32 {
 		return C.delete(c.handle, stringData(key), C.size_t(len(key)))
-	}))
-}
-
-// present is the result of a change that stores no value: an invalid key has no item.
-func present(done bool, err error) (bool, error) {
-	if err == ErrKey {
-		return false, nil
-	}
-	return done, err
+	})
 }
 
 // Touch sets the time to live of an item, counted from now, and reports whether there is one. A
@@ -153,7 +145,7 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 		return false, ErrClosed
 	}
 	defer calls.Add(-1)
-	return present(applied(C.touch(c.handle, stringData(key), C.size_t(len(key)), secs)))
+	return applied(C.touch(c.handle, stringData(key), C.size_t(len(key)), secs))
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.

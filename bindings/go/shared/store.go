@@ -33,9 +33,6 @@ func (s store) GetMany(_ context.Context, keys []string, visit func(at int, valu
 	defer batches.Put(batch)
 	err := s.cache.GetBatch(batch, keys...)
 	batch.visit(visit)
-	if err == ErrKey {
-		err = nil
-	}
 	return err
 }
 
