@@ -77,8 +77,9 @@ func TestLogsInLikeMemcached(t *testing.T) {
 	users := filepath.Join(t.TempDir(), "users")
 	check.NoError(t, os.WriteFile(users, []byte("ann:secretword\nbob:other\n"), 0o644))
 	check.NoError(t, os.Chmod(filepath.Dir(users), 0o755))
-	_, larder := start(t, withLogin())
 	for _, program := range []string{"memcached", "larderd"} {
+		// Both servers start empty: the logins differ in what they store.
+		_, larder := start(t, withLogin())
 		other := testserver.Start(t, program, "-Y", users)
 		for name, requests := range logins {
 			want := inTurn(t, other, requests, 0)
