@@ -6,7 +6,7 @@ mod threads;
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
-use larder::{Direction, StoreMode};
+use larder::{Direction, StoreMode, Wait};
 use larder_options::{Options, Protocol};
 use larder_protocol::binary::client as binary;
 use larder_protocol::text::client as text;
@@ -127,7 +127,7 @@ impl Peer {
                 out_bytes_max: usize::MAX,
                 is_tight: false,
             };
-            let progress = self.session.receive(&self.executor, rest, allowance, &mut answer);
+            let progress = self.session.receive(&self.executor, Wait::Block, rest, allowance, &mut answer);
             rest = &rest[progress.consumed..];
             match progress.next {
                 Next::Input => break,

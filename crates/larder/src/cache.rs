@@ -150,16 +150,7 @@ impl Cache {
     /// # Errors
     /// [`StoreError::Journal`] if the log takes no changes; everything stays.
     pub fn try_clear(&self) -> Result<(), StoreError> {
-        let shared = self.shared();
-        shared.flights.detach_all(|_| true);
-        match shared.tier.usable()? {
-            None => shared.engine.flush(),
-            Some(tier) => {
-                tier.clear(|| shared.engine.flush())?;
-                self.note_awaited(b"")?;
-            }
-        }
-        Ok(())
+        self.blocking().clear()
     }
 
     /// Reclaims the memory of expired and cleared items. Calling it is optional; a server calls it

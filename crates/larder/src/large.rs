@@ -12,9 +12,11 @@ use larder_item::{Meta, StoreMode};
 use larder_region::Sink;
 
 use crate::cache::Cache;
+use crate::raw::waited;
 use crate::shared::Shared;
 use crate::thread::registered::with_thread_slot;
 use crate::tier::Use;
+use crate::tier::wait::Wait;
 
 /// Largest part of a value, in bytes, that is copied for a slow reader at a time.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -258,7 +260,20 @@ impl Upload {
     /// # Errors
     /// As [`Cache::store`](crate::Cache::store). Also [`StoreError::NoMemory`] if a piece was
     /// evicted before the last one arrived, and [`StoreError::TooLarge`] if bytes are missing.
-    pub fn store(mut self, request: &StoreRequest<'_>) -> Result<Stored, StoreError> {
+    pub fn store(self, request: &StoreRequest<'_>) -> Result<Stored, StoreError> {
+        self.store_as(request, Wait::Block)
+    }
+
+    /// Stores the item as [`Upload::store`] does, and waits in this way for durability. The disk is
+    /// read here, unless the item was looked up for the store.
+    ///
+    /// # Errors
+    /// Those of [`Upload::store`].
+    pub fn store_as(
+        mut self,
+        request: &StoreRequest<'_>,
+        wait: Wait<'_>,
+    ) -> Result<Stored, StoreError> {
         let complete = self.arriving.take_if(|arriving| arriving.is_complete());
         let arriving = complete.ok_or(StoreError::TooLarge)?;
         if !self.shared.is_of_this_process() {
@@ -267,7 +282,7 @@ impl Upload {
         let now = self.shared.now();
         self.shared.flights.detach(request.key);
         if !self.shared.tier.is_none() {
-            return self.store_durably(arriving, request);
+            return self.store_durably(arriving, request, wait);
         }
         let publish = |engine: &Engine, thread: &ThreadSlot| {
             engine.publish_upload(&Operation::new(thread, now), arriving, request)
@@ -281,6 +296,7 @@ impl Upload {
         &self,
         arriving: Arriving,
         request: &StoreRequest<'_>,
+        wait: Wait<'_>,
     ) -> Result<Stored, StoreError> {
         let now = self.shared.now();
         let value_bytes = arriving.value_bytes();
@@ -288,11 +304,14 @@ impl Upload {
             engine.take_upload(thread, arriving, now)
         });
         let cache = Cache { shared: Arc::clone(&self.shared) };
+        let raw = cache.raw(wait.without_asking());
         match value {
-            Ok(value) => cache.store(request, &value),
+            Ok(value) => waited(raw.store(request, &value)),
             Err(UploadLost::Flushed) => {
                 let stored = flushed(request, value_bytes).ok_or(StoreError::NoMemory)?;
-                cache.note_awaited(request.key)?;
+                if let Some(tier) = self.shared.tier.usable()? {
+                    raw.await_durable(tier, request.key)?;
+                }
                 Ok(stored)
             }
             Err(UploadLost::Evicted) => Err(StoreError::NoMemory),

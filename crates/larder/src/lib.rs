@@ -33,7 +33,7 @@
 //! | list the items | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
 //! | observe the cache | [`stats`](Cache::stats), [`memory`](Cache::memory) |
 //! | use the cache of a server on this machine | [`connect`](Cache::connect), which returns a [`Client`] |
-//! | write a server or a binding | [`wire`], [`large`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
+//! | write a server or a binding | [`raw`], [`large`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
 //!
@@ -59,12 +59,13 @@
 //!
 //! `shared` is the state of a cache in one process, which [`Cache`] (`cache`) refers to, and `fork`
 //! replaces it in a child. The other files extend [`Cache`], one concern each: `get`, `set`,
-//! `walk`, `prefix`, `subscribe`, `stats`, and for servers and bindings `wire`, `large` and `dump`.
+//! `walk`, `prefix`, `subscribe`, `stats`, and for servers and bindings `raw`, `large` and `dump`.
 //!
 //! A file imports only from files that do not import it. `shared` is below `thread` and `load`, and
 //! still takes the thread slots and the flights from them: these two files know no cache.
 #![forbid(unsafe_code)]
 
+mod backend;
 pub mod cache;
 pub mod client;
 pub mod clock;
@@ -75,6 +76,7 @@ pub mod large;
 pub mod load;
 mod open;
 pub mod prefix;
+pub mod raw;
 pub mod removals;
 pub mod set;
 mod shared;
@@ -84,7 +86,6 @@ mod subscribe;
 mod thread;
 mod tier;
 pub mod walk;
-pub mod wire;
 
 pub use cache::Cache;
 pub use client::{Client, ClientError, ClientStore, ClientStored, Hit};
@@ -112,6 +113,7 @@ pub use open::builder::Builder;
 pub use open::error::{OpenError, SharedError, Unusable};
 pub use open::inspect::{Inspection, Peer};
 pub use prefix::PrefixRemoval;
+pub use raw::{Raw, waited};
 pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};
 pub use shared::Opening;
@@ -119,6 +121,7 @@ pub use stats::{Memory, Stat};
 pub use tier::asking::{Asking, DiskLookup, DiskPages, DiskRead};
 pub use tier::awaited::{Awaited, Durability as Awaiting, TierStatus};
 pub use tier::inspection::{TierInspection, TierItem};
+pub use tier::wait::{Deferred, Wait};
 pub use tier::walking::WalkStep;
 pub use tier::{
     Admission, DiskTier, Durability, Returns, TierCaution, TierError, TierMode, TierStarted,

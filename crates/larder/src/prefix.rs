@@ -14,8 +14,8 @@
 
 use larder_engine::StoreError;
 
+use crate::backend::removal::{CacheRemoval, StoreRemoval};
 use crate::cache::Cache;
-use crate::tier::removing::{CacheRemoval, StoreRemoval};
 
 /// A removal by prefix in progress; see [`Cache::begin_remove_prefix`]. Dropping it ends the
 /// removal where it is.

@@ -8,12 +8,12 @@ use larder_engine::{CreateError, Engine};
 use larder_item::Second;
 use larder_region::forks;
 
+use crate::backend::attached::Attached;
 use crate::clock::{Clock, Time, Wall};
 use crate::load::flight::Flights;
 use crate::open::outside::Outside;
 use crate::removals::Queues;
 use crate::thread::slots::ThreadSlots;
-use crate::tier::attached::Attached;
 
 /// The state that all clones of a cache share.
 #[derive(Debug)]

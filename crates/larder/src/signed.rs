@@ -6,6 +6,7 @@ use larder_engine::{Signed, SignedChange, SignedRequest, StoreRequest, Stored};
 use larder_item::{Deadline, StoreMode};
 
 use crate::cache::Cache;
+use crate::raw::waited;
 use crate::set::CountError;
 use crate::tier::Use;
 
@@ -116,8 +117,9 @@ impl Cache {
         };
         self.shared().flights.detach(key);
         let is_absent = |outcome: &Signed| *outcome == Signed::NotFound;
-        Ok(self.change(key, Use::Needs, is_absent, |engine, operation| {
+        let changed = self.blocking().change(key, Use::Needs, is_absent, |engine, operation| {
             engine.signed(operation, &request)
-        })?)
+        });
+        Ok(waited(changed)?)
     }
 }

@@ -21,6 +21,7 @@ use larder_item::Meta;
 
 use crate::cache::Cache;
 use crate::tier::asking::{DiskPages, DiskRead};
+use crate::tier::wait::Wait;
 use crate::tier::walking::{TierWalk, Visit, WalkStep};
 
 /// An item as [`Cache::iterate`] returns it.
@@ -57,7 +58,7 @@ impl Walk {
     pub fn advance(&mut self, out: &mut Vec<Dumped>) -> bool {
         let mut read = Vec::new();
         loop {
-            match self.step(read, out) {
+            match self.step(read, Wait::Block, out) {
                 WalkStep::Reads(reads) => {
                     read = reads.into_iter().map(DiskRead::perform).collect();
                 }
@@ -68,8 +69,14 @@ impl Walk {
     }
 
     /// As [`Walk::advance`], but for the reads of the disk: the caller does them, and passes what
-    /// they have returned to the next step, in the same order.
-    pub fn step(&mut self, read: Vec<DiskPages>, out: &mut Vec<Dumped>) -> WalkStep {
+    /// they have returned to the next step, in the same order. `wait` says how it waits until the
+    /// items that it shows are durable.
+    pub fn step(
+        &mut self,
+        read: Vec<DiskPages>,
+        wait: Wait<'_>,
+        out: &mut Vec<Dumped>,
+    ) -> WalkStep {
         let Self { cache, prefix, over } = self;
         let now = cache.now();
         let shown = out.len();
@@ -87,9 +94,11 @@ impl Walk {
                 }
                 (Over::Tier(_), None) => WalkStep::Over,
             });
-        for dumped in &out[shown..] {
-            // What a list shows does not vanish in a power loss, unless the log has failed.
-            let _ = cache.note_awaited(&dumped.key);
+        if let Some(tier) = cache.shared().tier.own() {
+            for dumped in &out[shown..] {
+                // What a list shows does not vanish in a power loss, unless the log has failed.
+                let _ = cache.raw(wait).await_durable(tier, &dumped.key);
+            }
         }
         step
     }

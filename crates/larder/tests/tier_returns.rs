@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::path::Path;
+use std::task::Poll;
 use std::time::Duration;
 
-use larder::{Cache, Clock, DiskTier, Miss, Read, ReadOptions, Returns, TierMode};
+use larder::{Cache, Clock, Deferred, DiskTier, Miss, Read, ReadOptions, Returns, TierMode, Wait};
 
 const ITEMS: u32 = 8000;
 
@@ -109,6 +110,7 @@ fn an_item_that_expires_in_memory_is_known_to_be_expired_without_the_disk() {
     cache.sync().unwrap();
     cache.tick(cache.now() + 11);
     let options = (ReadOptions { noted: true, value: true }, Returns::IfReused);
-    let read = cache.read_at_once(b"k", options, &mut Vec::new(), |_, _| ());
-    assert!(matches!(read, Read::Miss(Miss::Expired)), "{read:?}");
+    let deferred = Deferred::default();
+    let read = cache.raw(Wait::Ask(&deferred)).read(b"k", options, &mut Vec::new(), |_, _| ());
+    assert!(matches!(read, Poll::Ready(Read::Miss(Miss::Expired))), "{read:?}");
 }

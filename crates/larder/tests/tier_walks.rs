@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder::{
-    Cache, Clock, DiskRead, DiskTier, Dumped, Durability, StoreMode, StoreRequest, TierMode,
+    Cache, Clock, DiskRead, DiskTier, Dumped, Durability, StoreMode, StoreRequest, TierMode, Wait,
     WalkStep,
 };
 
@@ -39,7 +39,7 @@ fn walk(cache: &Cache, prefix: &str, pause: Duration) -> BTreeMap<Vec<u8>, Dumpe
     let (mut walk, mut read, mut found) = (cache.walk(prefix), Vec::new(), Vec::new());
     let mut shown = BTreeMap::new();
     loop {
-        let step = walk.step(std::mem::take(&mut read), &mut found);
+        let step = walk.step(std::mem::take(&mut read), Wait::Block, &mut found);
         for dumped in found.drain(..) {
             let key = dumped.key.clone();
             let earlier = shown.insert(key, dumped);

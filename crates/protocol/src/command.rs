@@ -139,6 +139,46 @@ impl<'a> Command<'a> {
     }
 }
 
+/// A [`Command`] about an item, which owns its key.
+#[derive(Clone, Debug)]
+pub struct KeptCommand {
+    key: Box<[u8]>,
+    /// The command with an empty key.
+    command: Command<'static>,
+}
+
+impl KeptCommand {
+    /// Returns the command.
+    pub fn command(&self) -> Command<'_> {
+        self.command.with_key(&self.key)
+    }
+
+    /// Returns the key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+impl Command<'_> {
+    /// Returns a copy that outlives the bytes of the command; `None` if it addresses no item.
+    pub fn keep(&self) -> Option<KeptCommand> {
+        let command = match *self {
+            Self::Get { with_cas, exptime, .. } => Command::Get { key: &[], with_cas, exptime },
+            Self::LeaseGet { .. } => Command::LeaseGet { key: &[] },
+            Self::Inspect { .. } => Command::Inspect { key: &[] },
+            Self::Touch { exptime, .. } => Command::Touch { key: &[], exptime },
+            Self::Fetch(fetch) => Command::Fetch(Fetch { key: &[], ..fetch }),
+            Self::Store(store) => Command::Store(Store { key: &[], ..store }),
+            Self::Delete(delete) => Command::Delete(Delete { key: &[], ..delete }),
+            Self::Arithmetic(arithmetic) => {
+                Command::Arithmetic(Arithmetic { key: &[], ..arithmetic })
+            }
+            _ => return None,
+        };
+        Some(KeptCommand { key: self.key()?.into(), command })
+    }
+}
+
 /// The header of a store: everything but the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {

@@ -37,7 +37,9 @@ pub mod text;
 pub mod version;
 
 pub use admin::{Admin, Refusal, Topics};
-pub use command::{Arithmetic, Command, Delete, Fetch, Initial, Remains, StatsSection, Store};
+pub use command::{
+    Arithmetic, Command, Delete, Fetch, Initial, KeptCommand, Remains, StatsSection, Store,
+};
 pub use frame::{Frame, Kept};
 pub use parsed::{Bad, Parsed};
 pub use parsed_reply::ParsedReply;

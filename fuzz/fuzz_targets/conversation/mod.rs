@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larder::Wait;
 use larder_options::{Options, Protocol};
 use larder_server::{Allowance, Executor, Next, Output, Server, Session};
 
@@ -35,7 +36,7 @@ pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
         unused.extend_from_slice(piece);
         loop {
             let mut out = Output::default();
-            let progress = session.receive(&executor, &unused, allowance, &mut out);
+            let progress = session.receive(&executor, Wait::Block, &unused, allowance, &mut out);
             unused.drain(..progress.consumed);
             answers.extend(out.parts().flatten());
             match progress.next {

@@ -8,6 +8,7 @@ mod requests;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use larder::Wait;
 use larder_bench::is_measuring;
 use larder_options::{Options, Protocol};
 use larder_server::{Allowance, Executor, Next, Output, Server, Session};
@@ -92,7 +93,7 @@ fn run(
         out_bytes_max: usize::MAX,
         is_tight: false,
     };
-    let progress = session.receive(executor, requests, allowance, out);
+    let progress = session.receive(executor, Wait::Block, requests, allowance, out);
     ensure!(progress.next == Next::Input && progress.consumed == requests.len(), "{progress:?}");
     Ok(())
 }

@@ -38,6 +38,7 @@ use larder_engine::{Basis, Engine, Operation, StoreError, StoreRequest, Stored};
 use larder_item::{Deadline, StoreMode, check_key};
 
 use crate::cache::Cache;
+use crate::raw::waited;
 use crate::set::count_refusal;
 use crate::tier::Use;
 use flight::{Boarded, Leader, LoadOutcome};
@@ -205,7 +206,7 @@ impl Cache {
     /// be taken; then the result is not stored.
     fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
         let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
-        let basis = self.change(
+        let basis = self.blocking().change(
             key,
             Use::Needs,
             |_| false,
@@ -215,7 +216,7 @@ impl Cache {
                 basis.inspect_err(|error| count_refusal(engine, operation.thread, *error))
             },
         );
-        basis.ok()
+        waited(basis).ok()
     }
 
     /// Stores a loaded value if its basis holds. It does not use [`Cache::set`], which would detach
@@ -243,7 +244,7 @@ impl Cache {
         basis: Basis,
         store: impl FnMut(&Engine, &Operation<'_>) -> Result<Stored, StoreError>,
     ) -> Result<Stored, StoreError> {
-        let stored = self.change(key, Use::Needs, |_| false, store);
+        let stored = waited(self.blocking().change(key, Use::Needs, |_| false, store));
         if let Err(error) = stored {
             self.with_thread_slot(|engine, thread| count_refusal(engine, thread, error));
             // A reservation that stays expires later.
@@ -274,12 +275,10 @@ impl Cache {
     /// [`StoreError`], also if no memory is free for the reservation.
     pub fn begin_load(&self, key: &[u8], timeout: Duration) -> Result<Basis, StoreError> {
         let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
-        self.change(
-            key,
-            Use::Needs,
-            |_| false,
-            |engine, operation| engine.begin_load(operation, key, Some(until)),
-        )
+        let begin = |engine: &Engine, operation: &Operation<'_>| {
+            engine.begin_load(operation, key, Some(until))
+        };
+        waited(self.blocking().change(key, Use::Needs, |_| false, begin))
     }
 
     /// Stores a loaded value, unless the key was stored, deleted or otherwise changed since

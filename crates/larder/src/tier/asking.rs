@@ -1,16 +1,5 @@
-//! Asking the disk without waiting for it.
-//!
-//! A server's thread serves many clients: it does not wait for the disk on behalf of one of them.
-//! It reads what an operation will need, serves others meanwhile, and gives what was found to the
-//! operation.
-//!
-//! ```text
-//! asks_disk ─▶ DiskLookup ─▶ DiskRead ─▶ DiskPages ─▶ give_found ─▶ the operation, which finds it there
-//!                  ▲                         │
-//!                  └─────────────────────────┘ a longer item, or a key that cannot be told from another
-//! ```
+//! Reads of the disk that the caller of an operation performs.
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -22,17 +11,10 @@ use larder_tier::disk::{Page, page_bytes_mut};
 use larder_tier::store::{FindError, Known, Lookup, Store, StoredItem, Wanted};
 
 use super::Tier;
-use crate::cache::Cache;
+use super::wait::{Taken, Wait};
 
 /// What the disk has of a key.
 pub(super) type Found = Result<(Known, Option<StoredItem>), FindError>;
-
-thread_local! {
-    /// What was found for the thread's next operations.
-    static FOUND: RefCell<Vec<(Box<[u8]>, Found)>> = const { RefCell::new(Vec::new()) };
-    /// True if the thread's operations have waited for the disk long enough.
-    static HAS_WAITED: Cell<bool> = const { Cell::new(false) };
-}
 
 /// How an operation depends on the item of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +26,10 @@ pub enum Asking {
     /// It replaces the item, whatever that is.
     Replaces,
 }
+
+/// The operation needs the disk, and its caller is to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pending;
 
 /// A search for an item on the disk.
 #[derive(Debug)]
@@ -114,101 +100,75 @@ impl DiskRead {
     }
 }
 
+impl DiskLookup {
+    /// Returns the key, and what the disk has of it.
+    pub(super) fn into_found(self) -> (Box<[u8]>, Found) {
+        let key = self.lookup.key().into();
+        match self.failure {
+            Some(error) => (key, Err(error)),
+            None => (key, Ok(self.lookup.found())),
+        }
+    }
+}
+
 impl Tier {
-    /// As [`Store::find`], with what was found for this operation if it still holds.
-    pub(super) fn find(&self, key: &[u8]) -> Found {
-        match take_found(key) {
-            Some(Ok(found)) if self.store.is_as_found(key, &found.0) => Ok(found),
-            Some(Err(error)) => Err(error),
-            _ => self.store.find(key),
+    /// As [`Store::find`], with what was looked up for this operation if it still holds.
+    ///
+    /// # Errors
+    /// [`Pending`] if the operation is not to read the disk.
+    pub(super) fn find(&self, key: &[u8], wait: Wait<'_>) -> Result<Found, Pending> {
+        let Some(deferred) = wait.deferred() else { return Ok(self.store.find(key)) };
+        match deferred.take(key, |known| self.store.is_as_found(key, known)) {
+            Taken::Found(found) => Ok(found),
+            Taken::Nothing if wait.asks() => Err(Pending),
+            Taken::Nothing | Taken::Before => Ok(self.store.find(key)),
         }
     }
 
-    /// True if the disk may have the item of a key that memory lacks, and nothing that was found
-    /// for this operation says what it has.
-    pub(super) fn must_ask(&self, key: &[u8]) -> bool {
-        self.store.may_have(key) && !self.has_found(key)
+    /// True if an operation on the key would read the disk. `is_resident` says whether memory has
+    /// the item.
+    pub(crate) fn must_look_up(
+        &self,
+        key: &[u8],
+        asking: Asking,
+        wait: Wait<'_>,
+        is_resident: impl FnOnce() -> bool,
+    ) -> bool {
+        let may_ask = match asking {
+            // A store without conditions does not change what the disk of a cache has before.
+            Asking::Replaces if self.is_cache() => false,
+            Asking::Reads => !is_resident() && self.store.may_have(key),
+            Asking::Changes | Asking::Replaces => self.store.may_ask(key, is_resident()),
+        };
+        let holds = |known: &Known| self.store.is_as_found(key, known);
+        let is_found = || wait.deferred().is_some_and(|deferred| deferred.has(key, holds));
+        may_ask && !is_found()
     }
 
     /// True if changes wait until earlier ones are durable.
-    fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         !self.is_cache() && self.store.is_crowded()
     }
 
+    /// True if a change must wait until earlier ones are durable.
+    pub(crate) fn must_wait_for_room(&self, wait: Wait<'_>) -> bool {
+        !wait.has_waited() && self.is_crowded()
+    }
+
     /// Until when a change waits for the disk.
-    pub(super) fn patience(&self) -> Instant {
-        Instant::now() + if HAS_WAITED.get() { Duration::ZERO } else { self.wait }
+    pub(super) fn patience(&self, wait: Wait<'_>) -> Instant {
+        Instant::now() + if wait.has_waited() { Duration::ZERO } else { self.wait }
     }
 
-    /// True if something was found for this operation, and still holds.
-    fn has_found(&self, key: &[u8]) -> bool {
-        match take_found(key) {
-            Some(Ok(found)) if !self.store.is_as_found(key, &found.0) => false,
-            Some(found) => {
-                FOUND.with_borrow_mut(|all| all.push((key.into(), found)));
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-/// Takes what was found of a key.
-fn take_found(key: &[u8]) -> Option<Found> {
-    FOUND.with_borrow_mut(|all| {
-        let at = all.iter().position(|(of, _)| **of == *key)?;
-        Some(all.swap_remove(at).1)
-    })
-}
-
-impl Cache {
-    /// True if an operation on the key would wait for the disk: it needs an item that only the disk
-    /// may have, which [`Cache::look_up_on_disk`] finds without waiting, or it is a change and
-    /// [`Cache::is_disk_crowded`].
-    ///
-    /// Cost: a load without a disk tier; otherwise a lookup in memory, and one in the disk's index
-    /// if memory lacks the item.
-    #[inline]
-    pub fn asks_disk(&self, key: &[u8], asking: Asking) -> bool {
-        self.shared().tier.own().is_some_and(|tier| self.asks(tier, key, asking))
-    }
-
-    fn asks(&self, tier: &Tier, key: &[u8], asking: Asking) -> bool {
-        let is_resident = || self.shared().engine.peek(key, self.now()).is_some();
-        let may_ask = match asking {
-            // A store without conditions does not change what the disk of a cache has before.
-            Asking::Replaces if tier.is_cache() => false,
-            Asking::Reads => !is_resident() && tier.store.may_have(key),
-            Asking::Changes | Asking::Replaces => tier.store.may_ask(key, is_resident()),
-        };
-        let must_wait = asking != Asking::Reads && !HAS_WAITED.get() && tier.is_crowded();
-        must_wait || may_ask && !tier.has_found(key)
-    }
-
-    /// True if changes must wait until the disk has taken earlier ones.
-    ///
-    /// Cost: a load.
-    pub fn is_disk_crowded(&self) -> bool {
-        self.shared().tier.own().is_some_and(Tier::is_crowded)
-    }
-
-    /// Says whether the changes of this thread have waited long enough for the disk to take earlier
-    /// ones: they fail instead of waiting.
-    pub fn note_disk_waited(&self, has_waited: bool) {
-        HAS_WAITED.set(has_waited);
-    }
-
-    /// Begins to look a key up on the disk. Returns the lookup and its first read; `None` if it
-    /// needs none, and then it can be given to [`Cache::give_found`]. `None` without a disk tier.
-    pub fn look_up_on_disk(&self, key: &[u8]) -> Option<(DiskLookup, Option<DiskRead>)> {
-        let tier = self.shared().tier.own()?;
-        let mut lookup = DiskLookup { lookup: tier.store.look_up(key), failure: None };
+    /// Begins to look a key up. Returns the lookup and its first read; `None` if it needs none.
+    pub(crate) fn look_up(&self, key: &[u8]) -> (DiskLookup, Option<DiskRead>) {
+        let mut lookup = DiskLookup { lookup: self.store.look_up(key), failure: None };
         let read = self.advance(&mut lookup, None);
-        Some((lookup, read))
+        (lookup, read)
     }
 
-    /// Goes on with a lookup after its read. Returns its next read; `None` at its end.
-    pub fn go_on(&self, lookup: &mut DiskLookup, pages: DiskPages) -> Option<DiskRead> {
+    /// Continues a lookup after its read. Returns its next read; `None` at its end.
+    pub(crate) fn look_on(&self, lookup: &mut DiskLookup, pages: DiskPages) -> Option<DiskRead> {
         self.advance(lookup, Some(pages.0))
     }
 
@@ -217,28 +177,12 @@ impl Cache {
         lookup: &mut DiskLookup,
         pages: Option<Result<Vec<Page>, DiskError>>,
     ) -> Option<DiskRead> {
-        let tier = self.shared().tier.own()?;
-        match tier.store.advance(&mut lookup.lookup, pages) {
-            Ok(wanted) => Some(DiskRead::new(Arc::clone(&tier.store), wanted?)),
+        match self.store.advance(&mut lookup.lookup, pages) {
+            Ok(wanted) => Some(DiskRead::new(Arc::clone(&self.store), wanted?)),
             Err(error) => {
                 lookup.failure = Some(error);
                 None
             }
         }
-    }
-
-    /// Gives what a lookup has found to the next operation of this thread on its key.
-    pub fn give_found(&self, lookup: DiskLookup) {
-        let key = lookup.lookup.key().into();
-        let found = match lookup.failure {
-            Some(error) => Err(error),
-            None => Ok(lookup.lookup.found()),
-        };
-        FOUND.with_borrow_mut(|all| all.push((key, found)));
-    }
-
-    /// Forgets what was given to this thread and no operation has taken.
-    pub fn forget_found(&self) {
-        FOUND.with_borrow_mut(Vec::clear);
     }
 }

@@ -11,18 +11,16 @@
 //! operation on an item that memory does not have brings it back first.
 
 pub(crate) mod asking;
-pub(crate) mod attached;
 pub(crate) mod awaited;
 mod demoter;
 mod gauges;
 pub(crate) mod inspection;
 mod operate;
-pub(crate) mod reading;
 mod recent_reads;
-mod recorder;
+pub(crate) mod recorder;
 mod recording;
-pub(crate) mod removing;
 mod settings;
+pub(crate) mod wait;
 pub(crate) mod walking;
 
 use std::fmt;
@@ -43,7 +41,7 @@ use crate::clock::{Clock, Time, unix_secs};
 use crate::open::share::{random, random_bytes};
 use demoter::Demoter;
 pub use operate::Returns;
-pub(crate) use operate::{Brought, Target, Use};
+pub(crate) use operate::{Brought, Target, Undone, Use};
 use recent_reads::RecentReads;
 use recorder::Recorder;
 use recording::TierJournal;

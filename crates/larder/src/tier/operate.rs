@@ -1,6 +1,7 @@
 //! Operations on a cache with a disk tier: what they do when memory lacks the item.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use larder_engine::{
@@ -10,7 +11,9 @@ use larder_item::{Meta, Second, StoreMode};
 use larder_tier::format::{Address, Item};
 use larder_tier::store::{Known, Removal, StoredItem};
 
+use super::asking::Pending;
 use super::recording::Terms;
+use super::wait::Wait;
 use super::{Tier, recorder};
 
 /// How often an item is brought back that eviction takes away again.
@@ -45,11 +48,12 @@ pub(crate) enum Use {
     Needs,
 }
 
-/// The item that an operation changes.
+/// The item that an operation is about, and how it waits for the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) uses: Use,
+    pub(crate) wait: Wait<'a>,
     /// The removal that the change belongs to.
     pub(crate) removal: Option<&'a Arc<Removal>>,
 }
@@ -61,6 +65,14 @@ pub(crate) enum Undone {
     Refused(StoreError),
     /// The disk did not return the item. This is known of it.
     Unread(Known),
+    /// Its caller is to look the key up first, or to wait until the disk takes changes.
+    Pending,
+}
+
+impl From<Pending> for Undone {
+    fn from(Pending: Pending) -> Self {
+        Self::Pending
+    }
 }
 
 impl From<StoreError> for Undone {
@@ -76,18 +88,19 @@ impl From<Refusal> for Undone {
 }
 
 impl Undone {
-    /// The error that a caller gets.
-    pub(crate) fn into_error(self) -> StoreError {
+    /// Returns the outcome that a caller gets.
+    pub(crate) fn into_poll<T>(self) -> Poll<Result<T, StoreError>> {
         match self {
-            Self::Refused(error) => error,
-            Self::Unread(_) => StoreError::Journal(Refusal::Unreadable),
+            Self::Refused(error) => Poll::Ready(Err(error)),
+            Self::Unread(_) => Poll::Ready(Err(StoreError::Journal(Refusal::Unreadable))),
+            Self::Pending => Poll::Pending,
         }
     }
 }
 
 impl<'a> Target<'a> {
-    pub(crate) fn new(key: &'a [u8], uses: Use) -> Self {
-        Self { key, uses, removal: None }
+    pub(crate) fn new(key: &'a [u8], uses: Use, wait: Wait<'a>) -> Self {
+        Self { key, uses, wait, removal: None }
     }
 }
 
@@ -112,9 +125,12 @@ impl Tier {
         change: impl FnMut(&Operation<'_>) -> Result<T, StoreError>,
         is_absent: impl Fn(&T) -> bool,
     ) -> Result<T, Undone> {
-        let deadline = self.patience();
+        let deadline = self.patience(target.wait);
         self.clear_if_due(engine, operation.now);
         self.share_memory_if_due(engine, operation.thread, operation.now);
+        if target.wait.asks() && self.must_wait_for_room(target.wait) {
+            return Err(Undone::Pending);
+        }
         if !self.is_cache() {
             self.store.wait_for_room(deadline).map_err(recorder::refusal)?;
         }
@@ -125,16 +141,17 @@ impl Tier {
         &self,
         engine: &Engine,
         operation: &Operation<'_>,
-        &Target { key, uses, removal }: &Target<'_>,
+        target: &Target<'_>,
         (deadline, mut change): (Instant, impl FnMut(&Operation<'_>) -> Result<T, StoreError>),
         is_absent: impl Fn(&T) -> bool,
     ) -> Result<T, Undone> {
+        let &Target { key, uses, wait, removal } = target;
         let (mut returns, mut known) = (0, Known::default());
         loop {
             let terms = Terms { known: &known, needs: uses == Use::Needs, removal };
             match change(&operation.journaled(&self.journal.on(terms))) {
                 Err(StoreError::Journal(Refusal::AskDisk)) if uses == Use::Replaces => {
-                    known = match self.find(key) {
+                    known = match self.find(key, wait)? {
                         Ok((known, _)) => known,
                         // What cannot be read can be replaced, and is whole again then.
                         Err(error) => {
@@ -144,14 +161,14 @@ impl Tier {
                     };
                 }
                 Err(StoreError::Journal(Refusal::AskDisk)) => {
-                    known = self.learn(engine, operation, key)?.0;
+                    known = self.learn(engine, operation, target)?.0;
                 }
                 Err(StoreError::Journal(Refusal::Busy)) => {
                     self.clear_if_due(engine, operation.now);
                     self.wait_for_progress(deadline)?;
                 }
                 Ok(outcome) if is_absent(&outcome) && returns < RETURNS_MAX => {
-                    let (learned, is_there) = self.learn(engine, operation, key)?;
+                    let (learned, is_there) = self.learn(engine, operation, target)?;
                     if !is_there {
                         return Ok(outcome);
                     }
@@ -169,9 +186,9 @@ impl Tier {
         &self,
         engine: &Engine,
         operation: &Operation<'_>,
-        key: &[u8],
+        target: &Target<'_>,
     ) -> Result<(Known, bool), Undone> {
-        match self.bring(engine, operation, (key, Returns::Always))? {
+        match self.bring(engine, operation, target, Returns::Always)? {
             // Which records are other keys', or the change asks again without end. The key's own is
             // not known: if memory loses it again, the change has to ask.
             Brought::Back(known) => Ok((Known { own: None, ..known }, true)),
@@ -185,7 +202,8 @@ impl Tier {
         &self,
         engine: &Engine,
         operation: &Operation<'_>,
-        (key, returns): (&[u8], Returns),
+        &Target { key, wait, .. }: &Target<'_>,
+        returns: Returns,
     ) -> Result<Brought, Undone> {
         let now = operation.now;
         let mut may_stay = returns == Returns::IfReused && engine.is_memory_full();
@@ -196,7 +214,7 @@ impl Tier {
             if !self.store.may_have(key) {
                 return Ok(Brought::Nothing(Known::default()));
             }
-            let found = match self.find(key) {
+            let found = match self.find(key, wait)? {
                 Ok(found) => found,
                 Err(error) if self.is_cache() => {
                     self.note_unreadable(&error);
@@ -314,7 +332,7 @@ impl Tier {
         operation: &Operation<'_>,
         target: &Target<'_>,
         cas: Option<u64>,
-    ) -> Result<Deletion, StoreError> {
+    ) -> Result<Deletion, Undone> {
         let (key, now) = (target.key, operation.now);
         let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
         let delete = |operation: &Operation<'_>| engine.delete(operation, key, cas);
@@ -325,7 +343,7 @@ impl Tier {
                 recorder::remove(&self.store, key, &change, &terms).map_err(recorder::refusal)?;
                 Ok(Deletion::Deleted(Meta { seen: now, ..Meta::default() }))
             }
-            removed => removed.map_err(Undone::into_error),
+            removed => removed,
         }
     }
 }

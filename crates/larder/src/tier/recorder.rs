@@ -114,7 +114,7 @@ impl Recorder {
 }
 
 /// A refusal of the store as one of the journal.
-pub(super) fn refusal(refusal: store::Refusal) -> Refusal {
+pub(crate) fn refusal(refusal: store::Refusal) -> Refusal {
     match refusal {
         store::Refusal::AskDisk => Refusal::AskDisk,
         store::Refusal::Busy => Refusal::Busy,

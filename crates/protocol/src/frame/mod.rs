@@ -89,4 +89,12 @@ impl Kept {
             Self::Binary(kept) => Frame::Binary(kept.frame()),
         }
     }
+
+    /// Returns the frame for responses that include the key of the item.
+    pub fn frame_with<'a>(&'a self, key: &'a [u8]) -> Frame<'a> {
+        match self {
+            Self::Binary(kept) => Frame::Binary(binary::Frame { key, ..kept.frame() }),
+            Self::Text { .. } | Self::Meta(_) => self.frame(),
+        }
+    }
 }

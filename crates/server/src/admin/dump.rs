@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use larder::{Cache, Dumped};
+use larder::{Cache, Dumped, Wait};
 use larder_item::Deadline;
 use larder_protocol::admin::{Crawled, DumpForm};
 use larder_protocol::text::dump::{self, DumpedItem};
@@ -59,8 +59,8 @@ impl Dump {
     }
 
     /// Visits a few more items, and appends the lines of those requested, and at the end its line.
-    pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> Dumping {
-        let listed = self.listing.step();
+    pub(crate) fn step(&mut self, wait: Wait<'_>, out: &mut Vec<u8>) -> Dumping {
+        let listed = self.listing.step(wait);
         self.listing.found().iter().for_each(|item| self.show(item, out));
         match listed {
             Listed::Found => Dumping::Visited(self.listing.found().len()),

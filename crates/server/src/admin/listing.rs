@@ -1,7 +1,7 @@
 //! A walk over the items for an answer that is longer than a turn. It does not wait for the disk:
 //! its session stops, and its worker reads what the walk needs.
 
-use larder::{Cache, DiskPages, DiskRead, Dumped, Walk, WalkStep};
+use larder::{Cache, DiskPages, DiskRead, Dumped, Wait, Walk, WalkStep};
 
 /// A list of items in progress.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ impl Listing {
     }
 
     /// Goes on to the next items.
-    pub(crate) fn step(&mut self) -> Listed {
+    pub(crate) fn step(&mut self, wait: Wait<'_>) -> Listed {
         self.found.clear();
         if !self.reads.is_empty() {
             return Listed::NeedsDisk;
         }
-        match self.walk.step(std::mem::take(&mut self.read), &mut self.found) {
+        match self.walk.step(std::mem::take(&mut self.read), wait, &mut self.found) {
             WalkStep::Reads(reads) => {
                 self.reads = reads;
                 Listed::NeedsDisk

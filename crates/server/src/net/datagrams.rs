@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use larder::{Awaited, Awaiting, DiskRead};
+use larder::{Awaited, Awaiting, DiskRead, Wait};
 use larder_stats::Counter;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
@@ -40,6 +40,8 @@ struct Head {
 /// What serves requests, besides the sockets.
 pub(crate) struct Site<'a> {
     pub(crate) executor: &'a Executor,
+    /// How the operations of a worker wait for the disk.
+    pub(crate) wait: Wait<'a>,
     /// `None` without a disk tier.
     pub(crate) disk_threads: Option<&'a DiskThreads>,
 }
@@ -51,7 +53,7 @@ pub(crate) fn serve(
     site: &Site<'_>,
     scratch: &mut Scratch,
 ) {
-    let Site { executor, disk_threads } = *site;
+    let Site { executor, wait, disk_threads } = *site;
     let (mut received_bytes, mut turns) = (0, 0);
     while turns < TURNS_MAX && received_bytes <= BYTES_PER_TURN {
         turns += 1;
@@ -65,7 +67,7 @@ pub(crate) fn serve(
         executor.counters().add(Counter::WireBytesRead, bytes as u64);
         if let Ok(peer) = SocketAddr::try_from(peer) {
             let (input, out) = (&scratch.input[..bytes], &mut scratch.output);
-            match begin(executor, input, peer, out) {
+            match begin(executor, wait, (input, peer), out) {
                 Begun::NoRequest => {}
                 Begun::Over { head, more_turns } => {
                     turns += more_turns;
@@ -111,7 +113,7 @@ pub fn reply(
     out: &mut Output,
     pass_on: impl FnMut(&[u8]) -> bool,
 ) -> usize {
-    match begin(executor, datagram, peer, out) {
+    match begin(executor, Wait::Block, (datagram, peer), out) {
         Begun::NoRequest | Begun::Waits(_) => 0,
         Begun::Over { head, more_turns } => {
             send(head, &out.bytes, pass_on);
@@ -145,20 +147,24 @@ struct Waiting {
 }
 
 /// Executes a request, as far as the worker can without waiting for the disk.
-fn begin(executor: &Executor, datagram: &[u8], peer: SocketAddr, out: &mut Output) -> Begun {
+fn begin(
+    executor: &Executor,
+    wait: Wait<'_>,
+    (datagram, peer): (&[u8], SocketAddr),
+    out: &mut Output,
+) -> Begun {
     let Some((head, request)) = Head::read(datagram) else { return Begun::NoRequest };
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
     executor.turn_to(NO_CONNECTION);
     let mut session = Session::brief(executor.server());
-    let turns_max = TURNS_MAX;
+    let (cache, caller) = (executor.cache(), (executor, wait));
     let Conversed { consumed, turns, next } =
-        converse(&mut session, executor, request, (turns_max, bytes_max), out);
-    let cache = executor.cache();
-    let awaited = cache.take_awaited();
+        converse(&mut session, caller, request, (TURNS_MAX, bytes_max), out);
+    let awaited = wait.take_awaited();
     let durability = awaited.map_or(Awaiting::Durable, |awaited| cache.durability(awaited));
     let is_within = out.len() <= bytes_max;
     let is_answered = matches!(next, Next::Input | Next::Lines | Next::Close) && is_within;
-    let needs_disk = next == Next::Disk || executor.asks_disk() && turns == turns_max;
+    let needs_disk = next == Next::Disk || wait.asks() && turns == TURNS_MAX;
     if needs_disk || is_answered && durability == Awaiting::Pending {
         let (request, out) = (request.to_vec(), std::mem::take(out));
         let waiting = Waiting { head, request, consumed, session, out, bytes_max, awaited };
@@ -177,7 +183,7 @@ impl Waiting {
         let Self { request, consumed, session, out, bytes_max, .. } = self;
         let is_answered = loop {
             let rest = &request[*consumed..];
-            let conversed = converse(session, executor, rest, (1, *bytes_max), out);
+            let conversed = converse(session, (executor, Wait::Block), rest, (1, *bytes_max), out);
             *consumed += conversed.consumed;
             match conversed.next {
                 Next::Turn | Next::GiveWay => {}
@@ -208,7 +214,7 @@ struct Conversed {
 /// `bytes_max`.
 fn converse(
     session: &mut Session,
-    executor: &Executor,
+    (executor, wait): (&Executor, Wait<'_>),
     request: &[u8],
     (turns_max, bytes_max): (usize, usize),
     out: &mut Output,
@@ -222,7 +228,7 @@ fn converse(
     let (mut consumed, mut turns) = (0, 0);
     // The output has no pieces: a brief session copies large values, too.
     loop {
-        let progress = session.receive(executor, &request[consumed..], allowance, out);
+        let progress = session.receive(executor, wait, &request[consumed..], allowance, out);
         consumed += progress.consumed;
         turns += 1;
         let next = progress.next;

@@ -14,7 +14,7 @@ pub(crate) mod progress;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder::{Cache, LimitError, Second, StoreError};
+use larder::{Cache, LimitError, Second, StoreError, Wait};
 use larder_item::Deadline;
 use larder_options::{AnswersAs, Options, Tuning};
 use larder_protocol::{ClientError, Refusal};
@@ -280,14 +280,14 @@ impl Server {
         if !self.options.flush_all {
             return Err(NotCleared::Forbidden(ClientError::FlushNotAllowed));
         }
-        Ok(self.flush(Deadline::PAST)?)
+        Ok(self.flush(Deadline::PAST, Wait::Block)?)
     }
 
     /// Removes all items that are there at a deadline; without one, or with a past one, at once.
     ///
     /// # Errors
     /// The disk tier takes no changes.
-    pub(crate) fn flush(&self, deadline: Deadline) -> Result<(), StoreError> {
+    pub(crate) fn flush(&self, deadline: Deadline, wait: Wait<'_>) -> Result<(), StoreError> {
         self.leases.revoke_all(self.cache.now());
         let options = &self.options;
         match deadline {
@@ -296,10 +296,10 @@ impl Server {
             Deadline::NEVER | Deadline::PAST
                 if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
             {
-                self.cache.try_clear_second()
+                self.cache.raw(wait).clear_second()
             }
-            Deadline::NEVER | Deadline::PAST => self.cache.try_clear(),
-            Deadline(second) => self.cache.try_clear_at(second),
+            Deadline::NEVER | Deadline::PAST => self.cache.raw(wait).clear(),
+            Deadline(second) => self.cache.raw(wait).clear_at(second),
         }
     }
 

@@ -23,8 +23,11 @@ impl Session {
         input: &'a [u8],
     ) -> impl Iterator<Item = (&'a [u8], Asking)> + use<'a> {
         let mut parser = self.parser.clone();
-        let mut rest = match self.state {
+        let mut rest = match &self.state {
             State::Command => input,
+            State::Suspended(suspended) => {
+                input.get(suspended.payload_bytes()..).unwrap_or_default()
+            }
             _ => &[],
         };
         std::iter::from_fn(move || {

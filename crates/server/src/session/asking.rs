@@ -1,46 +1,89 @@
-//! Commands that need the disk: the session stops before them, until what they need was read.
+//! Commands that need the disk: the session stops, and executes them once that was read.
 
-use larder::Asking;
+use larder::{Asking, Wait};
 use larder_item::StoreMode;
-use larder_protocol::{Command, Store};
+use larder_protocol::{Command, Kept, KeptCommand, Store};
 
-use super::Session;
-use super::batch::{Batch, ParsedCommand};
+use super::batch::{Batch, ParsedCommand, Step, words};
 use super::observer::key_of;
 use super::payload::{Payload, payload_bytes};
+use super::{Next, Session, State};
 use crate::session::execute::{Executor, is_read};
 
+/// A command that is executed once the disk was read for it.
+#[derive(Debug)]
+pub(super) struct Suspended {
+    command: KeptCommand,
+    frame: Kept,
+    /// What the log may show of it.
+    words: Box<[u8]>,
+    /// Its length in bytes.
+    consumed: usize,
+}
+
 impl Session {
-    /// Returns the key that must be looked up on the disk before a command. Reads find out
-    /// themselves (see [`Executed::AsksDisk`](crate::session::execute::Executed::AsksDisk)), unless
-    /// an observer looks at the item before them.
-    pub(super) fn asked_before(batch: &Batch<'_>, parsed: ParsedCommand<'_>) -> Option<Box<[u8]>> {
-        if finds_out(parsed.command) && batch.interest.is_none() {
-            return None;
+    /// Keeps a command until the disk was read for it. The value of a store stays in the input.
+    #[cold]
+    pub(super) fn suspend(&mut self, parsed: ParsedCommand<'_>) -> Step {
+        let ParsedCommand { command, frame, input, consumed, .. } = parsed;
+        let words = words(Some(command), frame, input, consumed).into();
+        let Some(command) = command.keep() else {
+            // Only commands about an item need the disk.
+            return Step::Stop(consumed, Next::Close);
+        };
+        self.asked = Some(command.key().into());
+        let suspended = Suspended { command, frame: frame.keep(), words, consumed };
+        self.state = State::Suspended(Box::new(suspended));
+        Step::Stop(consumed, Next::Disk)
+    }
+
+    /// Executes the command that was suspended. `input` begins with the value of a store.
+    #[cold]
+    pub(super) fn resume(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
+        let State::Suspended(suspended) = std::mem::replace(&mut self.state, State::Command) else {
+            return Step::GoOn(0);
+        };
+        let Suspended { command, frame, words, consumed } = &*suspended;
+        let (command, frame) = (&command.command(), &frame.frame_with(command.key()));
+        let (consumed, rest) = (*consumed, input);
+        let parsed = ParsedCommand { command, frame, input: words, consumed, rest };
+        match self.run(batch, parsed) {
+            Step::GoOn(bytes) => Step::GoOn(bytes - consumed),
+            Step::Stop(bytes, next) => Step::Stop(bytes - consumed, next),
+        }
+    }
+
+    /// True if a command is to be suspended before it is executed: an observer looks at its item
+    /// first. Other commands find out that they need the disk.
+    pub(super) fn must_suspend(batch: &Batch<'_>, parsed: ParsedCommand<'_>) -> bool {
+        if !batch.wait.asks() || batch.interest.is_none() {
+            return false;
         }
         if let Command::Store(store) = parsed.command
-            && parsed.input.len() - parsed.consumed < payload_bytes(store, parsed.frame)
+            && parsed.rest.len() < payload_bytes(store, parsed.frame)
         {
             // Once its value is there.
-            return None;
+            return false;
         }
-        let key = key_of(parsed.command)?;
-        let cache = batch.executor.cache();
-        cache.asks_disk(key, asking(parsed.command)).then(|| key.into())
+        let raw = batch.executor.cache().raw(batch.wait);
+        key_of(parsed.command).is_some_and(|key| raw.asks_disk(key, asking(parsed.command)))
     }
 
     /// Returns the keys to look up on the disk: that of the command which waits, and those of reads
-    /// behind it in `input`.
-    pub(crate) fn keys_to_ask(&mut self, executor: &Executor, input: &[u8]) -> Vec<Box<[u8]>> {
-        let cache = executor.cache();
-        // It may have waited for room only.
-        cache.note_disk_waited(true);
-        let asked = self.asked.take().filter(|key| cache.asks_disk(key, Asking::Changes));
-        cache.note_disk_waited(false);
+    /// after it in `input`.
+    pub(crate) fn keys_to_ask(
+        &mut self,
+        executor: &Executor,
+        wait: Wait<'_>,
+        input: &[u8],
+    ) -> Vec<Box<[u8]>> {
+        let raw = executor.cache().raw(wait);
+        // The command may have waited for room only.
+        let asked = self.asked.take().filter(|key| raw.must_look_up(key, Asking::Changes));
         let mut keys: Vec<Box<[u8]>> = asked.into_iter().collect();
         for (key, asking) in self.ahead(input).take(AHEAD_MAX) {
             let is_new = asking == Asking::Reads && keys.iter().all(|asked| **asked != *key);
-            if is_new && cache.asks_disk(key, asking) {
+            if is_new && raw.must_look_up(key, asking) {
                 keys.push(key.into());
             }
         }
@@ -48,10 +91,26 @@ impl Session {
     }
 }
 
+impl Suspended {
+    /// Returns how many bytes of the input are the value of the store, and its line end.
+    pub(super) fn payload_bytes(&self) -> usize {
+        match self.command.command() {
+            Command::Store(store) => payload_bytes(&store, &self.frame.frame()),
+            _ => 0,
+        }
+    }
+
+    /// Returns the memory that it owns, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.command.key().len() + self.words.len()
+    }
+}
+
 /// Returns the key to look up if `input` completes the value of a store that must wait for that.
-pub(super) fn asked_of(executor: &Executor, payload: &Payload, input: &[u8]) -> Option<Box<[u8]>> {
+pub(super) fn asked_of(batch: &Batch<'_>, payload: &Payload, input: &[u8]) -> Option<Box<[u8]>> {
     let store = payload.ended_by(input.len())?;
-    executor.cache().asks_disk(store.key, asking_of(&store)).then(|| store.key.into())
+    let raw = batch.executor.cache().raw(batch.wait);
+    raw.asks_disk(store.key, asking_of(&store)).then(|| store.key.into())
 }
 
 /// Returns how a command depends on the item of its key.
@@ -63,15 +122,6 @@ pub(super) fn asking(command: &Command<'_>) -> Asking {
         Command::Fetch(fetch) if is_read(fetch) => Asking::Reads,
         Command::Store(store) => asking_of(store),
         _ => Asking::Changes,
-    }
-}
-
-/// True if the command itself finds out that it needs the disk.
-fn finds_out(command: &Command<'_>) -> bool {
-    match command {
-        Command::Get { exptime: None, .. } | Command::LeaseGet { .. } => true,
-        Command::Fetch(fetch) => is_read(fetch),
-        _ => false,
     }
 }
 

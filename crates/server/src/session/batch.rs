@@ -1,12 +1,12 @@
 //! A batch: the commands that one call of [`Session::receive`](super::Session::receive) executes.
 
-use larder::Piece;
+use larder::{Piece, Wait};
 use larder_protocol::{Command, Frame, Response, binary, render};
 
 use super::allowance::Next;
 use crate::buffers::output::Output;
 use crate::log::Interest;
-use crate::session::execute::Executor;
+use crate::session::execute::{Call, Executor};
 use crate::session::observer::Observer;
 
 /// One call of [`Session::receive`](super::Session::receive).
@@ -28,8 +28,8 @@ pub(super) struct Batch<'a> {
     pub(super) left: usize,
     /// How many keys of lists may still be looked up.
     pub(super) keys_left: usize,
-    /// True if commands may have to wait for the disk.
-    pub(super) asks_disk: bool,
+    /// How operations wait for the disk.
+    pub(super) wait: Wait<'a>,
 }
 
 impl<'a> Batch<'a> {
@@ -72,16 +72,26 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A parsed command: the first `consumed` bytes of `input`.
+/// A parsed command.
 #[derive(Clone, Copy)]
 pub(super) struct ParsedCommand<'a> {
     pub(super) command: &'a Command<'a>,
     pub(super) frame: &'a Frame<'a>,
+    /// The input from its first byte on, at least to the end of its line.
     pub(super) input: &'a [u8],
+    /// Its length in bytes, without the value of a store.
     pub(super) consumed: usize,
+    /// The input after it.
+    pub(super) rest: &'a [u8],
 }
 
-impl ParsedCommand<'_> {
+impl<'a> ParsedCommand<'a> {
+    /// Returns how it is executed in a batch.
+    #[inline]
+    pub(super) fn call(&self, batch: &Batch<'a>) -> Call<'a> {
+        Call { wait: batch.wait, frame: self.frame }
+    }
+
     /// True if it asks for one key of a list.
     #[inline]
     pub(super) fn is_of_list(&self) -> bool {

@@ -34,7 +34,7 @@ impl Session {
     ) {
         (batch.left, batch.took_long) = (0, true);
         // A thread that may wait for the disk goes on with what a worker leaves.
-        if self.is_brief && !batch.asks_disk {
+        if self.is_brief && !batch.wait.asks() {
             gathering.finish(frame, &mut batch.out.bytes);
             return batch.respond(&Response::EndOfStats, frame);
         }
@@ -45,7 +45,7 @@ impl Session {
     pub(super) fn gather_on(&mut self, batch: &mut Batch<'_>) -> Step {
         (batch.left, batch.took_long) = (0, true);
         let State::Gather(gathering, kept) = &mut self.state else { return Step::GoOn(0) };
-        match gathering.step(&kept.frame(), &mut batch.out.bytes) {
+        match gathering.step(&kept.frame(), batch.wait, &mut batch.out.bytes) {
             Gathered::Some => {}
             Gathered::NeedsDisk => return Step::Stop(0, Next::Disk),
             Gathered::All => {
@@ -58,7 +58,7 @@ impl Session {
 
     pub(super) fn dump_on(&mut self, batch: &mut Batch<'_>) -> Step {
         let State::Dump(dump) = &mut self.state else { return Step::GoOn(0) };
-        match dump.step(&mut batch.out.bytes) {
+        match dump.step(batch.wait, &mut batch.out.bytes) {
             Dumping::Visited(items) => batch.left = batch.left.saturating_sub(items.max(1)),
             Dumping::NeedsDisk => return Step::Stop(0, Next::Disk),
             Dumping::Over => self.state = State::Command,

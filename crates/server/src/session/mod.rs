@@ -10,7 +10,9 @@ pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
 
-use larder::{DirectBuffer, LargeValue};
+use std::task::Poll;
+
+use larder::{DirectBuffer, LargeValue, Wait};
 use larder_item::{KEY_BYTES_MAX, Meta};
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
@@ -23,12 +25,13 @@ use crate::admin::dump::Dump;
 use crate::admin::watch::Watch;
 use crate::buffers::output::Output;
 use crate::server::Server;
-use crate::session::execute::{Executed, Executor};
+use crate::session::execute::{Call, Executed, Executor};
 use crate::session::observer::key_of;
 use crate::session::payload::{Payload, payload_bytes};
 use crate::stats::{self, ConnectionList, Gathering};
 
 pub use self::allowance::{Allowance, Next, Progress};
+use self::asking::Suspended;
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 
 /// The state of one peer's conversation.
@@ -49,7 +52,7 @@ pub struct Session {
     is_brief: bool,
     /// True if the peer may read the cache's memory itself.
     may_read: bool,
-    /// The key that the next command needs of the disk.
+    /// The key of the command that waits for the disk.
     asked: Option<Box<[u8]>>,
 }
 
@@ -57,6 +60,8 @@ pub struct Session {
 enum State {
     /// The next byte begins a command, or continues a list of keys.
     Command,
+    /// A command waits for the disk. The next byte is that of its value, or as in `Command`.
+    Suspended(Box<Suspended>),
     /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
     /// The rest of a large value is written before the next byte is read.
@@ -107,10 +112,12 @@ impl Session {
     }
 
     /// Executes the commands of `input` and appends the responses to `out`, within `allowance`.
-    /// Pieces of large values are not copied: `out` refers to them.
+    /// Pieces of large values are not copied: `out` refers to them. `wait` says how they wait for
+    /// the disk: after [`Next::Disk`] the caller has looked up the session's keys, and calls again.
     pub fn receive(
         &mut self,
         executor: &Executor,
+        wait: Wait<'_>,
         input: &[u8],
         allowance: Allowance,
         out: &mut Output,
@@ -125,9 +132,8 @@ impl Session {
             tight_bytes_max: if allowance.is_tight { allowance.out_bytes_max } else { usize::MAX },
             left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
             keys_left: allowance.keys_max,
-            asks_disk: executor.asks_disk(),
+            wait,
         };
-        executor.let_ask(batch.asks_disk);
         let mut consumed = 0;
         let next = loop {
             if batch.out.is_full(allowance.out_bytes_max) {
@@ -138,6 +144,7 @@ impl Session {
                 State::Command if rest.is_empty() => break Next::Input,
                 State::Command if batch.left == 0 => break batch.end(),
                 State::Command => self.command(&mut batch, rest),
+                State::Suspended(_) => self.resume(&mut batch, rest),
                 State::Payload(_) if rest.is_empty() => break Next::Input,
                 State::Payload(_) => self.payload(&mut batch, rest),
                 State::Dump(_) | State::Gather(..) if batch.left == 0 => break Next::GiveWay,
@@ -171,13 +178,13 @@ impl Session {
     /// Passes input to the payload that is arriving.
     fn payload(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         let State::Payload(payload) = &mut self.state else { return Step::GoOn(0) };
-        if batch.asks_disk
-            && let Some(key) = asking::asked_of(batch.executor, payload, input)
+        if batch.wait.asks()
+            && let Some(key) = asking::asked_of(batch, payload, input)
         {
             self.asked = Some(key);
             return Step::Stop(0, Next::Disk);
         }
-        let bytes = payload.receive(batch.executor, input, &mut batch.out.bytes);
+        let bytes = payload.receive(batch.executor, batch.wait, input, &mut batch.out.bytes);
         if payload.is_complete() {
             if !batch.interest.is_none()
                 && let Some((store, response)) = payload.ended()
@@ -210,35 +217,16 @@ impl Session {
         if batch.tight_bytes_max < usize::MAX && self.lacks_room(batch, input) {
             return Step::Stop(0, Next::Drain);
         }
-        if batch.asks_disk {
-            return self.command_beside_disk(batch, input);
-        }
-        self.next_command::<false>(batch, input)
-    }
-
-    /// As [`Self::command`], for a cache with a disk tier. A command that needs the disk is not
-    /// consumed: it is passed again once the disk was asked.
-    #[inline(never)]
-    fn command_beside_disk(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
-        let before = self.parser.clone();
-        let step = self.next_command::<true>(batch, input);
-        if matches!(step, Step::Stop(_, Next::Disk)) {
-            self.parser = before;
-        }
-        step
-    }
-
-    /// Executes the first command of `input`, of a cache with a disk tier if `DISK`.
-    #[inline]
-    fn next_command<const DISK: bool>(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         // By reference: the parser has just written the value field by field. A move would read it
         // in larger parts, which waits until all of these stores have left the store buffer.
         match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
-                self.decode::<DISK>(batch, command, frame, input, *consumed)
+                self.decode(batch, command, frame, input, *consumed)
             }
-            Parsed::Command { command, frame, consumed } => self
-                .run::<DISK>(batch, ParsedCommand { command, frame, input, consumed: *consumed }),
+            Parsed::Command { command, frame, consumed } => {
+                let (consumed, rest) = (*consumed, &input[*consumed..]);
+                self.run(batch, ParsedCommand { command, frame, input, consumed, rest })
+            }
             Parsed::Skipped { consumed } => Step::GoOn(*consumed),
             Parsed::NeedMore => Step::Stop(0, Next::Input),
             Parsed::Bad(bad) => self.refuse(batch, bad, input),
@@ -261,12 +249,16 @@ impl Session {
         };
         let item_bytes = |meta: Meta| HEAD_BYTES_MAX + key.len() + meta.value_bytes;
         let room = batch.tight_bytes_max.saturating_sub(batch.out.bytes.len());
-        batch.executor.cache().peek(key).is_some_and(|meta| item_bytes(meta) > room)
+        // One that only the disk has is read when the command is executed.
+        match batch.executor.cache().raw(batch.wait).peek(key) {
+            Poll::Ready(Ok(Some(meta))) => item_bytes(meta) > room,
+            Poll::Ready(_) | Poll::Pending => false,
+        }
     }
 
     /// Executes a command whose key is written in base64.
     #[cold]
-    fn decode<const DISK: bool>(
+    fn decode(
         &mut self,
         batch: &mut Batch<'_>,
         command: &Command<'_>,
@@ -276,16 +268,14 @@ impl Session {
     ) -> Step {
         let mut bytes = [0; KEY_BYTES_MAX];
         let key = frame.decoded_key(&mut bytes).expect("the parser has checked the key");
-        let (command, frame) = (command.with_key(key), Frame::Meta(*frame));
-        self.run::<DISK>(batch, ParsedCommand { command: &command, frame: &frame, input, consumed })
+        let (command, frame) = (&command.with_key(key), &Frame::Meta(*frame));
+        let rest = &input[consumed..];
+        self.run(batch, ParsedCommand { command, frame, input, consumed, rest })
     }
 
     /// Executes a command.
     #[inline]
-    fn run<const DISK: bool>(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
-        if DISK && let Some(key) = Self::asked_before(batch, parsed) {
-            return self.ask(&key);
-        }
+    fn run(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         match parsed.is_of_list() {
             true => batch.take_key(),
             false => batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND),
@@ -294,12 +284,6 @@ impl Session {
             return self.run_sampled(batch, parsed);
         }
         self.run_unsampled(batch, parsed)
-    }
-
-    /// Waits until the key was looked up on the disk.
-    fn ask(&mut self, key: &[u8]) -> Step {
-        self.asked = Some(key.into());
-        Step::Stop(0, Next::Disk)
     }
 
     /// As [`Self::run`], for a command that is sampled for the hot keys.
@@ -335,15 +319,18 @@ impl Session {
     /// As [`Self::run`], with observers.
     #[cold]
     fn run_observed(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+        if Self::must_suspend(batch, parsed) {
+            return self.suspend(parsed);
+        }
         let started = batch.out.bytes.len();
         let observer = batch.observer(self.id);
-        let meta = observer.before(parsed.command, parsed.frame);
+        let wait = batch.wait;
+        // A command that was reported is not suspended.
+        batch.wait = wait.without_asking();
+        let meta = observer.before(parsed.command, parsed.call(batch));
         batch.last_response = None;
-        // The observer has taken what was found on the disk: asking again would not end where
-        // memory has no room for the item.
-        batch.executor.let_ask(false);
         let step = self.carry_out::<true>(batch, parsed);
-        batch.executor.let_ask(batch.asks_disk);
+        batch.wait = wait;
         if let Some(response) = &batch.last_response {
             observer.after(parsed.command, parsed.frame, meta, response);
         }
@@ -362,13 +349,9 @@ impl Session {
         batch: &mut Batch<'_>,
         parsed: ParsedCommand<'_>,
     ) -> Step {
-        let ParsedCommand { command, frame, input, consumed } = parsed;
-        match command {
-            Command::Store(store) => {
-                let payload = &input[consumed..];
-                Step::GoOn(consumed + self.store::<OBSERVED>(batch, store, frame, payload))
-            }
-            _ => self.execute::<OBSERVED>(batch, command, frame, consumed),
+        match parsed.command {
+            Command::Store(store) => self.store::<OBSERVED>(batch, store, parsed),
+            _ => self.execute::<OBSERVED>(batch, parsed),
         }
     }
 
@@ -387,11 +370,11 @@ impl Session {
     fn execute<const OBSERVED: bool>(
         &mut self,
         batch: &mut Batch<'_>,
-        command: &Command<'_>,
-        frame: &Frame<'_>,
-        consumed: usize,
+        parsed: ParsedCommand<'_>,
     ) -> Step {
-        match batch.executor.execute(command, frame, &mut batch.out.bytes) {
+        let ParsedCommand { command, frame, consumed, .. } = parsed;
+        let call = Call { wait: batch.wait, frame };
+        match batch.executor.execute(command, call, &mut batch.out.bytes) {
             Executed::Done(Response::Close) => {
                 batch.respond(&Response::Close, frame);
                 self.has_quit = true;
@@ -431,30 +414,28 @@ impl Session {
                 batch.respond(&Response::EndOfStats, frame);
             }
             Executed::Watch(watch) => self.begin_watch(batch, watch, frame),
-            Executed::AsksDisk => {
-                let key = key_of(command).unwrap_or_default();
-                return self.ask(key);
-            }
+            Executed::Pending => return self.suspend(parsed),
             Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             Executed::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
             Executed::Reads => match command {
-                Command::NoteReads { keys } if self.may_read => batch.executor.note_reads(keys),
+                Command::NoteReads { keys } if self.may_read => {
+                    batch.executor.note_reads(keys, batch.wait);
+                }
                 _ => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
             },
         }
         Step::GoOn(consumed)
     }
 
-    /// Stores the value at the beginning of `input` if it is complete, and returns how many bytes
-    /// were consumed. Otherwise the session waits for the payload.
+    /// Stores the value if it is complete. Otherwise the session waits for the payload.
     #[inline]
     fn store<const OBSERVED: bool>(
         &mut self,
         batch: &mut Batch<'_>,
         store: &Store<'_>,
-        frame: &Frame<'_>,
-        input: &[u8],
-    ) -> usize {
+        parsed: ParsedCommand<'_>,
+    ) -> Step {
+        let ParsedCommand { frame, consumed, .. } = parsed;
         let executor = batch.executor;
         let bytes = payload_bytes(store, frame);
         if let Some(refusal) = executor.refusal(store, frame) {
@@ -462,18 +443,21 @@ impl Session {
             if OBSERVED {
                 batch.last_response = Some(refusal);
             }
-            return 0;
+            return Step::GoOn(consumed);
         }
-        let Some(payload) = input.get(..bytes) else {
+        let Some(payload) = parsed.rest.get(..bytes) else {
             self.state = State::Payload(Box::new(Payload::arriving(executor, store, frame)));
-            return 0;
+            return Step::GoOn(consumed);
         };
-        let response = executor.store(store, payload, frame);
+        let call = Call { wait: batch.wait, frame };
+        let Poll::Ready(response) = executor.store(store, payload, call) else {
+            return self.suspend(parsed);
+        };
         if OBSERVED {
             batch.last_response = Some(response);
         }
         batch.respond(&response, frame);
-        bytes
+        Step::GoOn(consumed + bytes)
     }
 
     /// Answers malformed input.
@@ -563,7 +547,7 @@ impl Session {
     /// Returns the session's stage, for `stats conns`.
     pub(crate) fn stage(&self) -> Stage {
         match &self.state {
-            State::Command => Stage::Command,
+            State::Command | State::Suspended(_) => Stage::Command,
             State::Payload(payload) if payload.is_passing() => Stage::Swallow,
             State::Payload(_) => Stage::Value,
             State::Large(..) | State::Dump(_) | State::Gather(..) | State::Connections(_) => {
@@ -584,6 +568,7 @@ impl Session {
             State::Payload(payload) => payload.held_bytes(),
             State::Dump(dump) => dump.held_bytes(),
             State::Gather(gathering, _) => gathering.held_bytes(),
+            State::Suspended(suspended) => suspended.held_bytes(),
             State::Command | State::Large(..) | State::Connections(_) | State::Watch(_) => 0,
         }
     }

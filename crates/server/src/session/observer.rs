@@ -1,7 +1,9 @@
 //! Reports commands to `watch` clients and prefix counters. A request skips all of this unless one
 //! of them is active.
 
-use larder::{Read, ReadOptions};
+use std::task::Poll;
+
+use larder::{Read, ReadOptions, Returns, Wait};
 use larder_item::{Meta, StoreMode};
 use larder_protocol::text::watched::{self, Size, Sought, StoreOutcome};
 use larder_protocol::{
@@ -11,7 +13,7 @@ use larder_protocol::{
 use crate::admin::prefixes::Access;
 use crate::admin::watch::{self, Watchers};
 use crate::log::Interest;
-use crate::session::execute::Executor;
+use crate::session::execute::{Call, Executor};
 
 /// Observes the commands of one connection.
 #[derive(Clone, Copy)]
@@ -24,19 +26,19 @@ pub(crate) struct Observer<'a> {
 impl Observer<'_> {
     /// Called before a command is executed: looks for its item, and reports the lookup. Returns the
     /// item's metadata.
-    pub(crate) fn before(self, command: &Command<'_>, frame: &Frame<'_>) -> Option<Meta> {
+    pub(crate) fn before(self, command: &Command<'_>, call: Call<'_>) -> Option<Meta> {
         let topics = Topics::FETCHERS | Topics::DELETIONS;
         if !self.interest.counts_prefixes() && !self.interest.topics().meet(topics) {
             return None;
         }
         let key = key_of(command)?;
-        let (sought, meta) = self.look_for(key);
+        let (sought, meta) = self.look_for(key, call.wait);
         self.watchers().report(Topics::FETCHERS, |out| {
             let size = meta.map_or(Size::default(), |meta| self.size(key, &meta));
             watched::item_get(out, key, sought, size, self.connection);
         });
         if self.interest.counts_prefixes()
-            && let Some(access) = access(command, frame, meta.is_some())
+            && let Some(access) = access(command, call.frame, meta.is_some())
         {
             self.executor.server().prefixes.count(key, access);
         }
@@ -113,13 +115,16 @@ impl Observer<'_> {
     }
 
     /// Looks for an item without reading it.
-    fn look_for(self, key: &[u8]) -> (Sought, Option<Meta>) {
+    fn look_for(self, key: &[u8], wait: Wait<'_>) -> (Sought, Option<Meta>) {
+        let raw = self.executor.cache().raw(wait);
         let reading = ReadOptions { noted: false, value: false };
-        match self.executor.cache().read_as(key, reading, &mut Vec::new(), |_, _| ()) {
-            Read::Hit(meta) | Read::Large(meta, _) => (Sought::Found, Some(meta)),
-            Read::Miss(larder::Miss::Absent) | Read::Failed(_) => (Sought::NotFound, None),
-            Read::Miss(larder::Miss::Expired) => (Sought::Expired, None),
-            Read::Miss(larder::Miss::Flushed) => (Sought::Flushed, None),
+        match raw.read(key, (reading, Returns::Always), &mut Vec::new(), |_, _| ()) {
+            Poll::Ready(Read::Hit(meta) | Read::Large(meta, _)) => (Sought::Found, Some(meta)),
+            Poll::Ready(Read::Miss(larder::Miss::Absent) | Read::Failed(_)) | Poll::Pending => {
+                (Sought::NotFound, None)
+            }
+            Poll::Ready(Read::Miss(larder::Miss::Expired)) => (Sought::Expired, None),
+            Poll::Ready(Read::Miss(larder::Miss::Flushed)) => (Sought::Flushed, None),
         }
     }
 

@@ -1,9 +1,9 @@
 //! The payload behind a store's line: its value and a line end, arriving in any number of parts.
 
-use larder::{DirectBuffer, Upload};
+use larder::{DirectBuffer, Upload, Wait};
 use larder_protocol::{Frame, Kept, Response, Store, render};
 
-use crate::session::execute::Executor;
+use crate::session::execute::{Call, Executor, ready};
 
 /// A payload that is not complete yet.
 #[derive(Debug)]
@@ -65,6 +65,7 @@ impl Payload {
     pub(crate) fn receive(
         &mut self,
         executor: &Executor,
+        wait: Wait<'_>,
         input: &[u8],
         out: &mut Vec<u8>,
     ) -> usize {
@@ -98,7 +99,7 @@ impl Payload {
         }
         self.left_bytes -= bytes as u64;
         if self.is_complete()
-            && let Some(response) = self.end(executor)
+            && let Some(response) = self.end(executor, wait)
         {
             render::response(out, &response, &self.frame.frame());
         }
@@ -138,14 +139,18 @@ impl Payload {
         }
     }
 
-    fn end(&mut self, executor: &Executor) -> Option<Response> {
+    /// Ends the store of a complete payload. It reads what it needs of the disk, unless the caller
+    /// has looked that up.
+    fn end(&mut self, executor: &Executor, wait: Wait<'_>) -> Option<Response> {
+        let wait = wait.without_asking();
         let (head, response) = match std::mem::replace(&mut self.state, State::Passing(None)) {
             State::Waiting(head, payload) => {
-                let response = executor.store(&head.store(), &payload, &self.frame.frame());
+                let call = Call { wait, frame: &self.frame.frame() };
+                let response = ready(executor.store(&head.store(), &payload, call));
                 (head, response)
             }
             State::Uploading(head, upload, true) => {
-                let response = executor.finish_upload(&head.store(), upload);
+                let response = executor.finish_upload(&head.store(), upload, wait);
                 (head, response)
             }
             State::Uploading(head, _, false) => {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use larder::Dumped;
+use larder::{Dumped, Wait};
 use larder_item::Deadline;
 use larder_protocol::{Frame, text};
 use larder_stats::Section;
@@ -84,9 +84,14 @@ impl Gathering {
     }
 
     /// Continues for one slice, and appends its results.
-    pub(crate) fn step(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Gathered {
+    pub(crate) fn step(
+        &mut self,
+        frame: &Frame<'_>,
+        wait: Wait<'_>,
+        out: &mut Vec<u8>,
+    ) -> Gathered {
         let is_complete = match &mut self.what {
-            What::Keys(keys) => return keys.step(&self.server, out),
+            What::Keys(keys) => return keys.step(&self.server, wait, out),
             What::Prefixes(last) => self.server.prefixes.dump(last, PREFIX_BYTES_PER_SLICE, out),
             What::Census(counted) => match self.server.censuses.step() {
                 Some(census) => {
@@ -142,11 +147,11 @@ impl Counted {
 }
 
 impl Keys {
-    fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Gathered {
+    fn step(&mut self, server: &Server, wait: Wait<'_>, out: &mut Vec<u8>) -> Gathered {
         let (mut steps_left, mut slice_left) = (STEPS_PER_SLICE, LOOKS_PER_SLICE);
         while steps_left > 0 && slice_left > 0 {
             steps_left -= 1;
-            let listed = self.listing.step();
+            let listed = self.listing.step(wait);
             slice_left = slice_left.saturating_sub(self.listing.found().len());
             let is_over = self.show(server, out) || listed == Listed::Over;
             match listed {

@@ -10,6 +10,7 @@ mod shown;
 
 use std::sync::Arc;
 
+use larder::Wait;
 use larder_protocol::{ClientError, Frame, Response, StatsSection, render};
 use larder_stats::Section;
 
@@ -27,10 +28,11 @@ pub(crate) enum Answer {
     Gather(Box<Gathering>),
 }
 
-/// Appends the statistics of a section. Connections are listed by [`ConnectionList`] instead.
+/// Appends the statistics of a section. `wait` says how a list of keys waits for the disk. Connections are listed by [`ConnectionList`] instead.
 pub(crate) fn answer(
     server: &Arc<Server>,
     section: StatsSection,
+    wait: Wait<'_>,
     frame: &Frame<'_>,
     out: &mut Vec<u8>,
 ) -> Answer {
@@ -50,7 +52,7 @@ pub(crate) fn answer(
         section => return Answer::Done(at_once(server, section, frame, out)),
     };
     let mut gathering = Box::new(gathering);
-    match gathering.step(frame, out) {
+    match gathering.step(frame, wait, out) {
         Gathered::All => Answer::Done(Response::EndOfStats),
         Gathered::Some | Gathered::NeedsDisk => Answer::Gather(gathering),
     }

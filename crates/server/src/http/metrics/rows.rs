@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder::Wait;
 use larder_protocol::{Frame, StatsSection};
 use larder_stats::ClassCounter;
 use tokio::task::yield_now;
@@ -69,11 +70,13 @@ pub(in crate::http) async fn answer(
 ) -> Vec<(String, String)> {
     let frame = Frame::default();
     let mut text = Vec::new();
-    if let Answer::Gather(mut gathering) = stats::answer(server, section, &frame, &mut text) {
+    if let Answer::Gather(mut gathering) =
+        stats::answer(server, section, Wait::Block, &frame, &mut text)
+    {
         let deadline = Instant::now() + CENSUS_TIME_MAX;
         loop {
             let before = text.len();
-            if gathering.step(&frame, &mut text) == Gathered::All {
+            if gathering.step(&frame, Wait::Block, &mut text) == Gathered::All {
                 break;
             }
             if Instant::now() > deadline {

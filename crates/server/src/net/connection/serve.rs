@@ -1,12 +1,12 @@
 //! A turn of a connection: it begins with input, executes it, and ends with output.
 
-use larder::{DiskPages, DiskRead};
+use larder::{DiskPages, DiskRead, Wait};
 use larder_item::Second;
 use larder_stats::{Counter, Timing};
 
 use super::Connection;
 use super::io::Io;
-use super::turn::{Begun, Broken, TurnLimits, TurnOutcome};
+use super::turn::{Begun, Broken, TurnOutcome, TurnTerms};
 use crate::buffers::budget::Allotment;
 use crate::buffers::output::Output;
 use crate::net::scratch::{RECEIVED_BYTES_MAX, Scratch};
@@ -52,8 +52,8 @@ impl Connection {
     }
 
     /// Returns the keys to look up on the disk, with those of the next commands.
-    pub(crate) fn keys_to_ask(&mut self, executor: &Executor) -> Vec<Box<[u8]>> {
-        self.session.keys_to_ask(executor, self.input.waiting())
+    pub(crate) fn keys_to_ask(&mut self, executor: &Executor, wait: Wait<'_>) -> Vec<Box<[u8]>> {
+        self.session.keys_to_ask(executor, wait, self.input.waiting())
     }
 
     /// Returns the reads of the disk that a list of items waits for.
@@ -84,10 +84,9 @@ impl Connection {
         executor: &Executor,
         received: Option<&[u8]>,
         out: &mut Output,
-        limits: TurnLimits,
-        now: Second,
+        terms: TurnTerms<'_>,
     ) {
-        let Allotment { output_bytes_max: out_bytes_max, is_tight } = limits.allotment;
+        let Allotment { output_bytes_max: out_bytes_max, is_tight } = terms.allotment;
         executor.turn_to(self.id());
         self.turn.execute();
         let commands_max = executor.server().options.commands_per_turn_max;
@@ -95,13 +94,14 @@ impl Connection {
         let bytes = received.unwrap_or_else(|| backlog.waiting());
         let mut consumed = 0;
         loop {
-            let keys_max = limits.keys_max;
+            let keys_max = terms.keys_max;
             let allowance = Allowance { commands_max, keys_max, out_bytes_max, is_tight };
-            let progress = self.session.receive(executor, &bytes[consumed..], allowance, out);
+            let input = &bytes[consumed..];
+            let progress = self.session.receive(executor, terms.wait, input, allowance, out);
             consumed += progress.consumed;
             self.turn.progress(progress.next);
             let goes_on = match progress.next {
-                Next::Turn => !limits.contended && consumed < RECEIVED_BYTES_MAX,
+                Next::Turn => !terms.contended && consumed < RECEIVED_BYTES_MAX,
                 Next::GiveWay => false,
                 Next::Input
                 | Next::Drain
@@ -116,7 +116,7 @@ impl Connection {
             }
         }
         if consumed > 0 || !out.is_empty() {
-            self.note_active(now);
+            self.note_active(terms.now);
         }
         if received.is_none() {
             backlog.use_up(consumed);

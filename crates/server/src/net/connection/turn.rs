@@ -9,6 +9,8 @@
 
 use std::ops::Range;
 
+use larder::{Second, Wait};
+
 use crate::buffers::budget::Allotment;
 use crate::net::ring::Lent;
 use crate::session::Next;
@@ -138,9 +140,13 @@ pub(crate) enum TurnOutcome {
     Close,
 }
 
-/// The limits of a turn.
+/// How a turn is executed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TurnLimits {
+pub(crate) struct TurnTerms<'a> {
+    /// How its operations wait for the disk.
+    pub(crate) wait: Wait<'a>,
+    /// The present second.
+    pub(crate) now: Second,
     /// True if other connections wait for their turn.
     pub(crate) contended: bool,
     /// How many keys of lists the turn may look up.

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder::{DiskLookup, DiskPages, DiskRead};
+use larder::{Deferred, DiskLookup, DiskPages, DiskRead, Raw, Wait};
 use larder_item::Second;
 
 use super::{PendingTurn, Worker};
@@ -25,6 +25,7 @@ use crate::net::poller::Poller;
 /// The turns of a worker that wait for the disk.
 #[derive(Debug)]
 pub(super) struct Asking {
+    has_disk: bool,
     /// `None` with a ring, and without a disk.
     readers: Option<DiskReaders>,
     /// The turns whose reads are under way.
@@ -76,7 +77,12 @@ impl Asking {
             Poller::Epoll(_) | Poller::Ring(_) => None,
         };
         let (turns, waiting, crowded, ready) = Default::default();
-        Ok(Self { readers, turns, waiting, crowded, ready, bytes: 0, until: None })
+        Ok(Self { has_disk, readers, turns, waiting, crowded, ready, bytes: 0, until: None })
+    }
+
+    /// Returns how the operations of turns wait for the disk.
+    pub(super) fn wait<'a>(&self, deferred: &'a Deferred) -> Wait<'a> {
+        if self.has_disk { Wait::Ask(deferred) } else { Wait::Block }
     }
 
     /// True if turns can go on.
@@ -103,7 +109,7 @@ impl Worker {
         let rest = PendingTurn::new(turn.token, Input::Backlog);
         let turn = PendingTurn { asks_disk: false, ..std::mem::replace(turn, rest) };
         match self.asking.bytes < ASKED_BYTES_MAX {
-            _ if self.executor.cache().is_disk_crowded() => {
+            _ if self.raw().is_disk_crowded() => {
                 let wait = self.executor.server().options.disk_tier.as_ref().map(|tier| tier.wait);
                 let until = Instant::now() + wait.unwrap_or_default();
                 self.inbox.note_parking();
@@ -115,6 +121,7 @@ impl Worker {
     }
 
     fn look_up(&mut self, mut turn: PendingTurn) {
+        let wait = self.asking.wait(&self.deferred);
         let Some(connection) = self.connections.of_mut(turn.token) else {
             return self.scratch.give_output(turn.output);
         };
@@ -123,11 +130,11 @@ impl Worker {
         bytes += reads.iter_mut().map(|(_, read)| read.room().len()).sum::<usize>();
         let listed = reads.iter().map(|_| None).collect();
         let keys = match reads.is_empty() {
-            true => connection.keys_to_ask(&self.executor),
+            true => connection.keys_to_ask(&self.executor, wait),
             false => Vec::new(),
         };
         for key in &keys {
-            let Some((lookup, read)) = self.executor.cache().look_up_on_disk(key) else { break };
+            let Some((lookup, read)) = self.raw().look_up(key) else { break };
             if let Some(mut read) = read {
                 bytes += read.room().len();
                 reads.push((lookups.len(), read));
@@ -150,6 +157,10 @@ impl Worker {
         }
     }
 
+    fn raw(&self) -> Raw<'_> {
+        self.executor.cache().raw(self.asking.wait(&self.deferred))
+    }
+
     fn read(&mut self, asked: Asked<DiskRead>) {
         match (&mut self.poller, &self.asking.readers) {
             (Poller::Ring(ring), _) => ring.read(asked),
@@ -165,7 +176,7 @@ impl Worker {
         if let Some(listed) = asking.listed.get_mut(asked.lookup) {
             *listed = Some(asked.of);
         } else if let Some(lookup) = asking.lookups.get_mut(asked.lookup)
-            && let Some(mut of) = self.executor.cache().go_on(lookup, asked.of)
+            && let Some(mut of) = self.executor.cache().raw(Wait::Block).look_on(lookup, asked.of)
         {
             let bytes = of.room().len();
             asking.turn.answers.bytes += bytes;
@@ -210,9 +221,9 @@ impl Worker {
             connection.give_read(listed);
         }
         self.asking.bytes -= bytes;
-        self.executor.cache().note_disk_waited(has_waited);
+        self.deferred.note_waited(has_waited);
         for lookup in lookups {
-            self.executor.cache().give_found(lookup);
+            self.deferred.give_found(lookup);
         }
     }
 
@@ -221,7 +232,7 @@ impl Worker {
     pub(super) fn ask_on(&mut self) {
         if !self.asking.crowded.is_empty() {
             self.inbox.note_parking();
-            let is_crowded = self.executor.cache().is_disk_crowded();
+            let is_crowded = self.raw().is_disk_crowded();
             let now = Instant::now();
             for (mut turn, until) in std::mem::take(&mut self.asking.crowded) {
                 if is_crowded && now < until {
@@ -241,8 +252,8 @@ impl Worker {
 
     /// Ends what [`Self::give_answers`] began.
     pub(super) fn forget_answers(&self) {
-        self.executor.cache().forget_found();
-        self.executor.cache().note_disk_waited(false);
+        self.deferred.forget_found();
+        self.deferred.note_waited(false);
     }
 
     /// In a graceful stop: true while turns wait for the disk, for a few seconds.

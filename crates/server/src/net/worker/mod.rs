@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use larder::Awaited;
+use larder::{Awaited, Deferred};
 use larder_item::Second;
 use larder_options::Io;
 use larder_protocol::text::watched::Closing;
@@ -24,7 +24,7 @@ use rustix::event::epoll::EventFlags;
 use crate::buffers::budget::Allotment;
 use crate::buffers::output::{OUTPUT_BYTES_HIGH, Output};
 use crate::clock::Clock;
-use crate::net::connection::turn::{Begun, Input, TurnLimits, TurnOutcome};
+use crate::net::connection::turn::{Begun, Input, TurnOutcome, TurnTerms};
 use crate::net::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Connection};
 use crate::net::connections::Connections;
 use crate::net::datagrams::{self, Datagrams};
@@ -70,6 +70,8 @@ pub(crate) struct Worker {
     /// Turns that wait for the disk.
     parked: Vec<PendingTurn>,
     asking: Asking,
+    /// What the operations of turns have not waited for.
+    deferred: Deferred,
     /// Connections whose outputs were given to a ring last.
     sending: Vec<Token>,
     /// Connections that the ring had no buffers for, in the order in which they wait. Connections
@@ -163,6 +165,7 @@ impl Worker {
             turns: Vec::with_capacity(TURNS_MAX),
             parked: Vec::new(),
             asking,
+            deferred: Deferred::default(),
             sending: Vec::new(),
             starved: VecDeque::new(),
             crowd: 0,
@@ -226,7 +229,7 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let server = Arc::clone(self.executor.server());
         self.poller.enable().expect("a ring can be used by the thread that it was made for");
-        self.defer_durability();
+        self.watch_syncs();
         let mut events = Vec::new();
         loop {
             self.wait(&mut events);
@@ -329,7 +332,8 @@ impl Worker {
         }
         for number in self.datagrams_ready.drain(..) {
             let (executor, disk_threads) = (&self.executor, self.disk_threads.as_ref());
-            let site = datagrams::Site { executor, disk_threads };
+            let wait = self.asking.wait(&self.deferred);
+            let site = datagrams::Site { executor, wait, disk_threads };
             datagrams::serve(&self.datagrams, number, &site, &mut self.scratch);
             if self.takes_datagrams {
                 self.poller.watch_on(&self.datagrams[number], datagrams_key(number));
@@ -421,12 +425,14 @@ impl Worker {
             0..=CROWD_MIN => usize::MAX,
             crowd => (CROWD_KEYS / crowd).max(CROWDED_KEYS_MIN),
         };
-        let limits = TurnLimits { contended, keys_max, allotment: self.allotment() };
+        let allotment = self.allotment();
         let goes_on = turn.goes_on();
         if goes_on {
             self.give_answers(turn);
         }
-        let Self { connections, poller, scratch, executor, clock, stopwatches, .. } = self;
+        let Self { connections, poller, scratch, executor, stopwatches, .. } = self;
+        let (wait, now) = (self.asking.wait(&self.deferred), self.clock.second());
+        let terms = TurnTerms { wait, now, contended, keys_max, allotment };
         if let Some(connection) = connections.of_mut(turn.token) {
             if !goes_on {
                 turn.output = scratch.take_output();
@@ -437,14 +443,14 @@ impl Worker {
                 let arrived_ns = connection.arrived_ns();
                 turn.stopwatch = timing.map(|timing| Stopwatch { timing, arrived_ns });
             }
-            connection.execute(executor, received, &mut turn.output, limits, clock.second());
-            turn.awaited = turn.awaited.max(executor.cache().take_awaited());
+            connection.execute(executor, received, &mut turn.output, terms);
+            turn.awaited = turn.awaited.max(wait.take_awaited());
             turn.asks_disk = connection.asks_disk();
         }
         if goes_on {
             self.forget_answers();
         }
-        if limits.allotment.is_tight {
+        if allotment.is_tight {
             turn.output.compact();
         }
         let input = std::mem::replace(&mut turn.input, Input::Backlog);

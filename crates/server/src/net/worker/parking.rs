@@ -20,11 +20,10 @@ use super::{PendingTurn, Worker};
 use crate::net::connection::turn::Input;
 
 impl Worker {
-    /// Lets the operations of this thread leave it to its turns to wait for the disk.
-    pub(super) fn defer_durability(&self) {
-        let (cache, inbox) = (self.executor.cache(), Arc::clone(&self.inbox));
-        cache.defer_durability();
-        cache.on_sync(move || {
+    /// Has each sync of the disk wake this worker, if turns wait for one.
+    pub(super) fn watch_syncs(&self) {
+        let inbox = Arc::clone(&self.inbox);
+        self.executor.cache().on_sync(move || {
             // Pairs with the fence in `is_pending`: the worker sees the sync, or this thread sees
             // that it parks.
             fence(SeqCst);

@@ -1,7 +1,10 @@
 //! Changes of existing items: delete, arithmetic, touch.
 
+use std::task::Poll;
+
 use larder::{
-    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, Stale, StoreMode, StoreRequest, Stored,
+    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, Stale, StoreMode,
+    StoreRequest, Stored, Wait,
 };
 use larder_item::{Deadline, Direction};
 use larder_protocol::{
@@ -12,18 +15,20 @@ use larder_stats::{ClassCounter, Counter};
 
 use super::fetch::ttl_secs;
 use super::store::change_error;
-use super::{Executor, READ_ATTEMPTS_MAX};
+use super::{Call, Executor, READ_ATTEMPTS_MAX};
 use crate::admin::classes::ItemSize;
 
 impl Executor {
     /// In the binary protocol an item with another cas token is not a miss.
-    pub(super) fn delete(&self, delete: &Delete<'_>, frame: &Frame<'_>) -> Response {
+    pub(super) fn delete(&self, delete: &Delete<'_>, call: Call<'_>) -> Poll<Response> {
         self.server.leases.revoke(delete.key, self.cache.now());
-        let response = match delete.remains {
-            Remains::Nothing => self.remove(delete),
-            Remains::Stale => self.mark_stale(delete),
-            Remains::Empty { stale } => self.empty(delete, stale),
+        let Call { wait, frame } = call;
+        let outcome = match delete.remains {
+            Remains::Nothing => self.remove(delete, wait),
+            Remains::Stale => self.mark_stale(delete, wait),
+            Remains::Empty { stale } => self.empty(delete, stale, wait),
         };
+        let Poll::Ready(response) = outcome else { return Poll::Pending };
         let is_miss = match response {
             Response::NotFound => true,
             Response::Exists => !matches!(frame, Frame::Binary(_)),
@@ -32,11 +37,11 @@ impl Executor {
         if is_miss {
             self.counters.bump(Counter::DeleteMisses);
         }
-        response
+        Poll::Ready(response)
     }
 
-    fn remove(&self, delete: &Delete<'_>) -> Response {
-        match self.cache.delete_if(delete.key, delete.cas) {
+    fn remove(&self, delete: &Delete<'_>, wait: Wait<'_>) -> Poll<Response> {
+        self.cache.raw(wait).delete(delete.key, delete.cas).map(|deleted| match deleted {
             Ok(Deletion::Deleted(meta)) => {
                 self.counters.bump(Counter::DeleteHits);
                 let size = ItemSize::new(delete.key.len(), &meta);
@@ -46,20 +51,22 @@ impl Executor {
             Ok(Deletion::NotFound) => Response::NotFound,
             Ok(Deletion::Exists) => Response::Exists,
             Err(error) => change_error(error, ServerError::Stuck),
-        }
+        })
     }
 
-    fn mark_stale(&self, delete: &Delete<'_>) -> Response {
-        let deadline = delete.exptime.map(|exptime| self.deadline(exptime));
-        match self.cache.mark_stale(delete.key, delete.cas, delete.version, deadline) {
+    fn mark_stale(&self, delete: &Delete<'_>, wait: Wait<'_>) -> Poll<Response> {
+        let &Delete { key, cas, version, exptime, .. } = delete;
+        let deadline = exptime.map(|exptime| self.deadline(exptime));
+        let update = MetaUpdate { cas, deadline, noted: false, stale: true, version };
+        self.cache.raw(wait).update(key, &update).map(|outcome| match outcome {
             Ok(MetaOutcome::Done(_)) => Response::Deleted,
             Ok(MetaOutcome::NotFound) => Response::NotFound,
             Ok(MetaOutcome::Exists) => Response::Exists,
             Err(error) => change_error(error, ServerError::OutOfMemory),
-        }
+        })
     }
 
-    fn empty(&self, delete: &Delete<'_>, stale: bool) -> Response {
+    fn empty(&self, delete: &Delete<'_>, stale: bool, wait: Wait<'_>) -> Poll<Response> {
         let request = StoreRequest {
             cas: delete.cas,
             version: delete.version,
@@ -67,15 +74,19 @@ impl Executor {
             stale: if stale { Stale::Always } else { Stale::Never },
             ..StoreRequest::new(delete.key, StoreMode::Replace)
         };
-        match self.cache.store(&request, b"") {
+        self.cache.raw(wait).store(&request, b"").map(|stored| match stored {
             Ok(Stored::Stored { .. }) => Response::Deleted,
             Ok(Stored::NotStored | Stored::NotFound) => Response::NotFound,
             Ok(Stored::Exists) => Response::Exists,
             Err(error) => change_error(error, ServerError::OutOfMemory),
-        }
+        })
     }
 
-    pub(super) fn arithmetic(&self, arithmetic: &protocol::Arithmetic<'_>) -> Response {
+    pub(super) fn arithmetic(
+        &self,
+        arithmetic: &protocol::Arithmetic<'_>,
+        wait: Wait<'_>,
+    ) -> Poll<Response> {
         let (hits, class_hits, misses) = match arithmetic.direction {
             Direction::Increment => {
                 (Counter::IncrHits, ClassCounter::IncrHits, Counter::IncrMisses)
@@ -86,7 +97,11 @@ impl Executor {
         };
         let protocol::Arithmetic { key, direction, delta, cas, version, exptime, .. } = *arithmetic;
         // A new exptime replaces the old one, which the client may have requested.
-        let before = exptime.and_then(|_| self.cache.peek(key)).map(|meta| meta.deadline);
+        let before = match exptime.map(|_| self.cache.raw(wait).peek(key)) {
+            Some(Poll::Pending) => return Poll::Pending,
+            Some(Poll::Ready(Ok(Some(meta)))) => Some(meta.deadline),
+            Some(Poll::Ready(_)) | None => None,
+        };
         let deadline = exptime.map(|exptime| self.deadline(exptime));
         let counting = ArithmeticRequest {
             cas,
@@ -95,45 +110,57 @@ impl Executor {
             ..ArithmeticRequest::new(key, direction, delta)
         };
         for _ in 0..READ_ATTEMPTS_MAX {
-            match (self.cache.arithmetic_as(&counting), arithmetic.initial) {
+            let Poll::Ready(outcome) = self.cache.raw(wait).arithmetic(&counting) else {
+                return Poll::Pending;
+            };
+            let response = match (outcome, arithmetic.initial) {
                 (Ok(Arithmetic::Number { number, meta }), _) => {
                     self.counters.bump(hits);
                     self.count_class(ItemSize::new(key.len(), &meta), class_hits);
                     let now = self.cache.now();
-                    return Response::Number(Counted {
+                    Response::Number(Counted {
                         number,
                         cas: meta.cas,
                         ttl_secs: ttl_secs(meta.deadline, now),
                         ttl_before_secs: ttl_secs(before.unwrap_or(meta.deadline), now),
                         created: false,
-                    });
+                    })
                 }
                 (Ok(Arithmetic::NotFound), None) => {
                     self.counters.bump(misses);
-                    return Response::NotFound;
+                    Response::NotFound
                 }
                 (Ok(Arithmetic::NotFound), Some(initial)) => {
-                    if let Some(response) = self.create(arithmetic, initial) {
-                        return response;
+                    match self.create(arithmetic, initial, wait) {
+                        Poll::Ready(Some(response)) => response,
+                        Poll::Ready(None) => continue,
+                        Poll::Pending => return Poll::Pending,
                     }
                 }
-                (Ok(Arithmetic::NonNumeric), _) => return ClientError::NonNumeric.into(),
-                (Ok(Arithmetic::Exists), _) => return Response::Exists,
-                (Err(error), _) => return change_error(error, ServerError::OutOfMemory),
-            }
+                (Ok(Arithmetic::NonNumeric), _) => ClientError::NonNumeric.into(),
+                (Ok(Arithmetic::Exists), _) => Response::Exists,
+                (Err(error), _) => change_error(error, ServerError::OutOfMemory),
+            };
+            return Poll::Ready(response);
         }
-        Response::NotStored
+        Poll::Ready(Response::NotStored)
     }
 
     /// Creates a counter with its initial value. Returns `None` if another client has created it
     /// first.
-    fn create(&self, arithmetic: &protocol::Arithmetic<'_>, initial: Initial) -> Option<Response> {
+    fn create(
+        &self,
+        arithmetic: &protocol::Arithmetic<'_>,
+        initial: Initial,
+        wait: Wait<'_>,
+    ) -> Poll<Option<Response>> {
         let Initial { number, exptime } = initial;
         let deadline = self.deadline(exptime);
         let version = arithmetic.version;
         let request =
             StoreRequest { deadline, version, ..StoreRequest::new(arithmetic.key, StoreMode::Add) };
-        match self.cache.store(&request, number.to_string().as_bytes()) {
+        let stored = self.cache.raw(wait).store(&request, number.to_string().as_bytes());
+        stored.map(|stored| match stored {
             Ok(Stored::Stored { cas, .. }) => {
                 let ttl_secs = ttl_secs(deadline, self.cache.now());
                 let (ttl_before_secs, created) = (None, true);
@@ -142,22 +169,28 @@ impl Executor {
             }
             Ok(_) => None,
             Err(error) => Some(change_error(error, ServerError::OutOfMemoryCreating)),
-        }
+        })
     }
 
-    pub(super) fn touch(&self, key: &[u8], exptime: i64) -> Response {
+    pub(super) fn touch(&self, key: &[u8], exptime: i64, wait: Wait<'_>) -> Poll<Response> {
+        let deadline = Some(self.deadline(exptime));
+        let update = MetaUpdate { deadline, noted: true, ..MetaUpdate::default() };
+        let Poll::Ready(outcome) = self.cache.raw(wait).update(key, &update) else {
+            return Poll::Pending;
+        };
         self.counters.bump(Counter::CmdTouch);
-        match self.cache.touch_until(key, self.deadline(exptime)) {
-            Ok(Some(meta)) => {
+        Poll::Ready(match outcome {
+            Ok(MetaOutcome::Done(meta)) => {
                 self.counters.bump(Counter::TouchHits);
                 self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::TouchHits);
                 Response::Touched(Touched { flags: meta.flags, cas: meta.cas })
             }
-            Ok(None) => {
+            // The request names no token, so no token can differ.
+            Ok(MetaOutcome::NotFound | MetaOutcome::Exists) => {
                 self.counters.bump(Counter::TouchMisses);
                 Response::NotFound
             }
             Err(error) => change_error(error, ServerError::OutOfMemory),
-        }
+        })
     }
 }

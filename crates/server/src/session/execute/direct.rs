@@ -1,14 +1,14 @@
 //! Commands on single items that come without a dialect, from the HTTP API. They have the effect,
 //! the counters and the observers of the same commands in the text protocol.
 
-use larder::{Evicted, LargeValue, Piece, Read, ReadOptions, StoreError, Upload};
+use larder::{Evicted, LargeValue, Piece, Read, ReadOptions, StoreError, Upload, Wait};
 use larder_item::{Epoch, Meta, Second};
 use larder_protocol::{Command, Delete, Frame, Remains, Response, ServerError, Store};
 use larder_stats::{ClassCounter, Counter};
 
 use super::fetch::ttl_secs;
 use super::store::change_error;
-use super::{Executor, READ_ATTEMPTS_MAX};
+use super::{Call, Executor, READ_ATTEMPTS_MAX, ready};
 use crate::admin::classes::ItemSize;
 use crate::server::NotCleared;
 use crate::session::observer::Observer;
@@ -118,8 +118,9 @@ impl<'a> Direct<'a> {
     pub(crate) fn delete(&self, key: &[u8]) -> Response {
         let remains = Remains::Nothing;
         let delete = Delete { key, cas: None, version: None, exptime: None, remains };
+        let call = Call { wait: Wait::Block, frame: &Frame::default() };
         self.observed(&Command::Delete(delete), || {
-            let response = self.executor.delete(&delete, &Frame::default());
+            let response = ready(self.executor.delete(&delete, call));
             (response, response)
         })
     }
@@ -161,7 +162,7 @@ impl<'a> Direct<'a> {
     /// Stores a value that has arrived in parts.
     pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
         self.observed(&Command::Store(*store), || {
-            let response = self.executor.finish_upload(store, upload);
+            let response = self.executor.finish_upload(store, upload, Wait::Block);
             (response, response)
         })
     }
@@ -179,7 +180,7 @@ impl<'a> Direct<'a> {
     fn observed<T>(&self, command: &Command<'_>, execute: impl FnOnce() -> (T, Response)) -> T {
         let Some(observer) = self.observer() else { return execute().0 };
         let frame = Frame::default();
-        let meta = observer.before(command, &frame);
+        let meta = observer.before(command, Call { wait: Wait::Block, frame: &frame });
         let (result, response) = execute();
         observer.after(command, &frame, meta, &response);
         result

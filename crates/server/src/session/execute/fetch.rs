@@ -1,17 +1,19 @@
 //! `mg` and `me`: items with their metadata, and recache tokens.
 
+use std::task::Poll;
+
 use larder::{
-    LargeValue, Miss, Piece, Read, ReadOptions, Refusal, Returns, StoreError, StoreMode,
-    StoreRequest, Stored,
+    LargeValue, Miss, Piece, Read, ReadOptions, Returns, StoreError, StoreMode, StoreRequest,
+    Stored,
 };
 use larder_item::{Deadline, Meta, Second};
-use larder_protocol::{Fetch, Frame, Response, ServerError, Shown, TokenHolder, render};
+use larder_protocol::{Fetch, Response, ServerError, Shown, TokenHolder, render};
 use larder_stats::{ClassCounter, Counter};
 
 use crate::admin::classes::ItemSize;
 
 use super::store::change_error;
-use super::{Executed, Executor, READ_ATTEMPTS_MAX};
+use super::{Call, Executed, Executor, READ_ATTEMPTS_MAX};
 
 /// What earlier attempts at a fetch have settled.
 #[derive(Clone, Copy)]
@@ -34,29 +36,24 @@ enum Attempt {
     Nothing,
     /// Nothing: the disk did not return the item.
     Failed(StoreError),
+    /// Nothing: the disk is to be read first.
+    Pending,
     /// Nothing: another thread changed the item meanwhile.
     Again,
 }
 
 impl Executor {
     /// Executes `mg`. Counts as a get, or as a touch if the item gets a new exptime.
-    pub(super) fn fetch(
-        &self,
-        fetch: &Fetch<'_>,
-        frame: &Frame<'_>,
-        out: &mut Vec<u8>,
-    ) -> Executed {
+    pub(super) fn fetch(&self, fetch: &Fetch<'_>, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
         let start = out.len();
         let mut settled = Settled { token_holder: TokenHolder::NoPeer, fetched: None };
         for _ in 0..READ_ATTEMPTS_MAX {
-            let executed = match self.attempt(fetch, &mut settled, frame, out) {
+            let executed = match self.attempt(fetch, &mut settled, call, out) {
                 Attempt::Head => Response::Shown.into(),
                 Attempt::Item => Response::Hit.into(),
                 Attempt::Beginning(first, large) => Executed::Large(first, large),
                 Attempt::Nothing => break,
-                Attempt::Failed(StoreError::Journal(Refusal::AskDisk)) => {
-                    return Executed::AsksDisk;
-                }
+                Attempt::Pending => return Executed::Pending,
                 Attempt::Failed(error) => {
                     return change_error(error, ServerError::DiskUnreadable).into();
                 }
@@ -85,10 +82,15 @@ impl Executor {
         &self,
         fetch: &Fetch<'_>,
         settled: &mut Settled,
-        frame: &Frame<'_>,
+        call: Call<'_>,
         out: &mut Vec<u8>,
     ) -> Attempt {
-        let key = fetch.key;
+        let (key, frame) = (fetch.key, call.frame);
+        let call = match settled.token_holder {
+            TokenHolder::NoPeer => call,
+            // A fetch that begins anew would not get the token again.
+            TokenHolder::ThisPeer | TokenHolder::AnotherPeer => call.without_asking(),
+        };
         let (start, mut head_end, mut meta) = (out.len(), 0, Meta::default());
         let head = |out: &mut Vec<u8>, read: &Meta| {
             render::shown(out, &self.shown_by(fetch, read, settled), frame);
@@ -98,14 +100,14 @@ impl Executor {
             noted: fetch.noted && settled.fetched.is_none(),
             value: fetch.with_value,
         };
-        let read = match self.may_ask.get() && is_read(fetch) {
-            true => self.cache.read_at_once(key, (reading, returns(fetch)), out, head),
-            false => self.cache.read_as(key, reading, out, head),
+        let raw = self.cache.raw(call.wait);
+        let Poll::Ready(read) = raw.read(key, (reading, returns(fetch)), out, head) else {
+            return Attempt::Pending;
         };
         let large = match read {
             Read::Hit(_) => None,
             Read::Large(_, large) => Some(large),
-            Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
+            Read::Miss(miss) => return self.missed(fetch, miss, call, out),
             Read::Failed(error) => return Attempt::Failed(error),
         };
         settled.fetched.get_or_insert(meta.fetched);
@@ -118,7 +120,7 @@ impl Executor {
             return Attempt::Again;
         }
         if let Some(exptime) = fetch.exptime
-            && let Some(failed) = self.touch_read(key, exptime)
+            && let Some(failed) = self.touch_read(key, exptime, call)
         {
             out.truncate(start);
             return failed;
@@ -144,11 +146,12 @@ impl Executor {
     }
 
     /// Gives an item that was read its new exptime. Returns the outcome if that is impossible.
-    fn touch_read(&self, key: &[u8], exptime: i64) -> Option<Attempt> {
-        match self.cache.touch_as(key, self.deadline(exptime), false) {
-            Ok(Some(_)) => None,
+    fn touch_read(&self, key: &[u8], exptime: i64, call: Call<'_>) -> Option<Attempt> {
+        let wait = call.without_asking().wait;
+        match self.touch_to(key, self.deadline(exptime), false, wait) {
+            Ok(true) => None,
             Err(error @ StoreError::Journal(_)) => Some(Attempt::Failed(error)),
-            Ok(None) | Err(_) => Some(Attempt::Nothing),
+            Ok(false) | Err(_) => Some(Attempt::Nothing),
         }
     }
 
@@ -157,7 +160,7 @@ impl Executor {
         &self,
         fetch: &Fetch<'_>,
         miss: Miss,
-        frame: &Frame<'_>,
+        Call { wait, frame }: Call<'_>,
         out: &mut Vec<u8>,
     ) -> Attempt {
         let Some(exptime) = fetch.vivify else {
@@ -171,7 +174,10 @@ impl Executor {
             token_sent: true,
             ..StoreRequest::new(fetch.key, StoreMode::Add)
         };
-        match self.cache.store(&request, b"") {
+        let Poll::Ready(stored) = self.cache.raw(wait).store(&request, b"") else {
+            return Attempt::Pending;
+        };
+        match stored {
             Ok(Stored::Stored { cas, .. }) => {
                 let size =
                     ItemSize { key_bytes: fetch.key.len(), value_bytes: 0, has_flags: false };
@@ -186,7 +192,8 @@ impl Executor {
                 if fetch.noted {
                     // The client that creates an item has read it, too.
                     let reading = ReadOptions { noted: true, value: false };
-                    self.cache.read_as(fetch.key, reading, out, |_, _| ());
+                    let raw = self.cache.raw(wait.without_asking());
+                    let _ = raw.read(fetch.key, (reading, Returns::Always), out, |_, _| ());
                 }
                 if fetch.with_value { Attempt::Item } else { Attempt::Head }
             }
@@ -247,9 +254,15 @@ impl Executor {
     }
 
     /// Executes `me`. It does not count as a read, nor as any other command.
-    pub(super) fn inspect(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Response {
+    pub(super) fn inspect(
+        &self,
+        key: &[u8],
+        Call { wait, frame }: Call<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Response> {
+        let Poll::Ready(found) = self.cache.raw(wait).peek(key) else { return Poll::Pending };
         self.counters.bump(Counter::CmdMeta);
-        let Some(meta) = self.cache.peek(key) else { return Response::Miss };
+        let Ok(Some(meta)) = found else { return Poll::Ready(Response::Miss) };
         let classes = &self.server.classes;
         let size = ItemSize::new(key.len(), &meta);
         let deadline_unix_secs = match meta.deadline {
@@ -263,7 +276,7 @@ impl Executor {
             ..self.shown(key, &meta, false)
         };
         render::inspected(out, &shown, frame);
-        Response::Shown
+        Poll::Ready(Response::Shown)
     }
 }
 
@@ -273,11 +286,11 @@ pub(crate) fn is_read(fetch: &Fetch<'_>) -> bool {
 }
 
 /// When an item that only the disk has returns to memory. The recache token is a mark of its record
-/// there.
+/// there, and a touch needs the item there.
 fn returns(fetch: &Fetch<'_>) -> Returns {
     match fetch.recache {
-        Some(_) => Returns::Always,
-        None => Returns::IfReused,
+        None if is_read(fetch) => Returns::IfReused,
+        _ => Returns::Always,
     }
 }
 

@@ -11,10 +11,11 @@ mod store;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::task::Poll;
 
 use larder::{
-    Asking, Cache, LargeValue, Miss, Piece, Read, ReadOptions, Refusal as Refused, Returns,
-    StoreError,
+    Cache, LargeValue, MetaOutcome, MetaUpdate, Miss, Piece, Read, ReadOptions, Returns,
+    StoreError, Wait, waited,
 };
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
@@ -53,10 +54,23 @@ pub struct Executor {
     sampler: Sampler,
     /// Wakes the worker; `None` if no worker waits for asynchronous results.
     waker: Option<Arc<Waker>>,
-    /// True if commands that need the disk are left to the caller, who looks their keys up.
-    asks_disk: bool,
-    /// True while reads that need the disk are [`Executed::AsksDisk`] instead of waiting for it.
-    may_ask: Cell<bool>,
+}
+
+/// How a command is executed and answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    /// How its operations wait for the disk.
+    pub(crate) wait: Wait<'a>,
+    /// The form of its response.
+    pub(crate) frame: &'a Frame<'a>,
+}
+
+impl Call<'_> {
+    /// Returns the same call, whose operations read the disk themselves: something that is not to
+    /// be done twice was done.
+    fn without_asking(self) -> Self {
+        Self { wait: self.wait.without_asking(), ..self }
+    }
 }
 
 /// The result of a command.
@@ -80,8 +94,8 @@ pub(crate) enum Executed {
     Region,
     /// The peer reports its reads in the shared memory, which requires permission.
     Reads,
-    /// Nothing: the disk must be asked for the item first.
-    AsksDisk,
+    /// Nothing: the disk is to be read first. The command is to be executed again then.
+    Pending,
 }
 
 impl From<Response> for Executed {
@@ -89,6 +103,14 @@ impl From<Response> for Executed {
     fn from(response: Response) -> Self {
         Self::Done(response)
     }
+}
+
+/// What a get reads, and how it counts.
+#[derive(Clone, Copy)]
+struct Sought<'a> {
+    key: &'a [u8],
+    with_cas: bool,
+    hits: ClassCounter,
 }
 
 /// What a read has appended to the output.
@@ -102,10 +124,13 @@ enum Appended {
     Failed(StoreError),
 }
 
-impl Appended {
-    /// True if the disk must be asked for the item first.
-    fn asks_disk(&self) -> bool {
-        matches!(self, Self::Failed(StoreError::Journal(Refused::AskDisk)))
+impl From<Poll<Response>> for Executed {
+    #[inline]
+    fn from(response: Poll<Response>) -> Self {
+        match response {
+            Poll::Ready(response) => Self::Done(response),
+            Poll::Pending => Self::Pending,
+        }
     }
 }
 
@@ -140,7 +165,7 @@ impl Executor {
     pub(crate) fn of_disk_thread(server: Arc<Server>, number: usize) -> Self {
         let counters = server.disk_thread_counters(number);
         let class_counters = server.class_tally.disk_thread(number);
-        Self { asks_disk: false, ..Self::counting(server, counters, class_counters) }
+        Self::counting(server, counters, class_counters)
     }
 
     /// Creates an executor of a thread, which alone writes these counters.
@@ -153,20 +178,7 @@ impl Executor {
         let asker = Cell::new(NO_CONNECTION);
         let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.classes));
         let sampler = server.hot_keys.sampler();
-        let (waker, asks_disk) = (None, cache.tier().is_some());
-        Self {
-            server,
-            cache,
-            counters,
-            class_counters,
-            asker,
-            log,
-            classes,
-            sampler,
-            waker,
-            asks_disk,
-            may_ask: Cell::new(false),
-        }
+        Self { server, cache, counters, class_counters, asker, log, classes, sampler, waker: None }
     }
 
     /// Sets the connection whose commands follow.
@@ -190,43 +202,39 @@ impl Executor {
     pub(crate) fn execute(
         &self,
         command: &Command<'_>,
-        frame: &Frame<'_>,
+        call: Call<'_>,
         out: &mut Vec<u8>,
     ) -> Executed {
         match command {
-            Command::Get { key, with_cas, exptime: None } => self.get(key, *with_cas, frame, out),
+            Command::Get { key, with_cas, exptime: None } => self.get(key, *with_cas, call, out),
             Command::EndOfKeys => Response::EndOfKeys.into(),
-            Command::Fetch(fetch) => self.fetch(fetch, frame, out),
-            _ => self.execute_rarer(command, frame, out),
+            Command::Fetch(fetch) => self.fetch(fetch, call, out),
+            _ => self.execute_rarer(command, call, out),
         }
     }
 
     /// A function of its own, outside its caller's stack frame: frequent commands must not pay for
     /// the others.
     #[inline(never)]
-    fn execute_rarer(
-        &self,
-        command: &Command<'_>,
-        frame: &Frame<'_>,
-        out: &mut Vec<u8>,
-    ) -> Executed {
+    fn execute_rarer(&self, command: &Command<'_>, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
+        let Call { wait, frame } = call;
         let response = match *command {
             Command::Get { key, with_cas, exptime: None } => {
-                return self.get(key, with_cas, frame, out);
+                return self.get(key, with_cas, call, out);
             }
             Command::Get { key, with_cas, exptime: Some(exptime) } => {
-                return self.get_and_touch(key, exptime, with_cas, frame, out);
+                return self.get_and_touch(key, exptime, with_cas, call, out);
             }
             Command::EndOfKeys => Response::EndOfKeys,
-            Command::Store(store) => self.store(&store, b"", frame),
-            Command::Fetch(fetch) => return self.fetch(&fetch, frame, out),
-            Command::LeaseGet { key } => return self.lease_get(key, frame, out),
-            Command::Inspect { key } => self.inspect(key, frame, out),
+            Command::Store(store) => return self.store(&store, b"", call).into(),
+            Command::Fetch(fetch) => return self.fetch(&fetch, call, out),
+            Command::LeaseGet { key } => return self.lease_get(key, call, out),
+            Command::Inspect { key } => return self.inspect(key, call, out).into(),
             Command::NoOp => Response::NoOp,
-            Command::Delete(delete) => self.delete(&delete, frame),
-            Command::Arithmetic(arithmetic) => self.arithmetic(&arithmetic),
-            Command::Touch { key, exptime } => self.touch(key, exptime),
-            Command::FlushAll { exptime } => self.flush_all(exptime, frame),
+            Command::Delete(delete) => return self.delete(&delete, call).into(),
+            Command::Arithmetic(arithmetic) => return self.arithmetic(&arithmetic, wait).into(),
+            Command::Touch { key, exptime } => return self.touch(key, exptime, wait).into(),
+            Command::FlushAll { exptime } => self.flush_all(exptime, call),
             Command::DeletePrefix { prefix, base64 } => self.delete_prefix(prefix, base64, out),
             Command::Version => Response::Version,
             Command::Verbosity { level } => {
@@ -241,7 +249,8 @@ impl Executor {
                 true => return Executed::HotKeys,
                 false => Refusal::HotKeysNotAllowed.into(),
             },
-            Command::Stats(section) => match stats::answer(&self.server, section, frame, out) {
+            Command::Stats(section) => match stats::answer(&self.server, section, wait, frame, out)
+            {
                 Answer::Done(response) => response,
                 Answer::Gather(gathering) => return Executed::Gather(gathering),
             },
@@ -267,11 +276,11 @@ impl Executor {
     }
 
     #[inline]
-    fn get(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
-        let appended = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
-        if appended.asks_disk() {
-            return Executed::AsksDisk;
-        }
+    fn get(&self, key: &[u8], with_cas: bool, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
+        let sought = Sought { key, with_cas, hits: ClassCounter::GetHits };
+        let Poll::Ready(appended) = self.read(sought, Returns::IfReused, call, out) else {
+            return Executed::Pending;
+        };
         self.counters.bump(Counter::CmdGet);
         self.counters.bump(match appended {
             Appended::Nothing | Appended::Failed(_) => Counter::GetMisses,
@@ -281,8 +290,8 @@ impl Executor {
     }
 
     /// A get that returns a lease on a miss.
-    fn lease_get(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
-        match self.get(key, false, frame, out) {
+    fn lease_get(&self, key: &[u8], call: Call<'_>, out: &mut Vec<u8>) -> Executed {
+        match self.get(key, false, call, out) {
             Executed::Done(Response::Miss) => {
                 render::lease(out, key, self.server.leases.ask(key, self.cache.now()));
                 Response::Shown.into()
@@ -299,14 +308,19 @@ impl Executor {
         key: &[u8],
         exptime: i64,
         with_cas: bool,
-        frame: &Frame<'_>,
+        call: Call<'_>,
         out: &mut Vec<u8>,
     ) -> Executed {
-        self.counters.bump(Counter::CmdTouch);
         let start = out.len();
-        let mut appended = self.read(key, with_cas, ClassCounter::TouchHits, frame, out);
+        let sought = Sought { key, with_cas, hits: ClassCounter::TouchHits };
+        // The touch needs the item in memory.
+        let Poll::Ready(mut appended) = self.read(sought, Returns::Always, call, out) else {
+            return Executed::Pending;
+        };
+        self.counters.bump(Counter::CmdTouch);
         let is_hit = matches!(appended, Appended::Item | Appended::Head(..));
-        if is_hit && let Err(error) = self.cache.touch_until(key, self.deadline(exptime)) {
+        let wait = call.without_asking().wait;
+        if is_hit && let Err(error) = self.touch_to(key, self.deadline(exptime), true, wait) {
             out.truncate(start);
             appended = match error {
                 StoreError::Journal(_) => Appended::Failed(error),
@@ -323,17 +337,31 @@ impl Executor {
         appended.into()
     }
 
+    /// Gives an item a new deadline. Returns false if it is absent. The item was read just now: what
+    /// the disk has of it is read here.
+    fn touch_to(
+        &self,
+        key: &[u8],
+        deadline: Deadline,
+        noted: bool,
+        wait: Wait<'_>,
+    ) -> Result<bool, StoreError> {
+        let update = MetaUpdate { deadline: Some(deadline), noted, ..MetaUpdate::default() };
+        let outcome = waited(self.cache.raw(wait).update(key, &update))?;
+        Ok(matches!(outcome, MetaOutcome::Done(_)))
+    }
+
     /// Appends an item's header and value, and counts a hit for its class. The value is copied from
     /// the cache to `out` without an intermediate buffer.
     #[inline]
     fn read(
         &self,
-        key: &[u8],
-        with_cas: bool,
-        hits: ClassCounter,
-        frame: &Frame<'_>,
+        sought: Sought<'_>,
+        returns: Returns,
+        Call { wait, frame }: Call<'_>,
         out: &mut Vec<u8>,
-    ) -> Appended {
+    ) -> Poll<Appended> {
+        let Sought { key, with_cas, hits } = sought;
         let start = out.len();
         for _ in 0..READ_ATTEMPTS_MAX {
             let mut size = ItemSize::default();
@@ -342,20 +370,17 @@ impl Executor {
                 render::hit_head(out, key, meta, with_cas, frame);
             };
             let whole = ReadOptions { noted: true, value: true };
-            let read = match hits {
-                ClassCounter::GetHits if self.may_ask.get() => {
-                    self.cache.read_at_once(key, (whole, Returns::IfReused), out, head)
-                }
-                // What is touched next has to be in memory.
-                _ => self.cache.read_as(key, whole, out, head),
+            let Poll::Ready(read) = self.cache.raw(wait).read(key, (whole, returns), out, head)
+            else {
+                return Poll::Pending;
             };
             let appended = match read {
                 Read::Hit(_) => Appended::Item,
                 Read::Miss(miss) => {
                     self.count_miss(miss);
-                    return Appended::Nothing;
+                    return Poll::Ready(Appended::Nothing);
                 }
-                Read::Failed(error) => return Appended::Failed(error),
+                Read::Failed(error) => return Poll::Ready(Appended::Failed(error)),
                 Read::Large(_, mut large) => match large.take_piece() {
                     Ok(Some(first)) => Appended::Head(first, large),
                     Ok(None) => Appended::Item,
@@ -368,9 +393,9 @@ impl Executor {
                 },
             };
             self.count_class(size, hits);
-            return appended;
+            return Poll::Ready(appended);
         }
-        Appended::Nothing
+        Poll::Ready(Appended::Nothing)
     }
 
     /// Bumps a counter of the class for items of this size.
@@ -404,7 +429,7 @@ impl Executor {
 
     /// Records reads that the peer made in shared memory: each hint counts as several reads, for
     /// eviction and for the statistics.
-    pub(crate) fn note_reads(&self, keys: &[u8]) {
+    pub(crate) fn note_reads(&self, keys: &[u8], wait: Wait<'_>) {
         let (mut bytes, mut decoded, mut ends) = ([0; KEY_BYTES_MAX], Vec::new(), vec![0]);
         for word in local::keys(keys) {
             if let Some(key) = local::decode(word, &mut bytes) {
@@ -417,11 +442,11 @@ impl Executor {
         self.prefetch(keys());
         let (mut out, noted) = (Vec::new(), ReadOptions { noted: true, value: false });
         for key in keys() {
-            // It was evicted since, and a hint is not worth a read of the disk.
-            if self.cache.asks_disk(key, Asking::Reads) {
-                continue;
-            }
-            if let Read::Hit(meta) = self.cache.read_as(key, noted, &mut out, |_, _| ()) {
+            let read =
+                self.cache.raw(wait).read(key, (noted, Returns::Always), &mut out, |_, _| ());
+            // A read is pending if the item was evicted since: a hint is not worth a read of the
+            // disk.
+            if let Poll::Ready(Read::Hit(meta)) = read {
                 let reads = u64::from(READS_PER_HINT);
                 for counter in [Counter::CmdGet, Counter::GetHits, Counter::LocalReads] {
                     self.counters.add(counter, reads);
@@ -437,7 +462,7 @@ impl Executor {
     }
 
     /// A flush that the binary protocol refuses is not counted.
-    fn flush_all(&self, exptime: i64, frame: &Frame<'_>) -> Response {
+    fn flush_all(&self, exptime: i64, Call { wait, frame }: Call<'_>) -> Response {
         let is_allowed = self.server.options.flush_all;
         if is_allowed || !matches!(frame, Frame::Binary(_)) {
             self.counters.bump(Counter::CmdFlush);
@@ -445,7 +470,7 @@ impl Executor {
         if !is_allowed {
             return ClientError::FlushNotAllowed.into();
         }
-        match self.server.flush(self.deadline(exptime)) {
+        match self.server.flush(self.deadline(exptime), wait) {
             Ok(()) => Response::Ok,
             Err(error) => change_error(error, ServerError::OutOfMemory),
         }
@@ -474,16 +499,6 @@ impl Executor {
         self.cache.deadline(exptime)
     }
 
-    /// True if commands that need the disk are left to the caller.
-    pub(crate) fn asks_disk(&self) -> bool {
-        self.asks_disk
-    }
-
-    /// Says whether reads that need the disk are [`Executed::AsksDisk`] instead of waiting for it.
-    pub(crate) fn let_ask(&self, may_ask: bool) {
-        self.may_ask.set(may_ask);
-    }
-
     pub(crate) fn cache(&self) -> &Cache {
         &self.cache
     }
@@ -498,6 +513,14 @@ impl Executor {
 
     pub(crate) fn log(&self) -> &Log {
         &self.log
+    }
+}
+
+/// Returns the response of a command that reads the disk itself, which is never pending.
+pub(crate) fn ready(response: Poll<Response>) -> Response {
+    match response {
+        Poll::Ready(response) => response,
+        Poll::Pending => ServerError::DiskBusy.into(),
     }
 }
 

@@ -1,28 +1,43 @@
 //! Stores: values that arrive whole or in parts.
 
-use larder::{Refusal, Stale, StoreError, StoreRequest, Stored, Upload};
+use std::task::Poll;
+
+use larder::{Asking, Refusal, Stale, StoreError, StoreRequest, Stored, Upload, Wait, waited};
 use larder_item::StoreMode;
 use larder_protocol::{self as protocol, ClientError, Frame, Response, ServerError, Store};
 use larder_stats::{ClassCounter, Counter};
 
-use super::Executor;
+use super::{Call, Executor};
 use crate::admin::classes::ItemSize;
 
 impl Executor {
     /// Stores `payload`, a value and its line end.
     #[inline]
-    pub(crate) fn store(&self, store: &Store<'_>, payload: &[u8], frame: &Frame<'_>) -> Response {
+    pub(crate) fn store(
+        &self,
+        store: &Store<'_>,
+        payload: &[u8],
+        Call { wait, frame }: Call<'_>,
+    ) -> Poll<Response> {
         let Some(value) = frame.value_of(payload) else {
-            return self.bad_data_chunk(store);
+            return Poll::Ready(self.bad_data_chunk(store));
         };
+        let raw = self.cache.raw(wait);
         if let Some(token) = store.lease {
-            return self.store_leased(store, token, |request| self.cache.store(request, value));
+            // The lease ends with the attempt.
+            if wait.asks() && raw.asks_disk(store.key, Asking::Changes) {
+                return Poll::Pending;
+            }
+            let raw = self.cache.raw(wait.without_asking());
+            let put = |request: &StoreRequest<'_>| waited(raw.store(request, value));
+            return Poll::Ready(self.store_leased(store, token, put));
         }
-        let mut stored = self.cache.store(&self.request(store), value);
-        if let (Ok(Stored::NotStored), Some(created)) = (&stored, self.creation(store)) {
-            stored = self.cache.store(&created, value);
+        let mut stored = raw.store(&self.request(store), value);
+        if let (Poll::Ready(Ok(Stored::NotStored)), Some(created)) = (&stored, self.creation(store))
+        {
+            stored = raw.store(&created, value);
         }
-        self.stored(store, stored)
+        stored.map(|stored| self.stored(store, stored))
     }
 
     /// Stores a whole value without a line end.
@@ -91,13 +106,20 @@ impl Executor {
 
     /// Completes a store whose value arrived in parts. An append that may create the item must know
     /// beforehand whether it does.
-    pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
+    pub(crate) fn finish_upload(
+        &self,
+        store: &Store<'_>,
+        upload: Upload,
+        wait: Wait<'_>,
+    ) -> Response {
         if let Some(token) = store.lease {
-            return self.store_leased(store, token, |request| upload.store(request));
+            let put = |request: &StoreRequest<'_>| upload.store_as(request, wait);
+            return self.store_leased(store, token, put);
         }
-        let created = self.creation(store).filter(|_| self.cache.peek(store.key).is_none());
+        let is_absent = || matches!(waited(self.cache.raw(wait).peek(store.key)), Ok(None));
+        let created = self.creation(store).filter(|_| is_absent());
         let request = created.unwrap_or_else(|| self.request(store));
-        self.stored(store, upload.store(&request))
+        self.stored(store, upload.store_as(&request, wait))
     }
 
     /// Answers a value that is not followed by a line end. memcached has allocated an item by then,

@@ -6,7 +6,7 @@ use larder_protocol::binary::{Header, REQUEST_MAGIC, opcode, status};
 use super::*;
 
 /// Returns a request with these parts.
-fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+pub(super) fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let header = Header {
         opcode,
         key_bytes: key.len() as u16,
@@ -122,7 +122,8 @@ fn each_get_is_a_command_where_commands_are_counted() {
     let mut session = Session::new(peer.executor.server(), 1, Protocol::Binary);
     let input = packet(opcode::GETQ, &[], b"k", b"").repeat(3);
     let allowance = Allowance::of_commands(2);
-    let progress = session.receive(&peer.executor, &input, allowance, &mut Output::default());
+    let progress =
+        session.receive(&peer.executor, Wait::Block, &input, allowance, &mut Output::default());
     assert_eq!(progress, Progress { consumed: 50, next: Next::Turn });
 }
 

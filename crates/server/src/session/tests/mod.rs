@@ -14,6 +14,7 @@ use crate::buffers::output::OUTPUT_BYTES_HIGH;
 use crate::server::Server;
 
 mod binary;
+mod disk;
 mod login;
 
 /// A peer and the server it talks to.
@@ -48,7 +49,13 @@ impl Peer {
         while next != Next::Input && !self.closed {
             let mut out = Output::default();
             let allowance = Allowance::of_commands(3);
-            let progress = self.session.receive(&self.executor, &self.unused, allowance, &mut out);
+            let progress = self.session.receive(
+                &self.executor,
+                Wait::Block,
+                &self.unused,
+                allowance,
+                &mut out,
+            );
             self.unused.drain(..progress.consumed);
             self.out_bytes_max = self.out_bytes_max.max(out.bytes.len());
             answers.extend(out.parts().flatten());
@@ -192,7 +199,7 @@ fn a_turn_ends_after_its_commands_only_if_there_are_more() {
     let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
     let mut receive = |input: &[u8]| {
         let allowance = Allowance::of_commands(2);
-        session.receive(&peer.executor, input, allowance, &mut Output::default())
+        session.receive(&peer.executor, Wait::Block, input, allowance, &mut Output::default())
     };
     let two = b"get a b c d\r\nversion\r\n";
     assert_eq!(receive(two), Progress { consumed: two.len(), next: Next::Input });
@@ -208,7 +215,7 @@ fn a_turn_ends_within_a_list_after_its_keys() {
     let (mut rest, mut answers, mut turns) = (&b"get a b c d e\r\nversion\r\n"[..], Vec::new(), 0);
     while !rest.is_empty() {
         let mut out = Output::default();
-        let progress = session.receive(&peer.executor, rest, allowance, &mut out);
+        let progress = session.receive(&peer.executor, Wait::Block, rest, allowance, &mut out);
         answers.extend(out.parts().flatten().copied());
         rest = &rest[progress.consumed..];
         turns += 1;
@@ -225,7 +232,8 @@ fn statistics_are_a_turn_by_themselves() {
     let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
     let allowance = Allowance::of_commands(20);
     let input = b"stats cachedump 1 0\r\n".repeat(2);
-    let progress = session.receive(&peer.executor, &input, allowance, &mut Output::default());
+    let progress =
+        session.receive(&peer.executor, Wait::Block, &input, allowance, &mut Output::default());
     assert_eq!(progress, Progress { consumed: 21, next: Next::GiveWay });
 }
 
@@ -389,7 +397,8 @@ fn a_dump_that_shows_nothing_ends_its_turn_all_the_same() {
     let mut input = &b"lru_crawler metadump 39\r\nversion\r\n"[..];
     let (mut out, mut turns) = (Output::default(), 0);
     loop {
-        let progress = peer.session.receive(&peer.executor, input, allowance, &mut out);
+        let progress =
+            peer.session.receive(&peer.executor, Wait::Block, input, allowance, &mut out);
         input = &input[progress.consumed..];
         if progress.next == Next::Input {
             break;

@@ -2,7 +2,7 @@
 
 use larder_engine::{Refusal, StoreError};
 
-use super::Tier;
+use crate::tier::Tier;
 
 /// The disk tier of a cache, as this process has it.
 #[derive(Debug)]

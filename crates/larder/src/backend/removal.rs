@@ -12,14 +12,17 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::task::Poll;
 
 use larder_engine::{Deletion, Dumped, Operation, PrefixRemoval, Refusal, StoreError};
 use larder_item::Meta;
 use larder_tier::store::{self, PLACES, Removal, WalkStep};
 
-use super::recorder::refusal;
-use super::{Target, Use};
 use crate::cache::Cache;
+use crate::raw::waited;
+use crate::tier::recorder::refusal;
+use crate::tier::wait::Wait;
+use crate::tier::{Target, Undone, Use};
 use crate::walk::Walk;
 
 /// A removal in progress: a walk, and a delete of each item that it shows, unless that is newer.
@@ -175,10 +178,12 @@ impl StoreRemoval {
     fn remove(&self, cache: &Cache, key: &[u8]) -> Result<Deletion, StoreError> {
         let (shared, now) = (cache.shared(), cache.now());
         let Some(tier) = shared.tier.own() else { return Ok(Deletion::NotFound) };
-        let target = Target { removal: Some(&self.removal), ..Target::new(key, Use::Needs) };
-        cache.with_thread_slot(|engine, thread| {
+        let target = Target::new(key, Use::Needs, Wait::Block);
+        let target = Target { removal: Some(&self.removal), ..target };
+        let removed = cache.with_thread_slot(|engine, thread| {
             tier.remove(engine, &Operation::new(thread, now), &target, None)
-        })
+        });
+        waited(removed.map_or_else(Undone::into_poll, |removed| Poll::Ready(Ok(removed))))
     }
 
     pub(crate) fn removed(&self) -> u64 {

@@ -1,13 +1,39 @@
 //! Stores, also of values that arrive in parts.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use larder_engine::{Operation, StoreError, StoreRequest, Stored};
 use larder_item::StoreMode;
 
+use super::{Raw, waited};
 use crate::cache::Cache;
 use crate::large::Upload;
 use crate::tier::Use;
+
+impl Raw<'_> {
+    /// Stores an item as [`Cache::store`] does.
+    ///
+    /// # Errors
+    /// Those of [`Cache::store`].
+    #[inline]
+    pub fn store(
+        self,
+        request: &StoreRequest<'_>,
+        value: &[u8],
+    ) -> Poll<Result<Stored, StoreError>> {
+        self.cache.shared().flights.detach(request.key);
+        let is_absent = |stored: &Stored| match request.mode {
+            StoreMode::Append | StoreMode::Prepend | StoreMode::Replace => {
+                matches!(stored, Stored::NotStored | Stored::NotFound)
+            }
+            _ => *stored == Stored::NotFound,
+        };
+        self.change(request.key, Use::of(request), is_absent, |engine, operation| {
+            engine.store(operation, request, value)
+        })
+    }
+}
 
 impl Cache {
     /// Stores an item according to a request.
@@ -26,16 +52,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn store(&self, request: &StoreRequest<'_>, value: &[u8]) -> Result<Stored, StoreError> {
-        self.shared().flights.detach(request.key);
-        let is_absent = |stored: &Stored| match request.mode {
-            StoreMode::Append | StoreMode::Prepend | StoreMode::Replace => {
-                matches!(stored, Stored::NotStored | Stored::NotFound)
-            }
-            _ => *stored == Stored::NotFound,
-        };
-        self.change(request.key, Use::of(request), is_absent, |engine, operation| {
-            engine.store(operation, request, value)
-        })
+        waited(self.blocking().store(request, value))
     }
 
     /// Removes the item that a failed plain set was to replace. [`Cache::store`] does so itself;

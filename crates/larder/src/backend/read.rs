@@ -1,85 +1,83 @@
 //! Reads of a cache with a disk tier: they bring an item back into memory that only the disk has.
 
-use larder_engine::{Miss, Operation, ReadOptions, Refusal, StoreError};
+use std::task::Poll;
+
+use larder_engine::{Miss, Operation, ReadOptions, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
-use super::{Brought, Returns};
 use crate::cache::Cache;
 use crate::large::Read;
-
-/// How a read uses the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DiskUse {
-    /// When the item returns to memory.
-    pub(crate) returns: Returns,
-    /// False: the read fails with [`Refusal::AskDisk`] where it would wait for the disk.
-    pub(crate) waits: bool,
-}
+use crate::raw::{Raw, waited_read};
+use crate::tier::{Brought, Returns, Target, Use};
 
 /// How often a read brings an item back that eviction takes away again.
 const RETURNS_MAX: u32 = 16;
 
-impl Cache {
-    /// As [`Cache::read_as`], for a cache with a disk tier.
+impl Raw<'_> {
+    /// As [`Raw::read`], for a cache with a disk tier.
     #[inline(never)]
     pub(crate) fn read_tiered<S: Sink>(
-        &self,
+        self,
         key: &[u8],
-        (reading, disk): (ReadOptions, DiskUse),
+        (reading, returns): (ReadOptions, Returns),
         out: &mut S,
         head: &mut impl FnMut(&mut S, &Meta),
-    ) -> Read {
-        let tier = match self.shared().tier.usable() {
+    ) -> Poll<Read> {
+        let Self { cache, wait } = self;
+        let tier = match cache.shared().tier.usable() {
             Ok(Some(tier)) => tier,
-            Ok(None) => return Read::Miss(Miss::Absent),
+            Ok(None) => return Poll::Ready(Read::Miss(Miss::Absent)),
             Err(error) => {
-                return match self.shared().outside.as_ref() {
-                    Some(outside) => outside.read(key, reading, self.now(), out, head),
+                return Poll::Ready(match cache.shared().outside.as_ref() {
+                    Some(outside) => outside.read(key, reading, cache.now(), out, head),
                     None => Read::Failed(error),
-                };
+                });
             }
         };
-        let now = self.now();
-        let read = self.with_thread_slot(|engine, thread| {
+        let (now, target) = (cache.now(), Target::new(key, Use::Needs, wait));
+        let read = cache.with_thread_slot(|engine, thread| {
             let operation = &Operation::new(thread, now);
             tier.clear_if_due(engine, now);
             for _ in 0..RETURNS_MAX {
-                let read = self.outcome(engine.read_as(thread, key, reading, now, out, &mut *head));
-                let Read::Miss(miss) = read else { return read };
+                let read =
+                    cache.outcome(engine.read_as(thread, key, reading, now, out, &mut *head));
+                let Read::Miss(miss) = read else { return Poll::Ready(read) };
                 if miss != Miss::Absent {
                     // Memory had the key's newest record, so the disk has none that lives.
-                    return Read::Miss(miss);
+                    return Poll::Ready(Read::Miss(miss));
                 }
-                if !disk.waits && tier.must_ask(key) {
-                    return Read::Failed(Refusal::AskDisk.into());
-                }
-                match tier.bring(engine, operation, (key, disk.returns)) {
+                match tier.bring(engine, operation, &target, returns) {
                     Ok(Brought::Back(_)) => {}
-                    Ok(Brought::Nothing(_)) => return Read::Miss(miss),
+                    Ok(Brought::Nothing(_)) => return Poll::Ready(Read::Miss(miss)),
                     Ok(Brought::Left(item)) => {
                         let meta = tier.meta(&item, now);
                         head(out, &meta);
                         if reading.value {
                             out.extend(&item.value);
                         }
-                        return Read::Hit(meta);
+                        return Poll::Ready(Read::Hit(meta));
                     }
-                    Err(undone) => return Read::Failed(undone.into_error()),
+                    Err(undone) => {
+                        let failed: Poll<Result<Read, StoreError>> = undone.into_poll();
+                        return failed.map(|failed| failed.unwrap_or_else(Read::Failed));
+                    }
                 }
             }
             // Eviction is faster than this reader, again and again.
             if tier.is_cache() {
-                return Read::Miss(Miss::Absent);
+                return Poll::Ready(Read::Miss(Miss::Absent));
             }
-            Read::Failed(StoreError::NoMemory)
+            Poll::Ready(Read::Failed(StoreError::NoMemory))
         });
-        match self.note_awaited(key) {
-            Ok(()) => read,
-            Err(error) => Read::Failed(error),
+        match (read, self.await_durable(tier, key)) {
+            (Poll::Ready(_), Err(error)) => Poll::Ready(Read::Failed(error)),
+            (read, _) => read,
         }
     }
+}
 
+impl Cache {
     /// Appends a value to `out`, a large one piece by piece, for a cache with a disk tier. After an
     /// error `out` is unchanged.
     #[inline(never)]
@@ -92,8 +90,9 @@ impl Cache {
         let whole = ReadOptions { noted: true, value: true };
         let start = out.filled();
         for _ in 0..RETURNS_MAX {
-            let reading = (whole, DiskUse { returns: Returns::IfReused, waits: true });
-            match self.read_tiered(key, reading, out, &mut |_: &mut S, meta: &Meta| observe(meta)) {
+            let (reading, mut head) =
+                ((whole, Returns::IfReused), |_: &mut S, meta: &Meta| observe(meta));
+            match waited_read(self.blocking().read_tiered(key, reading, out, &mut head)) {
                 Read::Hit(meta) => return Ok(Ok(meta)),
                 Read::Miss(miss) => return Ok(Err(miss)),
                 Read::Large(meta, mut value) => {

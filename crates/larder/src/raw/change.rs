@@ -1,14 +1,102 @@
 //! Changes and removals of items.
 
+use std::task::Poll;
 use std::time::Duration;
 
-use larder_engine::{
-    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, Operation, StoreError,
-};
+use larder_engine::{Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, StoreError};
 use larder_item::{Deadline, Direction, Meta, Second};
 
+use super::{Raw, waited};
 use crate::cache::Cache;
-use crate::tier::{Target, Use};
+use crate::tier::Use;
+
+impl Raw<'_> {
+    /// Removes an item as [`Cache::delete_if`] does.
+    ///
+    /// # Errors
+    /// Those of [`Cache::delete_if`].
+    pub fn delete(self, key: &[u8], cas: Option<u64>) -> Poll<Result<Deletion, StoreError>> {
+        self.cache.shared().flights.detach(key);
+        self.remove(key, cas)
+    }
+
+    /// Changes an item's metadata as [`Cache::mark_stale`] and [`Cache::touch_as`] do.
+    ///
+    /// # Errors
+    /// Those of [`Cache::touch_until`].
+    pub fn update(self, key: &[u8], update: &MetaUpdate) -> Poll<Result<MetaOutcome, StoreError>> {
+        if update.stale {
+            self.cache.shared().flights.detach(key);
+        }
+        let is_absent = |outcome: &MetaOutcome| *outcome == MetaOutcome::NotFound;
+        self.change(key, Use::Needs, is_absent, |engine, operation| {
+            engine.update_meta(operation, key, update)
+        })
+    }
+
+    /// Changes a counter as [`Cache::arithmetic_as`] does.
+    ///
+    /// # Errors
+    /// Those of [`Cache::arithmetic_as`].
+    pub fn arithmetic(
+        self,
+        request: &ArithmeticRequest<'_>,
+    ) -> Poll<Result<Arithmetic, StoreError>> {
+        self.cache.shared().flights.detach(request.key);
+        let is_absent = |outcome: &Arithmetic| *outcome == Arithmetic::NotFound;
+        self.change(request.key, Use::Needs, is_absent, |engine, operation| {
+            engine.arithmetic(operation, request)
+        })
+    }
+
+    /// Clears the cache as [`Cache::try_clear`] does.
+    ///
+    /// # Errors
+    /// Those of [`Cache::try_clear`].
+    pub fn clear(self) -> Result<(), StoreError> {
+        let shared = self.cache.shared();
+        shared.flights.detach_all(|_| true);
+        match shared.tier.usable()? {
+            None => shared.engine.flush(),
+            Some(tier) => {
+                tier.clear(|| shared.engine.flush())?;
+                self.await_durable(tier, b"")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears the cache later, as [`Cache::try_clear_at`] does.
+    ///
+    /// # Errors
+    /// Those of [`Cache::try_clear_at`].
+    pub fn clear_at(self, at: Second) -> Result<(), StoreError> {
+        let (shared, now) = (self.cache.shared(), self.cache.now());
+        match shared.tier.usable()? {
+            None => shared.engine.flush_at(at, now),
+            Some(_) if at <= now => return self.clear(),
+            Some(tier) => {
+                tier.clear_at(at, || shared.engine.flush_at(at, self.cache.now()))?;
+                self.await_durable(tier, b"")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears the cache as [`Cache::try_clear_second`] does.
+    ///
+    /// # Errors
+    /// Those of [`Cache::try_clear_second`].
+    pub fn clear_second(self) -> Result<(), StoreError> {
+        let (shared, now) = (self.cache.shared(), self.cache.now());
+        if shared.tier.is_none() {
+            shared.engine.flush_second(now);
+            return Ok(());
+        }
+        self.clear()?;
+        self.clear_at(now + 1)
+    }
+}
 
 impl Cache {
     /// Removes an item; with a token, only if the item has it.
@@ -27,19 +115,7 @@ impl Cache {
     /// # Errors
     /// [`StoreError::Stuck`] as with [`Cache::delete`].
     pub fn delete_if(&self, key: &[u8], cas: Option<u64>) -> Result<Deletion, StoreError> {
-        let now = self.now();
-        self.shared().flights.detach(key);
-        let Some(tier) = self.shared().tier.usable()? else {
-            return self.with_thread_slot(|engine, thread| {
-                engine.delete(&Operation::new(thread, now), key, cas)
-            });
-        };
-        let target = Target::new(key, Use::Needs);
-        let deleted = self.with_thread_slot(|engine, thread| {
-            tier.remove(engine, &Operation::new(thread, now), &target, cas)
-        });
-        self.note_awaited(key)?;
-        deleted
+        waited(self.blocking().delete(key, cas))
     }
 
     /// Marks an item's value as stale. The item stays, with a new cas token or with `version`, and
@@ -68,12 +144,8 @@ impl Cache {
         version: Option<u64>,
         deadline: Option<Deadline>,
     ) -> Result<MetaOutcome, StoreError> {
-        self.shared().flights.detach(key);
         let update = MetaUpdate { cas, deadline, noted: false, stale: true, version };
-        let is_absent = |outcome: &MetaOutcome| *outcome == MetaOutcome::NotFound;
-        self.change(key, Use::Needs, is_absent, |engine, operation| {
-            engine.update_meta(operation, key, &update)
-        })
+        waited(self.blocking().update(key, &update))
     }
 
     /// Gives an item a new deadline and returns its updated metadata; `None` if the item is absent.
@@ -115,12 +187,10 @@ impl Cache {
         noted: bool,
     ) -> Result<Option<Meta>, StoreError> {
         let update = MetaUpdate { deadline: Some(deadline), noted, ..MetaUpdate::default() };
-        self.change(key, Use::Needs, Option::is_none, |engine, operation| {
-            Ok(match engine.update_meta(operation, key, &update)? {
-                MetaOutcome::Done(meta) => Some(meta),
-                // The request names no token, so no token can differ.
-                MetaOutcome::NotFound | MetaOutcome::Exists => None,
-            })
+        Ok(match waited(self.blocking().update(key, &update))? {
+            MetaOutcome::Done(meta) => Some(meta),
+            // The request names no token, so no token can differ.
+            MetaOutcome::NotFound | MetaOutcome::Exists => None,
         })
     }
 
@@ -167,11 +237,7 @@ impl Cache {
         &self,
         counting: &ArithmeticRequest<'_>,
     ) -> Result<Arithmetic, StoreError> {
-        self.shared().flights.detach(counting.key);
-        let is_absent = |outcome: &Arithmetic| *outcome == Arithmetic::NotFound;
-        self.change(counting.key, Use::Needs, is_absent, |engine, operation| {
-            engine.arithmetic(operation, counting)
-        })
+        waited(self.blocking().arithmetic(counting))
     }
 
     /// Returns the deadline a duration from now, rounded up to whole seconds.
@@ -210,16 +276,7 @@ impl Cache {
     /// # Errors
     /// [`StoreError::Journal`] if the log takes no changes; nothing is scheduled then.
     pub fn try_clear_at(&self, at: Second) -> Result<(), StoreError> {
-        let shared = self.shared();
-        match shared.tier.usable()? {
-            None => shared.engine.flush_at(at, self.now()),
-            Some(_) if at <= self.now() => return self.try_clear(),
-            Some(tier) => {
-                tier.clear_at(at, || shared.engine.flush_at(at, self.now()))?;
-                self.note_awaited(b"")?;
-            }
-        }
-        Ok(())
+        self.blocking().clear_at(at)
     }
 
     /// Clears the cache, and also items stored until its clock advances. For servers whose protocol
@@ -246,12 +303,6 @@ impl Cache {
     /// # Errors
     /// As [`Cache::try_clear_at`].
     pub fn try_clear_second(&self) -> Result<(), StoreError> {
-        let shared = self.shared();
-        if shared.tier.is_none() {
-            shared.engine.flush_second(self.now());
-            return Ok(());
-        }
-        self.try_clear()?;
-        self.try_clear_at(self.now() + 1)
+        self.blocking().clear_second()
     }
 }

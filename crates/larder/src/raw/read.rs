@@ -1,15 +1,59 @@
 //! Reads.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use larder_engine::{Operation, ReadOptions, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
+use super::{Raw, waited, waited_read};
 use crate::cache::Cache;
 use crate::large::{LargeValue, Read};
 use crate::tier::Returns;
-use crate::tier::reading::DiskUse;
+
+impl Raw<'_> {
+    /// Reads an item as [`Cache::read_as`] does. `returns` says when an item that only the disk has
+    /// returns to memory. Of a pending read nothing is in `out`.
+    ///
+    /// Cost: as [`Cache::read_as`]; one more lookup in the disk's index if memory lacks the item.
+    #[inline]
+    pub fn read<S: Sink>(
+        self,
+        key: &[u8],
+        (reading, returns): (ReadOptions, Returns),
+        out: &mut S,
+        mut head: impl FnMut(&mut S, &Meta),
+    ) -> Poll<Read> {
+        if !self.cache.shared().tier.is_none() {
+            return self.read_tiered(key, (reading, returns), out, &mut head);
+        }
+        let now = self.cache.now();
+        Poll::Ready(self.cache.with_thread_slot(|engine, thread| {
+            self.cache.outcome(engine.read_as(thread, key, reading, now, out, head))
+        }))
+    }
+
+    /// Returns the metadata of an item as [`Cache::try_peek`] does. With a disk tier the item
+    /// returns to memory.
+    ///
+    /// # Errors
+    /// Those of [`Cache::try_peek`].
+    pub fn peek(self, key: &[u8]) -> Poll<Result<Option<Meta>, StoreError>> {
+        let shared = self.cache.shared();
+        if shared.tier.is_none() {
+            return Poll::Ready(Ok(shared.engine.peek(key, self.cache.now())));
+        }
+        let unnoted = ReadOptions { noted: false, value: false };
+        self.read(key, (unnoted, Returns::Always), &mut Vec::new(), |_, _| ()).map(
+            |read| match read {
+                Read::Hit(meta) | Read::Large(meta, _) => Ok(Some(meta)),
+                Read::Miss(_) => Ok(None),
+                Read::Failed(error) => Err(error),
+            },
+        )
+    }
+}
 
 impl Cache {
     /// Reads an item. `head` appends to `out` the bytes that precede the value, then the value is
@@ -54,37 +98,9 @@ impl Cache {
         key: &[u8],
         reading: ReadOptions,
         out: &mut S,
-        mut head: impl FnMut(&mut S, &Meta),
+        head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        if !self.shared().tier.is_none() {
-            let disk = DiskUse { returns: Returns::Always, waits: true };
-            return self.read_tiered(key, (reading, disk), out, &mut head);
-        }
-        let now = self.now();
-        self.with_thread_slot(|engine, thread| {
-            self.outcome(engine.read_as(thread, key, reading, now, out, head))
-        })
-    }
-
-    /// Reads an item as [`Cache::read_as`] does, but does not wait for the disk: if that may have
-    /// the item, [`Cache::look_up_on_disk`] finds out, and the read is tried again.
-    ///
-    /// Cost: as [`Cache::read_as`]; one more lookup in the disk's index if memory lacks the item.
-    ///
-    /// # Errors
-    /// [`Read::Failed`] with [`Refusal::AskDisk`](crate::Refusal::AskDisk); nothing is in `out`.
-    #[inline]
-    pub fn read_at_once<S: Sink>(
-        &self,
-        key: &[u8],
-        (reading, returns): (ReadOptions, Returns),
-        out: &mut S,
-        mut head: impl FnMut(&mut S, &Meta),
-    ) -> Read {
-        if self.shared().tier.is_none() {
-            return self.read_as(key, reading, out, head);
-        }
-        self.read_tiered(key, (reading, DiskUse { returns, waits: false }), out, &mut head)
+        waited_read(self.blocking().read(key, (reading, Returns::Always), out, head))
     }
 
     #[inline]
@@ -120,16 +136,7 @@ impl Cache {
     /// # Errors
     /// Those of [`Cache::try_get_to`].
     pub fn try_peek(&self, key: &[u8]) -> Result<Option<Meta>, StoreError> {
-        let shared = self.shared();
-        if shared.tier.is_none() {
-            return Ok(shared.engine.peek(key, self.now()));
-        }
-        let unnoted = ReadOptions { noted: false, value: false };
-        match self.read_as(key, unnoted, &mut Vec::new(), |_, _| ()) {
-            Read::Hit(meta) | Read::Large(meta, _) => Ok(Some(meta)),
-            Read::Miss(_) => Ok(None),
-            Read::Failed(error) => Err(error),
-        }
+        waited(self.blocking().peek(key))
     }
 
     /// Gives the caller the recache token of an item that is stale or about to expire. Returns true

@@ -1,0 +1,48 @@
+//! Lookups on the disk, which the caller of a pending operation performs.
+
+use super::Raw;
+use crate::tier::Tier;
+use crate::tier::asking::{Asking, DiskLookup, DiskPages, DiskRead};
+
+impl Raw<'_> {
+    /// True if an operation on the key would be pending under [`Wait::Ask`](crate::Wait::Ask): it
+    /// needs an item that only the disk may have, or it is a change and [`Raw::is_disk_crowded`].
+    /// For an operation of several steps, which cannot be run again after the first.
+    ///
+    /// Cost: a load without a disk tier; otherwise a lookup in memory, and one in the disk's index
+    /// if memory lacks the item.
+    #[inline]
+    pub fn asks_disk(self, key: &[u8], asking: Asking) -> bool {
+        let Some(tier) = self.cache.shared().tier.own() else { return false };
+        let must_wait = asking != Asking::Reads && tier.must_wait_for_room(self.wait);
+        must_wait || self.must_look_up(key, asking)
+    }
+
+    /// True if an operation on the key needs an item that only the disk may have.
+    ///
+    /// Cost: as [`Raw::asks_disk`].
+    pub fn must_look_up(self, key: &[u8], asking: Asking) -> bool {
+        let shared = self.cache.shared();
+        let is_resident = || shared.engine.peek(key, self.cache.now()).is_some();
+        shared.tier.own().is_some_and(|tier| tier.must_look_up(key, asking, self.wait, is_resident))
+    }
+
+    /// True if changes must wait until the disk has taken earlier ones.
+    ///
+    /// Cost: a load.
+    pub fn is_disk_crowded(self) -> bool {
+        self.cache.shared().tier.own().is_some_and(Tier::is_crowded)
+    }
+
+    /// Begins to look a key up on the disk. Returns the lookup and its first read; `None` if it
+    /// needs none, and then it can be given to [`Deferred::give_found`](crate::Deferred::give_found).
+    /// `None` without a disk tier.
+    pub fn look_up(self, key: &[u8]) -> Option<(DiskLookup, Option<DiskRead>)> {
+        Some(self.cache.shared().tier.own()?.look_up(key))
+    }
+
+    /// Continues a lookup after its read. Returns its next read; `None` at its end.
+    pub fn look_on(self, lookup: &mut DiskLookup, pages: DiskPages) -> Option<DiskRead> {
+        self.cache.shared().tier.own()?.look_on(lookup, pages)
+    }
+}
