@@ -49,47 +49,34 @@
 //! eighth of a segment, is stored in pieces of an eighth of a segment, at 24 more bytes per piece.
 //! A segment is a 256th of the memory, 64 KiB at least and 1 MiB at most.
 //!
-//! | folder | contents |
+//! The rooms from the top down; each imports only rooms below it:
+//!
+//! | room | contents |
 //! |---|---|
 //! | `open` | [`Builder`], caches in files and in shared memory, [`Inspection`] |
-//! | `load` | [`Cache::get_or_load`]: one loader per key at a time |
-//! | `thread` | the thread slots of this process, the maintainer thread |
-//! | `tier` | [`DiskTier`]: all items in a directory on disk, too |
 //! | `client` | [`Client`], for the cache of a server on the same machine |
-//!
-//! `shared` is the state of a cache in one process, which [`Cache`] (`cache`) refers to, and `fork`
-//! replaces it in a child. The other files extend [`Cache`], one concern each: `get`, `set`,
-//! `walk`, `prefix`, `subscribe`, `stats`, and for servers and bindings `raw`, `large` and `dump`.
-//!
-//! A file imports only from files that do not import it. `shared` is below `thread` and `load`, and
-//! still takes the thread slots and the flights from them: these two files know no cache.
+//! | `api` | what programs call: [`Cache`], one concern in each file |
+//! | `raw` | what servers call: operations that say how they wait for the disk, values in parts |
+//! | `backend` | where an item is: in memory, or in memory and on a disk |
+//! | `process` | a cache in one process: threads and their slots, loads in progress, forked children |
+//! | `tier` | [`DiskTier`]: adapters between the engine and the log on disk |
+//! | `system` | the time, and random numbers |
 #![forbid(unsafe_code)]
 
+mod api;
 mod backend;
-pub mod cache;
 pub mod client;
-pub mod clock;
-pub mod dump;
-mod fork;
-pub mod get;
-pub mod large;
-pub mod load;
 mod open;
-pub mod prefix;
+mod process;
 pub mod raw;
-pub mod removals;
-pub mod set;
-mod shared;
-pub mod signed;
-pub mod stats;
-mod subscribe;
-mod thread;
+mod system;
 mod tier;
-pub mod walk;
 
+pub use api::{cache, dump, get, load, prefix, set, signed, stats, walk};
+pub use backend::large::{LargeValue, Piece, Read};
+pub use backend::waited;
 pub use cache::Cache;
 pub use client::{Client, ClientError, ClientStore, ClientStored, Hit};
-pub use clock::{Clock, set_thread_time};
 pub use larder_engine::{
     Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,
     ItemReport, ItemReports, JoinError, Lease, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss,
@@ -105,7 +92,6 @@ pub use larder_stats::Counter;
 pub use larder_tier::store::{
     Damage as TierDamage, Findings as TierFindings, Salvaged as TierSalvaged, Trust as TierTrust,
 };
-pub use large::{DirectBuffer, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
 pub use open::Prepared;
 pub use open::anonymous::Inheritance;
@@ -113,11 +99,13 @@ pub use open::builder::Builder;
 pub use open::error::{OpenError, SharedError, Unusable};
 pub use open::inspect::{Inspection, Peer};
 pub use prefix::PrefixRemoval;
-pub use raw::{Raw, waited};
-pub use removals::Removals;
+pub use process::removals::Removals;
+pub use process::shared::Opening;
+pub use raw::Raw;
+pub use raw::upload::{DirectBuffer, Upload};
 pub use set::{CountError, Swap, SwapError};
-pub use shared::Opening;
 pub use stats::{Memory, Stat};
+pub use system::clock::{Clock, set_thread_time};
 pub use tier::asking::{Asking, DiskLookup, DiskPages, DiskRead};
 pub use tier::awaited::{Awaited, Durability as Awaiting, TierStatus};
 pub use tier::inspection::{TierInspection, TierItem};

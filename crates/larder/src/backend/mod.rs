@@ -1,7 +1,84 @@
 //! Where an item is: in memory, or in memory and on a disk tier.
 
-pub(crate) mod attached;
 mod change;
+pub(crate) mod large;
 mod read;
 pub(crate) mod removal;
-mod status;
+pub(crate) mod walk;
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use larder_engine::{Engine, Operation, Refusal, StoreError, ThreadSlot};
+use larder_item::Second;
+use larder_tier::store::Durable;
+
+use self::large::Read;
+use crate::process::registered;
+use crate::process::shared::Shared;
+use crate::tier::Tier;
+use crate::tier::wait::Wait;
+
+/// Where the items of a cache are, for one operation of a caller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backend<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    /// When the operation takes place.
+    pub(crate) now: Second,
+    /// How it waits for the disk.
+    pub(crate) wait: Wait<'a>,
+}
+
+impl Backend<'_> {
+    /// Runs an operation in memory alone.
+    #[inline]
+    pub(crate) fn in_memory<T>(self, run: impl FnOnce(&Engine, &Operation<'_>) -> T) -> T {
+        self.with_thread_slot(|engine, thread| run(engine, &Operation::new(thread, self.now)))
+    }
+
+    #[inline]
+    pub(crate) fn with_thread_slot<T>(self, f: impl FnOnce(&Engine, &ThreadSlot) -> T) -> T {
+        registered::with_thread_slot(self.shared, f)
+    }
+
+    /// Makes all changes so far durable.
+    pub(crate) fn sync(self) -> Result<(), StoreError> {
+        match self.shared.tier.usable()?.map(|tier| tier.store().sync()) {
+            Some(Durable::Failed) => Err(StoreError::Journal(Refusal::Failed)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until what a result about the key depends on is durable, or leaves that to the caller.
+    #[inline]
+    pub(crate) fn await_durable(self, tier: &Tier, key: &[u8]) -> Result<(), StoreError> {
+        let Some(at) = tier.store().awaited(key) else { return Ok(()) };
+        match (tier.store().durable(at), self.wait.deferred()) {
+            (Durable::Yes, _) => Ok(()),
+            (_, Some(deferred)) => {
+                deferred.note_awaited(at);
+                Ok(())
+            }
+            (_, None) if tier.store().wait_durable(at) == Durable::Yes => Ok(()),
+            (_, None) => Err(StoreError::Journal(Refusal::Failed)),
+        }
+    }
+}
+
+/// Returns the outcome of an operation that reads the disk itself, which is never pending.
+#[inline]
+pub fn waited<T>(outcome: Poll<Result<T, StoreError>>) -> Result<T, StoreError> {
+    match outcome {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => Err(Refusal::AskDisk.into()),
+    }
+}
+
+/// Returns the outcome of a read that reads the disk itself.
+#[inline]
+pub(crate) fn waited_read(read: Poll<Read>) -> Read {
+    match read {
+        Poll::Ready(read) => read,
+        Poll::Pending => Read::Failed(Refusal::AskDisk.into()),
+    }
+}

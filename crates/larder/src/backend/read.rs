@@ -1,47 +1,49 @@
 //! Reads of a cache with a disk tier: they bring an item back into memory that only the disk has.
 
+use std::sync::Arc;
 use std::task::Poll;
 
-use larder_engine::{Miss, Operation, ReadOptions, StoreError};
+use larder_engine::{Miss, ReadOptions, Refusal, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
-use crate::cache::Cache;
-use crate::large::Read;
-use crate::raw::{Raw, waited_read};
+use super::Backend;
+use super::large::{LargeValue, Read};
 use crate::tier::{Brought, Returns, Target, Use};
 
 /// How often a read brings an item back that eviction takes away again.
 const RETURNS_MAX: u32 = 16;
 
-impl Raw<'_> {
-    /// As [`Raw::read`], for a cache with a disk tier.
+impl Backend<'_> {
+    /// Reads an item of a cache with a disk tier.
     #[inline(never)]
-    pub(crate) fn read_tiered<S: Sink>(
+    pub(crate) fn read<S: Sink>(
         self,
         key: &[u8],
         (reading, returns): (ReadOptions, Returns),
         out: &mut S,
         head: &mut impl FnMut(&mut S, &Meta),
     ) -> Poll<Read> {
-        let Self { cache, wait } = self;
-        let tier = match cache.shared().tier.usable() {
+        let Self { shared, now, wait } = self;
+        let tier = match shared.tier.usable() {
             Ok(Some(tier)) => tier,
             Ok(None) => return Poll::Ready(Read::Miss(Miss::Absent)),
             Err(error) => {
-                return Poll::Ready(match cache.shared().outside.as_ref() {
-                    Some(outside) => outside.read(key, reading, cache.now(), out, head),
+                return Poll::Ready(match shared.outside.as_ref() {
+                    Some(outside) => match outside.read(key, reading, now, out, head) {
+                        Ok(meta) => Read::Hit(meta),
+                        Err(miss) => Read::Miss(miss),
+                    },
                     None => Read::Failed(error),
                 });
             }
         };
-        let (now, target) = (cache.now(), Target::new(key, Use::Needs, wait));
-        let read = cache.with_thread_slot(|engine, thread| {
-            let operation = &Operation::new(thread, now);
+        let target = Target::new(key, Use::Needs, wait);
+        let read = self.in_memory(|engine, operation| {
+            let thread = operation.thread;
             tier.clear_if_due(engine, now);
             for _ in 0..RETURNS_MAX {
-                let read =
-                    cache.outcome(engine.read_as(thread, key, reading, now, out, &mut *head));
+                let read = self.outcome(engine.read_as(thread, key, reading, now, out, &mut *head));
                 let Read::Miss(miss) = read else { return Poll::Ready(read) };
                 if miss != Miss::Absent {
                     // Memory had the key's newest record, so the disk has none that lives.
@@ -75,14 +77,12 @@ impl Raw<'_> {
             (read, _) => read,
         }
     }
-}
 
-impl Cache {
     /// Appends a value to `out`, a large one piece by piece, for a cache with a disk tier. After an
     /// error `out` is unchanged.
     #[inline(never)]
-    pub(crate) fn read_whole_tiered<S: Sink>(
-        &self,
+    pub(crate) fn read_whole<S: Sink>(
+        self,
         key: &[u8],
         out: &mut S,
         mut observe: impl FnMut(&Meta),
@@ -92,22 +92,35 @@ impl Cache {
         for _ in 0..RETURNS_MAX {
             let (reading, mut head) =
                 ((whole, Returns::IfReused), |_: &mut S, meta: &Meta| observe(meta));
-            match waited_read(self.blocking().read_tiered(key, reading, out, &mut head)) {
-                Read::Hit(meta) => return Ok(Ok(meta)),
-                Read::Miss(miss) => return Ok(Err(miss)),
-                Read::Large(meta, mut value) => {
+            match self.read(key, reading, out, &mut head) {
+                Poll::Ready(Read::Hit(meta)) => return Ok(Ok(meta)),
+                Poll::Ready(Read::Miss(miss)) => return Ok(Err(miss)),
+                Poll::Ready(Read::Large(meta, mut value)) => {
                     if value.copy(out).is_ok() {
                         return Ok(Ok(meta));
                     }
                     // Evicted while it was copied: the disk has it.
                     out.truncate(start);
                 }
-                Read::Failed(error) => {
+                Poll::Ready(Read::Failed(error)) => {
                     out.truncate(start);
                     return Err(error);
                 }
+                // The caller waits for the disk.
+                Poll::Pending => return Err(Refusal::AskDisk.into()),
             }
         }
         Err(StoreError::NoMemory)
+    }
+
+    #[inline]
+    pub(crate) fn outcome(self, read: larder_engine::Read) -> Read {
+        match read {
+            larder_engine::Read::Hit(meta) => Read::Hit(meta),
+            larder_engine::Read::Large(meta, pieces) => {
+                Read::Large(meta, Box::new(LargeValue { shared: Arc::clone(self.shared), pieces }))
+            }
+            larder_engine::Read::Miss(miss) => Read::Miss(miss),
+        }
     }
 }

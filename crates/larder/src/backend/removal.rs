@@ -14,16 +14,16 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Poll;
 
-use larder_engine::{Deletion, Dumped, Operation, PrefixRemoval, Refusal, StoreError};
+use larder_engine::{Deletion, Dumped, Engine, Operation, PrefixRemoval, Refusal, StoreError};
 use larder_item::Meta;
 use larder_tier::store::{self, PLACES, Removal, WalkStep};
 
-use crate::cache::Cache;
-use crate::raw::waited;
+use super::Backend;
+use super::walk::Walk;
+use crate::backend::waited;
 use crate::tier::recorder::refusal;
 use crate::tier::wait::Wait;
 use crate::tier::{Target, Undone, Use};
-use crate::walk::Walk;
 
 /// A removal in progress: a walk, and a delete of each item that it shows, unless that is newer.
 #[derive(Debug)]
@@ -49,16 +49,16 @@ pub(crate) struct CacheRemoval {
     removed: u64,
 }
 
-impl Cache {
+impl Backend<'_> {
     /// Begins a removal; `None` unless the disk has what memory evicts.
     pub(crate) fn begin_cache_removal(
-        &self,
+        self,
         prefix: &[u8],
     ) -> Result<Option<CacheRemoval>, StoreError> {
-        let Some(tier) = self.shared().tier.own().filter(|tier| tier.is_cache()) else {
+        let Some(tier) = self.shared.tier.own().filter(|tier| tier.is_cache()) else {
             return Ok(None);
         };
-        let (now, begin) = (self.now(), || tier.store().begin_removal(prefix));
+        let (now, begin) = (self.now, || tier.store().begin_removal(prefix));
         let (memory, removal) = self.with_thread_slot(|engine, thread| {
             engine.begin_prefix_removal_with(thread, prefix, begin, now)
         })?;
@@ -67,24 +67,33 @@ impl Cache {
     }
 
     /// Begins a removal; `None` unless the disk has all items.
-    pub(crate) fn begin_store_removal(&self, prefix: &[u8]) -> Option<StoreRemoval> {
-        let tier = self.shared().tier.own().filter(|tier| !tier.is_cache())?;
+    pub(crate) fn begin_store_removal(self, prefix: &[u8]) -> Option<StoreRemoval> {
+        let tier = self.shared.tier.own().filter(|tier| !tier.is_cache())?;
         let removal = tier.store().begin_removal(prefix);
-        Some(StoreRemoval { walk: self.walk(prefix), removal, found: Vec::new(), removed: 0 })
+        Some(StoreRemoval {
+            walk: Walk::begin(self.shared, prefix),
+            removal,
+            found: Vec::new(),
+            removed: 0,
+        })
     }
 }
 
 impl CacheRemoval {
     /// Tries about this many items on the disk, or groups of the index. Returns false at the end.
-    pub(crate) fn step(&mut self, cache: &Cache, items_max: usize) -> Result<bool, StoreError> {
-        let now = cache.now();
+    pub(crate) fn step(
+        &mut self,
+        backend: Backend<'_>,
+        items_max: usize,
+    ) -> Result<bool, StoreError> {
+        let now = backend.now;
         for _ in 0..items_max {
             if self.found.is_empty() && self.walk.is_some() {
-                self.walk_on(cache);
+                self.walk_on(backend);
                 continue;
             }
             let Some(key) = self.found.pop() else {
-                let is_under_way = cache.with_thread_slot(|engine, thread| {
+                let is_under_way = backend.with_thread_slot(|engine, thread| {
                     engine.remove_prefix_of_group(thread, &mut self.memory, now)
                 })?;
                 if !is_under_way {
@@ -92,17 +101,17 @@ impl CacheRemoval {
                 }
                 continue;
             };
-            self.forget(cache, &key)?;
+            self.forget(backend, &key)?;
         }
         Ok(true)
     }
 
     /// Forgets the item of a key on the disk.
-    fn forget(&mut self, cache: &Cache, key: &[u8]) -> Result<(), StoreError> {
-        let Some(tier) = cache.shared().tier.own() else { return Ok(()) };
+    fn forget(&mut self, backend: Backend<'_>, key: &[u8]) -> Result<(), StoreError> {
+        let Some(tier) = backend.shared.tier.own() else { return Ok(()) };
         let (is_forgotten, now) =
-            (tier.store().forget_covered(key, &self.removal).map_err(refusal)?, cache.now());
-        let is_removed = cache.with_thread_slot(|engine, thread| {
+            (tier.store().forget_covered(key, &self.removal).map_err(refusal)?, backend.now);
+        let is_removed = backend.with_thread_slot(|engine, thread| {
             engine.remove_prefix_of_key(thread, &self.memory, key, now)
         })?;
         // One that memory had, too, was counted there.
@@ -111,8 +120,8 @@ impl CacheRemoval {
     }
 
     /// Finds more keys on the disk, and reads it until there are some.
-    fn walk_on(&mut self, cache: &Cache) {
-        let (Some(walk), Some(tier)) = (&mut self.walk, cache.shared().tier.own()) else { return };
+    fn walk_on(&mut self, backend: Backend<'_>) {
+        let (Some(walk), Some(tier)) = (&mut self.walk, backend.shared.tier.own()) else { return };
         let (prefix, found, mut read) = (&self.prefix, &mut self.found, Vec::new());
         loop {
             let step = tier.store().walk_on(walk, mem::take(&mut read), |_, item| {
@@ -136,17 +145,21 @@ impl CacheRemoval {
         self.removed + self.memory.removed()
     }
 
-    pub(crate) fn progress(&self, cache: &Cache) -> f64 {
+    pub(crate) fn progress(&self, engine: &Engine) -> f64 {
         match &self.walk {
             Some(walk) => walk.progress() / 2.0,
-            None => 0.5 + cache.shared().engine.progress_of(&self.memory) / 2.0,
+            None => 0.5 + engine.progress_of(&self.memory) / 2.0,
         }
     }
 }
 
 impl StoreRemoval {
     /// Tries about this many items. Returns false at the end, when all of it is durable.
-    pub(crate) fn step(&mut self, cache: &Cache, items_max: usize) -> Result<bool, StoreError> {
+    pub(crate) fn step(
+        &mut self,
+        backend: Backend<'_>,
+        items_max: usize,
+    ) -> Result<bool, StoreError> {
         for _ in 0..items_max {
             while self.found.is_empty() {
                 let goes_on = self.walk.advance(&mut self.found);
@@ -155,11 +168,11 @@ impl StoreRemoval {
                 let damaged = self.walk.take_unreadable_keys().into_iter();
                 self.found.extend(damaged.map(|key| Dumped { key: key.into(), meta }));
                 if !goes_on && self.found.is_empty() {
-                    return cache.sync().map(|()| false);
+                    return backend.sync().map(|()| false);
                 }
             }
             let Some(dumped) = self.found.pop() else { continue };
-            match self.remove(cache, &dumped.key) {
+            match self.remove(backend, &dumped.key) {
                 Ok(Deletion::Deleted(_)) => self.removed += 1,
                 Ok(_) | Err(StoreError::Journal(Refusal::Newer)) => {}
                 Err(error) => {
@@ -175,12 +188,12 @@ impl StoreRemoval {
         Ok(true)
     }
 
-    fn remove(&self, cache: &Cache, key: &[u8]) -> Result<Deletion, StoreError> {
-        let (shared, now) = (cache.shared(), cache.now());
+    fn remove(&self, backend: Backend<'_>, key: &[u8]) -> Result<Deletion, StoreError> {
+        let (shared, now) = (backend.shared, backend.now);
         let Some(tier) = shared.tier.own() else { return Ok(Deletion::NotFound) };
         let target = Target::new(key, Use::Needs, Wait::Block);
         let target = Target { removal: Some(&self.removal), ..target };
-        let removed = cache.with_thread_slot(|engine, thread| {
+        let removed = backend.with_thread_slot(|engine, thread| {
             tier.remove(engine, &Operation::new(thread, now), &target, None)
         });
         waited(removed.map_or_else(Undone::into_poll, |removed| Poll::Ready(Ok(removed))))

@@ -7,7 +7,7 @@ use larder_item::{Direction, Epoch, KEY_BYTES_MAX, StoreMode, check_key};
 use larder_protocol::base64;
 
 use super::error::ClientError;
-use crate::clock::unix_secs;
+use crate::system::clock::unix_secs;
 
 /// A request without its value.
 pub(super) struct Ask<'a> {

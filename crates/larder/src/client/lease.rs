@@ -13,7 +13,7 @@ use super::Client;
 use super::ask::Ask;
 use super::error::ClientError;
 use super::store::{ClientStore, ClientStored};
-use crate::open::share::random;
+use crate::system::random::random;
 
 /// What the keys of leases begin with.
 const PREFIX: &str = "larder.lease.";

@@ -34,9 +34,9 @@ use std::time::Duration;
 
 use larder_item::{Direction, StoreMode};
 
-use crate::cache::Cache;
-use crate::get::{KEYS_AT_ONCE, with_buffer};
-use crate::set::Swap;
+use crate::api::cache::Cache;
+use crate::api::get::{KEYS_AT_ONCE, with_buffer};
+use crate::api::set::Swap;
 use ask::Ask;
 use inner::Inner;
 

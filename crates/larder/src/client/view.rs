@@ -13,7 +13,7 @@ use larder_region::layout::FORMAT;
 use larder_region::{Memory, boot};
 
 use super::hit::Hit;
-use crate::clock::{Clock, Time};
+use crate::system::clock::{Clock, Time};
 
 /// Largest difference, in seconds, between the server's clock in the memory and the system's.
 /// Beyond it, the server is gone, was stopped, or uses another time. The server advances its clock

@@ -9,7 +9,7 @@ use larder_engine::{AttachError, Config, Engine, OPENING_BYTE};
 use larder_region::shared::ShareError;
 use larder_region::{Access, FileError, Locks, Memory, file};
 
-use crate::cache::Cache;
+use crate::api::cache::Cache;
 use crate::open::error::SharedError;
 use crate::open::share::{OPENING_SECS_MAX, Sharing, birth};
 

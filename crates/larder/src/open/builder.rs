@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use larder_region::{Access, file};
 
-use crate::clock::Clock;
 use crate::open::share::Place;
+use crate::system::clock::Clock;
 use crate::tier::DiskTier;
 
 /// The settings for opening a cache. Each has a default.

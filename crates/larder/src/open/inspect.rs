@@ -10,8 +10,8 @@ use larder_region::{Memory, boot, file, locks};
 use larder_stats::Counter;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::clock::{Clock, Time, Wall};
 use crate::open::error::{SharedError, Unusable};
+use crate::system::clock::{Clock, Time, Wall};
 
 /// A cache in a file, opened read-only. Other processes do not notice it, and state that killed
 /// processes left behind is not repaired.

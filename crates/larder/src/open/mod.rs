@@ -4,7 +4,6 @@ pub(crate) mod anonymous;
 pub(crate) mod builder;
 pub(crate) mod error;
 pub(crate) mod inspect;
-pub(crate) mod outside;
 pub(crate) mod share;
 
 use std::fs::File;
@@ -13,15 +12,16 @@ use std::path::PathBuf;
 use larder_engine::{AttachError, Config, Engine, Role};
 use larder_item::Epoch;
 
-use crate::cache::Cache;
-use crate::clock::Time;
-use crate::shared::{Opening, Shared};
-use crate::thread::maintainer;
+use crate::api::cache::Cache;
+use crate::process::maintainer;
+use crate::process::shared::{Opening, Shared};
+use crate::system::clock::Time;
+use crate::system::random::random;
 use crate::tier::{Tier, TierError};
 use anonymous::{Inheritance, open_anonymous, open_inherited, open_readable};
 use builder::Builder;
 use error::{OpenError, SharedError};
-use share::{Place, Sharing, random};
+use share::{Place, Sharing};
 
 impl Cache {
     /// Returns the default settings for opening a cache.

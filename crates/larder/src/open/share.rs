@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,10 +13,10 @@ use std::time::{Duration, Instant};
 use larder_engine::{Birth, Config, Engine, OPENING_BYTE, PEER_BYTES_MAX, Role};
 use larder_region::layout::{MAGIC, superblock};
 use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file, locks};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::open::error::{SharedError, Unusable};
-use crate::shared::Opening;
+use crate::process::shared::Opening;
+use crate::system::random::random_bytes;
 
 /// The kind of memory that holds a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,26 +56,6 @@ pub(crate) struct Sharing<'a> {
 /// Longest wait for another process that opens the file, in seconds. Repairs after dead processes
 /// take milliseconds.
 pub(super) const OPENING_SECS_MAX: u64 = 10;
-
-/// Returns a random number of the system.
-pub(crate) fn random() -> u64 {
-    u64::from_ne_bytes(random_bytes())
-}
-
-/// Returns random bytes of the system.
-pub(crate) fn random_bytes<const COUNT: usize>() -> [u8; COUNT] {
-    const { assert!(COUNT <= 256, "longer requests may be interrupted") };
-    let mut bytes = [0; COUNT];
-    if getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(COUNT) {
-        // A sandbox refuses the call. The standard library finds another source, or ends the
-        // process.
-        for part in bytes.chunks_mut(8) {
-            let number = RandomState::new().build_hasher().finish().to_ne_bytes();
-            part.copy_from_slice(&number[..part.len()]);
-        }
-    }
-    bytes
-}
 
 /// Returns a number unique to the region, and the beginning of its time.
 pub(super) fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, SharedError> {

@@ -1,6 +1,7 @@
 //! Lookups on the disk, which the caller of a pending operation performs.
 
 use super::Raw;
+use crate::backend::Backend;
 use crate::tier::Tier;
 use crate::tier::asking::{Asking, DiskLookup, DiskPages, DiskRead};
 
@@ -13,8 +14,8 @@ impl Raw<'_> {
     /// if memory lacks the item.
     #[inline]
     pub fn asks_disk(self, key: &[u8], asking: Asking) -> bool {
-        let Some(tier) = self.cache.shared().tier.own() else { return false };
-        let must_wait = asking != Asking::Reads && tier.must_wait_for_room(self.wait);
+        let Some(tier) = self.backend.shared.tier.own() else { return false };
+        let must_wait = asking != Asking::Reads && tier.must_wait_for_room(self.backend.wait);
         must_wait || self.must_look_up(key, asking)
     }
 
@@ -22,27 +23,27 @@ impl Raw<'_> {
     ///
     /// Cost: as [`Raw::asks_disk`].
     pub fn must_look_up(self, key: &[u8], asking: Asking) -> bool {
-        let shared = self.cache.shared();
-        let is_resident = || shared.engine.peek(key, self.cache.now()).is_some();
-        shared.tier.own().is_some_and(|tier| tier.must_look_up(key, asking, self.wait, is_resident))
+        let Backend { shared, now, wait } = self.backend;
+        let is_resident = || shared.engine.peek(key, now).is_some();
+        shared.tier.own().is_some_and(|tier| tier.must_look_up(key, asking, wait, is_resident))
     }
 
     /// True if changes must wait until the disk has taken earlier ones.
     ///
     /// Cost: a load.
     pub fn is_disk_crowded(self) -> bool {
-        self.cache.shared().tier.own().is_some_and(Tier::is_crowded)
+        self.backend.shared.tier.own().is_some_and(Tier::is_crowded)
     }
 
     /// Begins to look a key up on the disk. Returns the lookup and its first read; `None` if it
     /// needs none, and then it can be given to [`Deferred::give_found`](crate::Deferred::give_found).
     /// `None` without a disk tier.
     pub fn look_up(self, key: &[u8]) -> Option<(DiskLookup, Option<DiskRead>)> {
-        Some(self.cache.shared().tier.own()?.look_up(key))
+        Some(self.backend.shared.tier.own()?.look_up(key))
     }
 
     /// Continues a lookup after its read. Returns its next read; `None` at its end.
     pub fn look_on(self, lookup: &mut DiskLookup, pages: DiskPages) -> Option<DiskRead> {
-        self.cache.shared().tier.own()?.look_on(lookup, pages)
+        self.backend.shared.tier.own()?.look_on(lookup, pages)
     }
 }

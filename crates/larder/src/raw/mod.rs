@@ -6,19 +6,15 @@ mod change;
 mod lookup;
 mod read;
 mod store;
+pub(crate) mod upload;
 
-use std::task::Poll;
+use crate::backend::Backend;
 
-use larder_engine::{Refusal, StoreError};
-
-use crate::cache::Cache;
-use crate::large::Read;
-use crate::tier::wait::Wait;
-
-/// A cache as a caller uses it who says how its operations wait for the disk tier.
+/// A cache as a caller uses it who says how its operation waits for the disk tier
+/// ([`Cache::raw`](crate::Cache::raw)). Its operations take place in the second of that call.
 ///
-/// An operation that is [`Poll::Pending`] has changed nothing. Under another wait than
-/// [`Wait::Ask`], and without a disk tier, none is.
+/// An operation that is [`Poll::Pending`](std::task::Poll::Pending) has changed nothing. Under another wait than
+/// [`Wait::Ask`](crate::Wait::Ask), and without a disk tier, none is.
 ///
 /// ```
 /// use larder::{Cache, Deferred, StoreMode, StoreRequest, Stored, Wait};
@@ -34,38 +30,5 @@ use crate::tier::wait::Wait;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<'a> {
-    pub(crate) cache: &'a Cache,
-    pub(crate) wait: Wait<'a>,
-}
-
-impl Cache {
-    /// Returns the cache for operations that wait in this way.
-    #[inline]
-    pub fn raw<'a>(&'a self, wait: Wait<'a>) -> Raw<'a> {
-        Raw { cache: self, wait }
-    }
-
-    /// Returns the cache for operations that wait themselves.
-    #[inline]
-    pub(crate) fn blocking(&self) -> Raw<'_> {
-        self.raw(Wait::Block)
-    }
-}
-
-/// Returns the outcome of an operation that reads the disk itself, which is never pending.
-#[inline]
-pub fn waited<T>(outcome: Poll<Result<T, StoreError>>) -> Result<T, StoreError> {
-    match outcome {
-        Poll::Ready(outcome) => outcome,
-        Poll::Pending => Err(Refusal::AskDisk.into()),
-    }
-}
-
-/// Returns the outcome of a read that reads the disk itself.
-#[inline]
-pub(crate) fn waited_read(read: Poll<Read>) -> Read {
-    match read {
-        Poll::Ready(read) => read,
-        Poll::Pending => Read::Failed(Refusal::AskDisk.into()),
-    }
+    pub(crate) backend: Backend<'a>,
 }

@@ -1,22 +1,21 @@
 //! Reads.
 
-use std::sync::Arc;
 use std::task::Poll;
 
-use larder_engine::{Operation, ReadOptions, StoreError};
+use larder_engine::{ReadOptions, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
-use super::{Raw, waited, waited_read};
-use crate::cache::Cache;
-use crate::large::{LargeValue, Read};
+use super::Raw;
+use crate::backend::Backend;
+use crate::backend::large::Read;
 use crate::tier::Returns;
 
 impl Raw<'_> {
-    /// Reads an item as [`Cache::read_as`] does. `returns` says when an item that only the disk has
+    /// Reads an item as [`crate::Cache::read_as`] does. `returns` says when an item that only the disk has
     /// returns to memory. Of a pending read nothing is in `out`.
     ///
-    /// Cost: as [`Cache::read_as`]; one more lookup in the disk's index if memory lacks the item.
+    /// Cost: as [`crate::Cache::read_as`]; one more lookup in the disk's index if memory lacks the item.
     #[inline]
     pub fn read<S: Sink>(
         self,
@@ -25,24 +24,24 @@ impl Raw<'_> {
         out: &mut S,
         mut head: impl FnMut(&mut S, &Meta),
     ) -> Poll<Read> {
-        if !self.cache.shared().tier.is_none() {
-            return self.read_tiered(key, (reading, returns), out, &mut head);
+        let backend = self.backend;
+        if !backend.shared.tier.is_none() {
+            return backend.read(key, (reading, returns), out, &mut head);
         }
-        let now = self.cache.now();
-        Poll::Ready(self.cache.with_thread_slot(|engine, thread| {
-            self.cache.outcome(engine.read_as(thread, key, reading, now, out, head))
+        Poll::Ready(backend.with_thread_slot(|engine, thread| {
+            backend.outcome(engine.read_as(thread, key, reading, backend.now, out, head))
         }))
     }
 
-    /// Returns the metadata of an item as [`Cache::try_peek`] does. With a disk tier the item
+    /// Returns the metadata of an item as [`crate::Cache::try_peek`] does. With a disk tier the item
     /// returns to memory.
     ///
     /// # Errors
-    /// Those of [`Cache::try_peek`].
+    /// Those of [`crate::Cache::try_peek`].
     pub fn peek(self, key: &[u8]) -> Poll<Result<Option<Meta>, StoreError>> {
-        let shared = self.cache.shared();
+        let Backend { shared, now, .. } = self.backend;
         if shared.tier.is_none() {
-            return Poll::Ready(Ok(shared.engine.peek(key, self.cache.now())));
+            return Poll::Ready(Ok(shared.engine.peek(key, now)));
         }
         let unnoted = ReadOptions { noted: false, value: false };
         self.read(key, (unnoted, Returns::Always), &mut Vec::new(), |_, _| ()).map(
@@ -52,125 +51,5 @@ impl Raw<'_> {
                 Read::Failed(error) => Err(error),
             },
         )
-    }
-}
-
-impl Cache {
-    /// Reads an item. `head` appends to `out` the bytes that precede the value, then the value is
-    /// appended unless it is [`Read::Large`]. If the item changes during the read, `out` is reset
-    /// and `head` is called again. `head` must not use the cache.
-    ///
-    /// Cost: as [`Cache::get_into`].
-    ///
-    /// ```
-    /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::Read;
-    /// cache.set("k", "v", None)?;
-    /// let mut out = Vec::new();
-    /// let read = cache.read(b"k", &mut out, |out, meta| {
-    ///     out.extend_from_slice(format!("{} bytes: ", meta.value_bytes).as_bytes());
-    /// });
-    /// assert!(matches!(read, Read::Hit(_)));
-    /// assert_eq!(out, b"1 bytes: v");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn read<S: Sink>(&self, key: &[u8], out: &mut S, head: impl FnMut(&mut S, &Meta)) -> Read {
-        self.read_as(key, ReadOptions { noted: true, value: true }, out, head)
-    }
-
-    /// Reads an item as [`Cache::read`] does, but without recording the read, or without the value.
-    ///
-    /// ```
-    /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Read, ReadOptions};
-    /// cache.set("k", "v", None)?;
-    /// let (mut out, unnoted) = (Vec::new(), ReadOptions { noted: false, value: true });
-    /// for _ in 0..2 {
-    ///     let read = cache.read_as(b"k", unnoted, &mut out, |_, _| ());
-    ///     assert!(matches!(read, Read::Hit(meta) if !meta.fetched));
-    /// }
-    /// assert_eq!(out, b"vv");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[inline]
-    pub fn read_as<S: Sink>(
-        &self,
-        key: &[u8],
-        reading: ReadOptions,
-        out: &mut S,
-        head: impl FnMut(&mut S, &Meta),
-    ) -> Read {
-        waited_read(self.blocking().read(key, (reading, Returns::Always), out, head))
-    }
-
-    #[inline]
-    pub(crate) fn outcome(&self, read: larder_engine::Read) -> Read {
-        match read {
-            larder_engine::Read::Hit(meta) => Read::Hit(meta),
-            larder_engine::Read::Large(meta, pieces) => Read::Large(
-                meta,
-                Box::new(LargeValue { shared: Arc::clone(self.shared()), pieces }),
-            ),
-            larder_engine::Read::Miss(miss) => Read::Miss(miss),
-        }
-    }
-
-    /// Returns the metadata of an item, large ones included; `None` if it is absent. Does not count
-    /// as a read.
-    ///
-    /// Cost: as [`Cache::get_into`], without the value.
-    ///
-    /// ```
-    /// # let cache = larder::Cache::builder().open()?;
-    /// cache.set("k", "value", None)?;
-    /// let meta = cache.peek(b"k").ok_or("k is absent")?;
-    /// assert_eq!((meta.value_bytes, meta.fetched, meta.stale), (5, false, false));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn peek(&self, key: &[u8]) -> Option<Meta> {
-        self.try_peek(key).ok().flatten()
-    }
-
-    /// As [`Cache::peek`], for a cache with a disk tier.
-    ///
-    /// # Errors
-    /// Those of [`Cache::try_get_to`].
-    pub fn try_peek(&self, key: &[u8]) -> Result<Option<Meta>, StoreError> {
-        waited(self.blocking().peek(key))
-    }
-
-    /// Gives the caller the recache token of an item that is stale or about to expire. Returns true
-    /// for one caller only, until the item is stored again or marked stale again. `cas` is the
-    /// token of the item as the caller read it; in a cache without cas tokens any live item
-    /// matches.
-    ///
-    /// Cost: that of a [`Cache::touch`].
-    ///
-    /// ```
-    /// # let cache = larder::Cache::builder().cas(true).open()?;
-    /// cache.set("k", "v", None)?;
-    /// let meta = cache.peek(b"k").ok_or("k is absent")?;
-    /// assert!(cache.claim(b"k", meta.cas));
-    /// assert!(!cache.claim(b"k", meta.cas));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn claim(&self, key: &[u8], cas: u64) -> bool {
-        let now = self.now();
-        self.with_thread_slot(|engine, thread| engine.claim(&Operation::new(thread, now), key, cas))
-    }
-
-    /// Prefetches the memory that operations on some keys will read into the processor's caches.
-    /// Useful before operations on several keys: their cache misses overlap. Changes nothing.
-    ///
-    /// ```
-    /// # let cache = larder::Cache::builder().open()?;
-    /// let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
-    /// cache.prefetch(keys.into_iter());
-    /// let values = keys.map(|key| cache.get(key));
-    /// # assert_eq!(values, [None, None, None]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        self.shared().engine.prefetch(keys);
     }
 }

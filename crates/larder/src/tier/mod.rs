@@ -37,8 +37,8 @@ use larder_tier::format::Uuid;
 use larder_tier::store::{FindError, Settings, Started, Statistics, Store};
 use larder_tier::{Entropy, Tier as Directory};
 
-use crate::clock::{Clock, Time, unix_secs};
-use crate::open::share::{random, random_bytes};
+use crate::system::clock::{Clock, Time, unix_secs};
+use crate::system::random::{random, random_bytes};
 use demoter::Demoter;
 pub use operate::Returns;
 pub(crate) use operate::{Brought, Target, Undone, Use};

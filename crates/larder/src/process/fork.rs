@@ -5,12 +5,12 @@ use std::sync::Arc;
 use larder_engine::{Config, Engine, JoinError, Role};
 use larder_item::Epoch;
 
-use crate::backend::attached::Attached;
-use crate::clock::Time;
-use crate::open::outside::Outside;
-use crate::open::share::random;
-use crate::shared::Shared;
-use crate::thread::registered;
+use crate::process::attached::Attached;
+use crate::process::outside::Outside;
+use crate::process::registered;
+use crate::process::shared::Shared;
+use crate::system::clock::Time;
+use crate::system::random::random;
 
 /// The settings of the small cache that a forked process uses when it cannot use the parent's.
 const SUBSTITUTE: Config = Config {

@@ -9,8 +9,8 @@ use larder_item::{Meta, Second};
 use larder_region::Sink;
 use larder_stats::Counter;
 
-use crate::cache::Cache;
-use crate::large::Read;
+use crate::api::cache::Cache;
+use crate::backend::large::Read;
 
 /// Number of keys that [`Cache::get_many`] prefetches together.
 pub(crate) const KEYS_AT_ONCE: usize = 16;
@@ -278,7 +278,7 @@ impl Cache {
         keep: impl Fn(Meta) -> T,
     ) -> Result<Option<T>, StoreError> {
         if !self.shared().tier.is_none() {
-            let found = self.read_whole_tiered(key, out, observe)?.map(keep);
+            let found = self.blocking().backend.read_whole(key, out, observe)?.map(keep);
             return Ok(self.with_thread_slot(|engine, thread| count(engine, thread, found, out)));
         }
         let now = self.now();
@@ -299,7 +299,7 @@ impl Cache {
     /// is a miss.
     pub(crate) fn read_whole(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         if !self.shared().tier.is_none() {
-            return self.read_whole_tiered(key, out, |_| ()).ok()?.ok();
+            return self.blocking().backend.read_whole(key, out, |_| ()).ok()?.ok();
         }
         let now = self.now();
         let read = |engine: &Engine, thread: &ThreadSlot| {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use larder_engine::{Lease, LeaseTime, StoreError};
 
-use crate::cache::Cache;
-use crate::clock::monotonic_ms;
+use crate::api::cache::Cache;
+use crate::system::clock::monotonic_ms;
 
 impl Cache {
     /// Takes the lease of a key for a time, so that one process at a time computes what belongs to

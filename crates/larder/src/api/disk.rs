@@ -1,9 +1,8 @@
 //! The disk tier of a cache as its owner sees it: what is durable, how it does, its stop.
 
-use larder_engine::{Refusal, StoreError};
-use larder_tier::store::Durable;
+use larder_engine::StoreError;
 
-use crate::cache::Cache;
+use super::cache::Cache;
 use crate::tier::awaited::{Awaited, Durability, TierStatus};
 
 impl Cache {
@@ -89,10 +88,6 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sync(&self) -> Result<(), StoreError> {
-        let tier = self.shared().tier.usable()?;
-        match tier.map(|tier| tier.store().sync()) {
-            Some(Durable::Failed) => Err(StoreError::Journal(Refusal::Failed)),
-            _ => Ok(()),
-        }
+        self.blocking().backend.sync()
     }
 }

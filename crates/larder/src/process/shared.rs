@@ -8,12 +8,12 @@ use larder_engine::{CreateError, Engine};
 use larder_item::Second;
 use larder_region::forks;
 
-use crate::backend::attached::Attached;
-use crate::clock::{Clock, Time, Wall};
-use crate::load::flight::Flights;
-use crate::open::outside::Outside;
-use crate::removals::Queues;
-use crate::thread::slots::ThreadSlots;
+use crate::process::attached::Attached;
+use crate::process::flight::Flights;
+use crate::process::outside::Outside;
+use crate::process::removals::Queues;
+use crate::process::slots::ThreadSlots;
+use crate::system::clock::{Clock, Time, Wall};
 
 /// The state that all clones of a cache share.
 #[derive(Debug)]
@@ -53,6 +53,12 @@ impl Shared {
             Clock::Ticked => self.engine.now(),
             Clock::Thread => self.time.thread_second(),
         }
+    }
+
+    /// Returns the state as this process sees it: in a child, that which replaces it.
+    #[inline]
+    pub(crate) fn here(self: &Arc<Self>) -> &Arc<Self> {
+        if self.is_of_this_process() { self } else { self.in_this_process() }
     }
 
     /// True if this process opened the cache, or took it over after a fork.

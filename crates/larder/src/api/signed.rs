@@ -5,9 +5,9 @@ use std::time::Duration;
 use larder_engine::{Signed, SignedChange, SignedRequest, StoreRequest, Stored};
 use larder_item::{Deadline, StoreMode};
 
-use crate::cache::Cache;
-use crate::raw::waited;
-use crate::set::CountError;
+use crate::api::cache::Cache;
+use crate::api::set::CountError;
+use crate::backend::waited;
 use crate::tier::Use;
 
 /// Tags: the low four bits of an item's flags say what its value is, for programs of several
@@ -117,9 +117,10 @@ impl Cache {
         };
         self.shared().flights.detach(key);
         let is_absent = |outcome: &Signed| *outcome == Signed::NotFound;
-        let changed = self.blocking().change(key, Use::Needs, is_absent, |engine, operation| {
-            engine.signed(operation, &request)
-        });
+        let changed =
+            self.blocking().backend.change(key, Use::Needs, is_absent, |engine, operation| {
+                engine.signed(operation, &request)
+            });
         Ok(waited(changed)?)
     }
 }

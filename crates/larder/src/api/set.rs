@@ -6,7 +6,7 @@ use larder_engine::{Arithmetic, Deletion, Engine, StoreError, StoreRequest, Stor
 use larder_item::{Deadline, Direction, StoreMode};
 use larder_stats::Counter;
 
-use crate::cache::Cache;
+use crate::api::cache::Cache;
 
 /// The outcome of [`Cache::compare_and_set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use larder_engine::{Engine, ThreadSlot};
 use larder_stats::Counter;
 
-use crate::shared::{Maintainer, Shared};
-use crate::thread::registered;
+use crate::process::registered;
+use crate::process::shared::{Maintainer, Shared};
 
 /// Interval between searches for reclaimable memory while no writer is short of it.
 const PERIOD: Duration = Duration::from_secs(1);

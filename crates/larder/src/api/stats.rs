@@ -3,7 +3,7 @@
 use larder_engine::Report;
 use larder_stats::{Condition, Counter, Gauge, Section, Source};
 
-use crate::cache::Cache;
+use crate::api::cache::Cache;
 use crate::tier::TierMode;
 use crate::tier::awaited::TierStatus;
 

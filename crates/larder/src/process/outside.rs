@@ -8,9 +8,8 @@ use larder_engine::{Engine, Miss, ReadOptions, Role};
 use larder_item::{Meta, Second};
 use larder_region::Sink;
 
-use crate::clock::{Clock, Time};
-use crate::large::Read;
-use crate::shared::Shared;
+use crate::process::shared::Shared;
+use crate::system::clock::{Clock, Time};
 
 /// The time between two tries to join. A try looks at the rows of all processes, and asks the
 /// system for each.
@@ -69,18 +68,18 @@ impl Outside {
         now: Second,
         out: &mut S,
         head: &mut impl FnMut(&mut S, &Meta),
-    ) -> Read {
+    ) -> Result<Meta, Miss> {
         let now = match self.time.clock {
             Clock::Ticked => self.engine.now(),
             Clock::System | Clock::Thread => now,
         };
         let mut value = Vec::new();
         let looked = self.engine.look_up(key, now, &mut value).filter(|looked| !looked.meta.stale);
-        let Some(looked) = looked else { return Read::Miss(Miss::Absent) };
+        let Some(looked) = looked else { return Err(Miss::Absent) };
         head(out, &looked.meta);
         if reading.value {
             out.extend(&value);
         }
-        Read::Hit(looked.meta)
+        Ok(looked.meta)
     }
 }

@@ -16,13 +16,11 @@
 
 use std::vec;
 
-use larder_engine::{Cursor, DumpFilter, Dumped};
+use larder_engine::Dumped;
 use larder_item::Meta;
 
-use crate::cache::Cache;
-use crate::tier::asking::{DiskPages, DiskRead};
-use crate::tier::wait::Wait;
-use crate::tier::walking::{TierWalk, Visit, WalkStep};
+use super::cache::Cache;
+pub use crate::backend::walk::Walk;
 
 /// An item as [`Cache::iterate`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,117 +31,6 @@ pub struct Item {
     pub value: Vec<u8>,
     /// Its flags, deadline and cas token.
     pub meta: Meta,
-}
-
-/// A walk over the metadata of all items, a step at a time; see [`Cache::walk`].
-#[derive(Debug)]
-pub struct Walk {
-    cache: Cache,
-    prefix: Vec<u8>,
-    over: Over,
-}
-
-#[derive(Debug)]
-enum Over {
-    Memory(Cursor),
-    Tier(Box<TierWalk>),
-}
-
-impl Walk {
-    /// Appends the next items to `out`, a few at a time, none at times. Returns false at the end.
-    ///
-    /// Cost: in memory that of storing a few items; a group of the index is locked while its keys
-    /// are copied. Reads the disk if it has to, and waits for that: up to half a MiB at once, or a
-    /// longer item.
-    pub fn advance(&mut self, out: &mut Vec<Dumped>) -> bool {
-        let mut read = Vec::new();
-        loop {
-            match self.step(read, Wait::Block, out) {
-                WalkStep::Reads(reads) => {
-                    read = reads.into_iter().map(DiskRead::perform).collect();
-                }
-                WalkStep::GoesOn => return true,
-                WalkStep::Over => return false,
-            }
-        }
-    }
-
-    /// As [`Walk::advance`], but for the reads of the disk: the caller does them, and passes what
-    /// they have returned to the next step, in the same order. `wait` says how it waits until the
-    /// items that it shows are durable.
-    pub fn step(
-        &mut self,
-        read: Vec<DiskPages>,
-        wait: Wait<'_>,
-        out: &mut Vec<Dumped>,
-    ) -> WalkStep {
-        let Self { cache, prefix, over } = self;
-        let now = cache.now();
-        let shown = out.len();
-        let step =
-            cache.with_thread_slot(|engine, thread| match (over, cache.shared().tier.own()) {
-                (Over::Tier(walk), Some(tier)) => {
-                    tier.walk_on(walk, read, &mut Visit { engine, thread, now, prefix, out })
-                }
-                (Over::Memory(cursor), _) => {
-                    let filter = DumpFilter { key_prefix: prefix };
-                    match engine.dump_group(thread, cursor, &filter, now, out) {
-                        true => WalkStep::GoesOn,
-                        false => WalkStep::Over,
-                    }
-                }
-                (Over::Tier(_), None) => WalkStep::Over,
-            });
-        if let Some(tier) = cache.shared().tier.own() {
-            for dumped in &out[shown..] {
-                // What a list shows does not vanish in a power loss, unless the log has failed.
-                let _ = cache.raw(wait).await_durable(tier, &dumped.key);
-            }
-        }
-        step
-    }
-
-    /// Returns how many items the disk did not return so far, or not whole. They are missing in the
-    /// walk.
-    pub fn unreadable(&self) -> u64 {
-        match &self.over {
-            Over::Memory(_) => 0,
-            Over::Tier(walk) => walk.unreadable(),
-        }
-    }
-
-    /// Takes the keys, with the walk's prefix, of items that are damaged on the disk, as far as the
-    /// keys can be read.
-    pub(crate) fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
-        let Over::Tier(walk) = &mut self.over else { return Vec::new() };
-        let mut keys = walk.take_unreadable_keys();
-        keys.retain(|key| key.starts_with(&self.prefix));
-        keys
-    }
-
-    /// Returns how much of the disk's index the walk has passed, 0 to 1.
-    pub(crate) fn progress(&self) -> f64 {
-        match &self.over {
-            Over::Memory(_) => 0.0,
-            Over::Tier(walk) => walk.progress(),
-        }
-    }
-
-    /// Returns the memory that the walk holds, in bytes.
-    pub fn held_bytes(&self) -> usize {
-        match &self.over {
-            Over::Memory(_) => 0,
-            Over::Tier(walk) => size_of::<TierWalk>() + walk.held_bytes(),
-        }
-    }
-}
-
-impl Drop for Walk {
-    fn drop(&mut self) {
-        if let (Over::Tier(walk), Some(tier)) = (&mut self.over, self.cache.shared().tier.own()) {
-            tier.end_walk(walk);
-        }
-    }
 }
 
 /// An iterator over the keys of a cache; see [`Cache::keys`].
@@ -174,6 +61,7 @@ impl Iterator for Keys {
 /// An iterator over the items of a cache; see [`Cache::iterate`].
 #[derive(Debug)]
 pub struct Items {
+    cache: Cache,
     keys: Keys,
 }
 
@@ -183,8 +71,7 @@ impl Iterator for Items {
     fn next(&mut self) -> Option<Item> {
         loop {
             let key = self.keys.next()?;
-            let cache = &self.keys.walk.cache;
-            let (shared, now) = (cache.shared(), cache.now());
+            let (shared, now) = (self.cache.shared(), self.cache.now());
             let in_memory = shared.engine.peek_value(&key, now);
             let on_disk = || shared.tier.own()?.peek_value(&key, now);
             if let Some((value, meta)) = in_memory.or_else(on_disk) {
@@ -251,12 +138,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn walk(&self, prefix: impl AsRef<[u8]>) -> Walk {
-        let shared = self.shared();
-        let over = match shared.tier.own() {
-            Some(tier) => Over::Tier(Box::new(tier.walk(&shared.engine))),
-            None => Over::Memory(Cursor::default()),
-        };
-        Walk { cache: self.clone(), prefix: prefix.as_ref().to_vec(), over }
+        Walk::begin(self.shared(), prefix.as_ref())
     }
 
     /// Begins a walk over a part of the items that the disk of a cache has, those whose keys begin
@@ -271,10 +153,7 @@ impl Cache {
         entries: usize,
         prefix: impl AsRef<[u8]>,
     ) -> Option<(Walk, u64)> {
-        let tier = self.shared().tier.own()?;
-        let (walk, end) = tier.walk_slice(place, entries)?;
-        let over = Over::Tier(Box::new(walk));
-        Some((Walk { cache: self.clone(), prefix: prefix.as_ref().to_vec(), over }, end))
+        Walk::over_disk(self.shared(), place, entries, prefix.as_ref())
     }
 
     /// Returns all items, in no particular order: each key with its value at the moment of its
@@ -292,6 +171,6 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn iterate(&self) -> Items {
-        Items { keys: self.keys() }
+        Items { cache: self.clone(), keys: self.keys() }
     }
 }

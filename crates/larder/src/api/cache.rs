@@ -10,10 +10,13 @@ use larder_engine::{
 use larder_item::{Deadline, Epoch, Second};
 use larder_stats::Counter;
 
-use crate::clock::Time;
-use crate::shared::{Opening, Shared};
-use crate::thread::registered;
+use crate::backend::Backend;
+use crate::process::registered;
+use crate::process::shared::{Opening, Shared};
+use crate::raw::Raw;
+use crate::system::clock::Time;
 use crate::tier::Tier;
+use crate::tier::wait::Wait;
 
 /// A cache. Clones are cheap and share everything. There is no close operation: the memory is
 /// returned when the last clone is dropped, together with the walks, uploads and large values still
@@ -49,7 +52,7 @@ impl Cache {
     /// Returns the shared state as this process sees it.
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        if self.shared.is_of_this_process() { &self.shared } else { self.shared.in_this_process() }
+        self.shared.here()
     }
 
     /// Returns how the file was opened: created, attached or replaced.
@@ -393,6 +396,18 @@ impl Cache {
     /// Cost: a look at each item of the affected segments.
     pub fn settle_accounts(&self) {
         self.with_thread_slot(|engine, thread| engine.recount_suspects(thread, usize::MAX));
+    }
+
+    /// Returns the cache for an operation that waits in this way.
+    #[inline]
+    pub fn raw<'a>(&'a self, wait: Wait<'a>) -> Raw<'a> {
+        Raw { backend: Backend { shared: self.shared(), now: self.now(), wait } }
+    }
+
+    /// Returns the cache for an operation that waits itself.
+    #[inline]
+    pub(crate) fn blocking(&self) -> Raw<'_> {
+        self.raw(Wait::Block)
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use larder_engine::{Engine, ThreadSlot};
 
-use crate::shared::Shared;
+use crate::process::shared::Shared;
 
 thread_local! {
     static THREAD_SLOTS: RefCell<Vec<Rc<Registered>>> = const { RefCell::new(Vec::new()) };
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
     use crate::Cache;
-    use crate::thread::slots::lent_max;
+    use crate::process::slots::lent_max;
 
     /// Runs `then` while enough threads live to take all thread slots.
     fn with_all_thread_slots_taken(cache: &Cache, then: impl FnOnce()) {

@@ -26,7 +26,6 @@
 //! nothing can return a marker value of the caller's choice with its own time to live
 //! ([`Loaded::ttl`]), so that it is not called for every miss. Errors are never stored.
 
-pub(crate) mod flight;
 mod lease;
 mod loaded;
 mod options;
@@ -37,11 +36,11 @@ use std::time::Duration;
 use larder_engine::{Basis, Engine, Operation, StoreError, StoreRequest, Stored};
 use larder_item::{Deadline, StoreMode, check_key};
 
-use crate::cache::Cache;
-use crate::raw::waited;
-use crate::set::count_refusal;
+use crate::api::cache::Cache;
+use crate::api::set::count_refusal;
+use crate::backend::waited;
+use crate::process::flight::{Boarded, Leader, LoadOutcome};
 use crate::tier::Use;
-use flight::{Boarded, Leader, LoadOutcome};
 use options::whole_secs;
 
 pub use loaded::{LoadError, Loaded};
@@ -206,7 +205,7 @@ impl Cache {
     /// be taken; then the result is not stored.
     fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
         let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
-        let basis = self.blocking().change(
+        let basis = self.blocking().backend.change(
             key,
             Use::Needs,
             |_| false,
@@ -244,7 +243,7 @@ impl Cache {
         basis: Basis,
         store: impl FnMut(&Engine, &Operation<'_>) -> Result<Stored, StoreError>,
     ) -> Result<Stored, StoreError> {
-        let stored = waited(self.blocking().change(key, Use::Needs, |_| false, store));
+        let stored = waited(self.blocking().backend.change(key, Use::Needs, |_| false, store));
         if let Err(error) = stored {
             self.with_thread_slot(|engine, thread| count_refusal(engine, thread, error));
             // A reservation that stays expires later.
@@ -278,7 +277,7 @@ impl Cache {
         let begin = |engine: &Engine, operation: &Operation<'_>| {
             engine.begin_load(operation, key, Some(until))
         };
-        waited(self.blocking().change(key, Use::Needs, |_| false, begin))
+        waited(self.blocking().backend.change(key, Use::Needs, |_| false, begin))
     }
 
     /// Stores a loaded value, unless the key was stored, deleted or otherwise changed since

@@ -2,9 +2,9 @@
 
 use larder_engine::Leaving;
 
-use crate::cache::Cache;
-use crate::removals::Removals;
-use crate::shared::Shared;
+use crate::api::cache::Cache;
+use crate::process::removals::Removals;
+use crate::process::shared::Shared;
 
 impl Cache {
     /// Subscribes to removals: each item that is deleted, replaced, evicted, cleared or found

@@ -4,7 +4,7 @@
 use larder_engine::{Cursor, DumpFilter, Dumped, ItemReport, ItemReports, Sampled};
 use larder_item::Meta;
 
-use crate::cache::Cache;
+use crate::api::cache::Cache;
 
 impl Cache {
     /// Passes live items to `visit` until it returns false, in no particular order, as

@@ -14,8 +14,8 @@
 
 use larder_engine::StoreError;
 
+use crate::api::cache::Cache;
 use crate::backend::removal::{CacheRemoval, StoreRemoval};
-use crate::cache::Cache;
 
 /// A removal by prefix in progress; see [`Cache::begin_remove_prefix`]. Dropping it ends the
 /// removal where it is.
@@ -46,8 +46,8 @@ impl PrefixRemoval {
         let Self { cache, of } = self;
         let removal = match of {
             Of::Memory(removal) => removal,
-            Of::Store(removal) => return removal.step(cache, groups_max),
-            Of::Cache(removal) => return removal.step(cache, groups_max),
+            Of::Store(removal) => return removal.step(cache.blocking().backend, groups_max),
+            Of::Cache(removal) => return removal.step(cache.blocking().backend, groups_max),
         };
         let now = cache.now();
         cache.with_thread_slot(|engine, thread| {
@@ -75,7 +75,7 @@ impl PrefixRemoval {
         match &self.of {
             Of::Memory(removal) => self.cache.shared().engine.progress_of(removal),
             Of::Store(removal) => removal.progress(),
-            Of::Cache(removal) => removal.progress(&self.cache),
+            Of::Cache(removal) => removal.progress(&self.cache.shared().engine),
         }
     }
 }
@@ -133,7 +133,8 @@ impl Cache {
         let (prefix, now) = (prefix.as_ref(), self.now());
         self.shared().tier.usable()?;
         self.shared().flights.detach_all(|key| key.starts_with(prefix));
-        let of = match (self.begin_store_removal(prefix), self.begin_cache_removal(prefix)?) {
+        let backend = self.blocking().backend;
+        let of = match (backend.begin_store_removal(prefix), backend.begin_cache_removal(prefix)?) {
             (Some(removal), _) => Of::Store(Box::new(removal)),
             (None, Some(removal)) => Of::Cache(Box::new(removal)),
             (None, None) => Of::Memory(self.with_thread_slot(|engine, thread| {

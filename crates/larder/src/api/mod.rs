@@ -1,0 +1,16 @@
+//! What programs call: [`Cache`](crate::Cache), one concern in each file.
+
+pub mod cache;
+mod change;
+mod disk;
+pub mod dump;
+pub mod get;
+pub mod load;
+pub mod prefix;
+mod read;
+pub mod set;
+pub mod signed;
+pub mod stats;
+mod store;
+mod subscribe;
+pub mod walk;

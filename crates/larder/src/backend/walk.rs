@@ -1,0 +1,147 @@
+//! Walks over the metadata of the items in memory and on the disk.
+
+use std::sync::Arc;
+
+use larder_engine::{Cursor, DumpFilter, Dumped};
+
+use super::Backend;
+use crate::process::registered;
+use crate::process::shared::Shared;
+use crate::tier::asking::{DiskPages, DiskRead};
+use crate::tier::wait::Wait;
+use crate::tier::walking::{TierWalk, Visit, WalkStep};
+
+/// A walk over the metadata of all items, a step at a time; see [`Cache::walk`](crate::Cache::walk).
+#[derive(Debug)]
+pub struct Walk {
+    shared: Arc<Shared>,
+    prefix: Vec<u8>,
+    over: Over,
+}
+
+#[derive(Debug)]
+enum Over {
+    Memory(Cursor),
+    Tier(Box<TierWalk>),
+}
+
+impl Walk {
+    pub(crate) fn begin(shared: &Arc<Shared>, prefix: &[u8]) -> Self {
+        let over = match shared.tier.own() {
+            Some(tier) => Over::Tier(Box::new(tier.walk(&shared.engine))),
+            None => Over::Memory(Cursor::default()),
+        };
+        Self { shared: Arc::clone(shared), prefix: prefix.to_vec(), over }
+    }
+
+    /// Begins a walk over a part of the disk's index. Returns its end, too; `None` without a disk
+    /// tier.
+    pub(crate) fn over_disk(
+        shared: &Arc<Shared>,
+        place: u64,
+        entries: usize,
+        prefix: &[u8],
+    ) -> Option<(Self, u64)> {
+        let (walk, end) = shared.tier.own()?.walk_slice(place, entries)?;
+        let over = Over::Tier(Box::new(walk));
+        Some((Self { shared: Arc::clone(shared), prefix: prefix.to_vec(), over }, end))
+    }
+
+    /// Appends the next items to `out`, a few at a time, none at times. Returns false at the end.
+    ///
+    /// Cost: in memory that of storing a few items; a group of the index is locked while its keys
+    /// are copied. Reads the disk if it has to, and waits for that: up to half a MiB at once, or a
+    /// longer item.
+    pub fn advance(&mut self, out: &mut Vec<Dumped>) -> bool {
+        let mut read = Vec::new();
+        loop {
+            match self.step(read, Wait::Block, out) {
+                WalkStep::Reads(reads) => {
+                    read = reads.into_iter().map(DiskRead::perform).collect();
+                }
+                WalkStep::GoesOn => return true,
+                WalkStep::Over => return false,
+            }
+        }
+    }
+
+    /// As [`Walk::advance`], but for the reads of the disk: the caller does them, and passes what
+    /// they have returned to the next step, in the same order. `wait` says how it waits until the
+    /// items that it shows are durable.
+    pub fn step(
+        &mut self,
+        read: Vec<DiskPages>,
+        wait: Wait<'_>,
+        out: &mut Vec<Dumped>,
+    ) -> WalkStep {
+        let Self { shared, prefix, over } = self;
+        let shared = shared.here();
+        let now = shared.now();
+        let shown = out.len();
+        let step = registered::with_thread_slot(shared, |engine, thread| {
+            match (over, shared.tier.own()) {
+                (Over::Tier(walk), Some(tier)) => {
+                    tier.walk_on(walk, read, &mut Visit { engine, thread, now, prefix, out })
+                }
+                (Over::Memory(cursor), _) => {
+                    let filter = DumpFilter { key_prefix: prefix };
+                    match engine.dump_group(thread, cursor, &filter, now, out) {
+                        true => WalkStep::GoesOn,
+                        false => WalkStep::Over,
+                    }
+                }
+                (Over::Tier(_), None) => WalkStep::Over,
+            }
+        });
+        if let Some(tier) = shared.tier.own() {
+            let backend = Backend { shared, now, wait };
+            for dumped in &out[shown..] {
+                // What a list shows does not vanish in a power loss, unless the log has failed.
+                let _ = backend.await_durable(tier, &dumped.key);
+            }
+        }
+        step
+    }
+
+    /// Returns how many items the disk did not return so far, or not whole. They are missing in the
+    /// walk.
+    pub fn unreadable(&self) -> u64 {
+        match &self.over {
+            Over::Memory(_) => 0,
+            Over::Tier(walk) => walk.unreadable(),
+        }
+    }
+
+    /// Takes the keys, with the walk's prefix, of items that are damaged on the disk, as far as the
+    /// keys can be read.
+    pub(crate) fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
+        let Over::Tier(walk) = &mut self.over else { return Vec::new() };
+        let mut keys = walk.take_unreadable_keys();
+        keys.retain(|key| key.starts_with(&self.prefix));
+        keys
+    }
+
+    /// Returns how much of the disk's index the walk has passed, 0 to 1.
+    pub(crate) fn progress(&self) -> f64 {
+        match &self.over {
+            Over::Memory(_) => 0.0,
+            Over::Tier(walk) => walk.progress(),
+        }
+    }
+
+    /// Returns the memory that the walk holds, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        match &self.over {
+            Over::Memory(_) => 0,
+            Over::Tier(walk) => size_of::<TierWalk>() + walk.held_bytes(),
+        }
+    }
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        if let (Over::Tier(walk), Some(tier)) = (&mut self.over, self.shared.here().tier.own()) {
+            tier.end_walk(walk);
+        }
+    }
+}

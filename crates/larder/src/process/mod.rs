@@ -1,0 +1,12 @@
+//! A cache in one process: its memory, its threads, its loads in progress, and what becomes of them
+//! in a forked child.
+
+pub(crate) mod attached;
+pub(crate) mod flight;
+mod fork;
+pub(crate) mod maintainer;
+pub(crate) mod outside;
+pub(crate) mod registered;
+pub(crate) mod removals;
+pub(crate) mod shared;
+pub(crate) mod slots;

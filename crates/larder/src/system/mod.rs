@@ -1,0 +1,4 @@
+//! What a cache gets from the system: the time, and random numbers.
+
+pub(crate) mod clock;
+pub(crate) mod random;
