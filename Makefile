@@ -91,13 +91,13 @@ bindings-c bindings-go bindings-php readme: export BUILT_PACKAGES := larder-serv
 bindings: bindings-c bindings-go bindings-php ## Tests the libraries for C, Go and PHP as their users install them
 
 bindings-c: build ## Installs the library for C and builds a program with it
-	bindings/c/tests/install.sh
+	c/tests/install.sh
 
 bindings-go: build ## Tests the Go packages
-	$(MAKE) --no-print-directory -C bindings/go test
+	$(MAKE) --no-print-directory -C go test
 
 bindings-php: build ## Tests the extensions for PHP, with Debian's PHP and with APCu's own suite
-	$(MAKE) --no-print-directory -C bindings/php test
+	$(MAKE) --no-print-directory -C php test
 
 readme: build ## Pastes the commands of README.md and of the quick pages of docs/ in an empty home
 	.ci/book/test_book.py
@@ -140,12 +140,12 @@ WIRE_TESTS = differential binary_differential items large_values dumps faults wa
 
 binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 25 min
 	conformance/install.sh all
-	$(MAKE) --no-print-directory -C bindings/go suites
-	$(MAKE) --no-print-directory -C bindings/php suites zts
+	$(MAKE) --no-print-directory -C go suites
+	$(MAKE) --no-print-directory -C php suites zts
 
 # Needs root and debootstrap. VERSIONS="8.4 8.6" tests fewer.
 php-versions: build ## Tests the extensions on PHP 8.4, 8.5 and 8.6, 4 min; at first 10 min
-	$(MAKE) --no-print-directory -C bindings/php versions
+	$(MAKE) --no-print-directory -C php versions
 
 SEEDS ?= 10000
 # Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.
@@ -228,7 +228,7 @@ dist: release portable ## Builds what a release consists of into target/dist: do
 
 dist-go: ## Writes the Go modules and their archives as a proxy into target/dist/go
 	rm -rf target/dist/go
-	bindings/go/dist.sh target/dist/go
+	go/dist.sh target/dist/go
 
 # What packages hold, besides the tools that build them.
 release: build pages
@@ -259,7 +259,7 @@ book: ## Writes the book of docs/ to target/book; installs mdbook if it is missi
 			--no-default-features --features search
 	mdbook build docs
 
-header: ## Writes bindings/c/include/larder.h from crates/capi
+header: ## Writes c/include/larder.h from crates/capi
 	LARDER_BLESS=1 cargo test -p larder-capi --locked --test header
 
 ## Measurements: the tables of docs/benchmarks.md
@@ -351,22 +351,22 @@ bench-tier-slow: build ## A store on a disk that the kernel slows down, as root,
 		crates/bench/limited/slow_disk.py
 
 bench-go: ## The Go package beside other caches in Go; FLAGS="-gogc 400", FLAGS=--help, 5 min
-	cd bindings/go/bench && go run ./compare $(FLAGS)
+	cd go/bench && go run ./compare $(FLAGS)
 
 bench-go-limits: ## Memory per item, collections and threads of the Go package, 2 min
-	cd bindings/go/bench && go run ./limits $(FLAGS)
+	cd go/bench && go run ./limits $(FLAGS)
 
 bench-go-servers: build $(MEMCACHED) ## Package larder/server beside TQMemory and memcached, 3 min
-	LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) bindings/go/bench/servers.sh
+	LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) go/bench/servers.sh
 
 bench-go-traces: build ## Hit ratios of the pure-Go engine on the traces beside the Rust engine's, 1 min
-	cd bindings/go/bench && LARDER=$(LARDER) go run ./traces
+	cd go/bench && LARDER=$(LARDER) go run ./traces
 
 PHP_ROUNDS ?= 3
 bench-php: $(MEMCACHED) ## APCu, Yac, memcached and our module for PHP, PHP_ROUNDS=3 of 2 min
-	bindings/php/bench/extensions.sh target/php/debian
-	$(MAKE) --no-print-directory -C bindings/php
-	MEMCACHED=$(MEMCACHED) php -n bindings/php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so $(FLAGS)
+	php/bench/extensions.sh target/php/debian
+	$(MAKE) --no-print-directory -C php
+	MEMCACHED=$(MEMCACHED) php -n php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so $(FLAGS)
 
 bench-capacity: build $(MEMCACHED) ## Items held in equal memory beside memcached, 1 to 2 min
 	LARDERD=$(LARDERD) MEMCACHED=$(MEMCACHED) cargo bench -p larder-bench --bench capacity

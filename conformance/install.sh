@@ -133,8 +133,8 @@ install_subcommands() {
 
 # Debian 12 has a Go that is too old, so it is a prerequisite of README.md.
 check_go() {
-    (cd bindings/go && go list -m) >/dev/null 2>&1 ||
-        fail "the Go packages need Go $(sed -n 's/^go //p' bindings/go/go.mod) or newer, found" \
+    (cd go && go list -m) >/dev/null 2>&1 ||
+        fail "the Go packages need Go $(sed -n 's/^go //p' go/go.mod) or newer, found" \
             "    $(go version 2>&1 || true)" "See https://go.dev/dl, or run the other tests: make unit"
 }
 
@@ -151,7 +151,7 @@ install_packages
 install_subcommands
 
 # The tests of the Go packages run with both supported releases. Without the other they are skipped.
-[ "${1:-}" != all ] || bindings/go/conformance/release.sh install
+[ "${1:-}" != all ] || go/conformance/release.sh install
 
 # Miri is not there for every nightly toolchain, and where it is not `make miri` is skipped.
 if ! cargo +nightly miri --version >/dev/null 2>&1; then

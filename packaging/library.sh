@@ -76,13 +76,13 @@ development=$folder/liblarder-dev
 install -D -m 644 "$built/liblarder_c.a" "$development/usr/lib/$multiarch/liblarder.a"
 strip --strip-debug --enable-deterministic-archives "$development/usr/lib/$multiarch/liblarder.a"
 ln -s liblarder.so.1 "$development/usr/lib/$multiarch/liblarder.so"
-install -D -m 644 -t "$development/usr/include" bindings/c/include/larder.h
+install -D -m 644 -t "$development/usr/include" c/include/larder.h
 install -D -m 644 -t "$development/usr/share/doc/liblarder-dev/examples" \
-    bindings/c/examples/greeting.c
+    c/examples/greeting.c
 mkdir -p "$development/usr/share/man/man3" "$development/usr/lib/$multiarch/pkgconfig"
-gzip --no-name --best <bindings/c/man/larder.3 >"$development/usr/share/man/man3/larder.3.gz"
+gzip --no-name --best <c/man/larder.3 >"$development/usr/share/man/man3/larder.3.gz"
 sed "s|@PREFIX@|/usr|; s|@VERSION@|$upstream|; s|^libdir=.*|libdir=\${prefix}/lib/$multiarch|" \
-    bindings/c/larder.pc.in >"$development/usr/lib/$multiarch/pkgconfig/larder.pc"
+    c/larder.pc.in >"$development/usr/lib/$multiarch/pkgconfig/larder.pc"
 pack liblarder-dev libdevel "liblarder1 (= $version)" \
     "memcached-compatible cache, development files" <<'END'
  Larder is a cache in the memory of a process, in memory that processes share,

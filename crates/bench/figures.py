@@ -241,7 +241,8 @@ def machine():
 
 def commit():
     short = run("git", "rev-parse", "--short", "HEAD").strip()
-    changed = run("git", "status", "--porcelain", "--untracked-files=no", "--", "crates", "bindings")
+    changed = run("git", "status", "--porcelain", "--untracked-files=no", "--",
+                  "crates", "c", "go", "php")
     return short + (" with changes" if changed else "")
 
 

@@ -42,7 +42,7 @@ pub mod tag {
     pub const LARDER_TAG_MSGPACK: u32 = 7;
     /// No value; no bytes.
     pub const LARDER_TAG_NULL: u32 = 8;
-    /// An array in the compact encoding of `bindings/php`.
+    /// An array in the compact encoding of `php/`.
     pub const LARDER_TAG_ARRAY: u32 = 9;
 }
 

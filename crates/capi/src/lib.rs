@@ -1,4 +1,4 @@
-//! The C ABI, which `bindings/c/include/larder.h` declares. `make header` generates that header
+//! The C ABI, which `c/include/larder.h` declares. `make header` generates that header
 //! from this crate, and a test compares the two.
 //!
 //! The exports only convert: arguments of C into types of Rust, results into a [`Status`] and

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use larder_testkit::{Address, ServerUnderTest, Transport, larderd_of_this_build};
 
-fn bindings() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c")
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c")
 }
 
 /// Returns the folder of the library: cargo puts it beside this test.
@@ -33,8 +33,8 @@ const BEHAVIOUR: &[&str] = &[
 fn compile(compiler: &str, sources: &[&str], words: &[&str], program: &Path) {
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-I"]);
-    command.arg(bindings().join("include")).arg("-o").arg(program);
-    command.args(sources.iter().map(|source| bindings().join(source)));
+    command.arg(folder().join("include")).arg("-o").arg(program);
+    command.args(sources.iter().map(|source| folder().join(source)));
     let output = command.args(words).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,4 +1,4 @@
-//! Compares bindings/c/include/larder.h with this crate. With `LARDER_BLESS=1` the test writes the
+//! Compares c/include/larder.h with this crate. With `LARDER_BLESS=1` the test writes the
 //! header: `make header`.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -36,7 +36,7 @@ fn the_header_is_what_the_crate_has() {
         .unwrap()
         .write(&mut made);
     let made = for_c(&String::from_utf8(made).unwrap());
-    let header = folder.join("../../bindings/c/include/larder.h");
+    let header = folder.join("../../c/include/larder.h");
     if env::var_os("LARDER_BLESS").is_some() {
         fs::write(&header, &made).unwrap();
     }

@@ -1,5 +1,5 @@
 //! One of several programs, in several languages, that use one shared cache at the same time and
-//! check each other's writes. `bindings/go/shared/conformance` documents their roles and runs them.
+//! check each other's writes. `go/shared/conformance` documents their roles and runs them.
 //!
 //! `cargo run --release -p larder --example peer -- FILE ROUNDS SELF PEER...`
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const LAYOUT: &str = "crates/region/src/layout.rs";
 const BOOK: &str = "docs/region-format.md";
-const GO: &str = "bindings/go/reader/layout.go";
+const GO: &str = "go/reader/layout.go";
 
 fn read(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();

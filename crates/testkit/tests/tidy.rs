@@ -233,7 +233,7 @@ fn paths_in_documents_exist() {
     let mut missing = Vec::new();
     for (name, text) in documents() {
         for (number, span) in ticked(&text) {
-            let is_path = ["crates/", "bindings/", "conformance/", "docs/", "fuzz/"]
+            let is_path = ["c/", "conformance/", "crates/", "docs/", "fuzz/", "go/", "php/"]
                 .iter()
                 .any(|start| span.starts_with(start))
                 && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));

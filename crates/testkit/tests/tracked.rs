@@ -59,7 +59,7 @@ const PATHS: &[&str] = &[
     ".ci/stages",
     ".ci/unit",
     ".github/CODEOWNERS",
-    "bindings/c/larder.pc.in",
+    "c/larder.pc.in",
     "docs/images/status-page.png",
     "packaging/debian/copyright",
     "packaging/debian/postinst",
@@ -124,7 +124,7 @@ fn tracked_files_are_of_known_kinds() {
 fn leftovers_are_no_known_kind() {
     for path in [
         ".phpunit.result.cache",
-        "bindings/go/k.2459113021.tmp",
+        "go/k.2459113021.tmp",
         "core",
         "crates/engine/src/index.rs.orig",
         "crates/server/cache.out",
@@ -182,7 +182,7 @@ fn dependency_updates_cover_each_go_module() {
     let listed: BTreeSet<&str> =
         text.lines().filter_map(|line| line.trim().strip_prefix("- /")).collect();
     let mut found = BTreeSet::new();
-    let mut folders = vec![root().join("bindings"), root().join("deploy")];
+    let mut folders = ["c", "deploy", "go", "php"].map(|folder| root().join(folder)).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
             let path = entry.path();

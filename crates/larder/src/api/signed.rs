@@ -31,7 +31,7 @@ pub mod tag {
     pub const MSGPACK: u32 = 7;
     /// No value; no bytes.
     pub const NULL: u32 = 8;
-    /// An array in the compact encoding of `bindings/php`.
+    /// An array in the compact encoding of `php/`.
     pub const ARRAY: u32 = 9;
 }
 
