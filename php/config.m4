@@ -33,33 +33,33 @@ if test "$PHP_LARDER_APCU" != "no"; then
   LARDER_APCU_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a -lpthread -ldl -lm -lgcc_s"
   PHP_SUBST([LARDER_APCU_SHARED_LIBADD])
   PHP_NEW_EXTENSION([larder_apcu], m4_normalize([
-      src/counters.c
-      src/entry.c
-      src/failures.c
-      src/functions.c
-      src/info.c
-      src/module.c
-      src/page.c
-      src/preload.c
-      src/settings.c
+      src/apcu/counters.c
+      src/apcu/entry.c
+      src/apcu/failures.c
+      src/apcu/functions.c
+      src/apcu/info.c
+      src/apcu/module.c
+      src/apcu/page.c
+      src/apcu/preload.c
+      src/apcu/read.c
+      src/apcu/serializer.c
+      src/apcu/settings.c
+      src/apcu/walk/iterator.c
+      src/apcu/walk/search.c
+      src/apcu/walk/walk.c
       src/values/array.c
       src/values/clear.c
       src/values/key.c
       src/values/lease.c
       src/values/names.c
       src/values/native.c
-      src/values/read.c
-      src/values/serializer.c
       src/values/value.c
       src/values/walk.c
-      src/walk/iterator.c
-      src/walk/search.c
-      src/walk/walk.c
     ]), [yes],,
     m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
       -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/apcu/walk])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/values])
-  PHP_ADD_BUILD_DIR([$ext_builddir/src/walk])
   PHP_ADD_INCLUDE([$ext_srcdir/src])
   PHP_ADD_EXTENSION_DEP(larder_apcu, hash)
   PHP_ADD_EXTENSION_DEP(larder_apcu, pcre)
@@ -69,42 +69,42 @@ if test "$PHP_LARDER_CACHE" != "no"; then
   LARDER_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a -lpthread -ldl -lm -lgcc_s"
   PHP_SUBST([LARDER_SHARED_LIBADD])
   PHP_NEW_EXTENSION([larder], m4_normalize([
-      src/cache/cache.c
-      src/cache/change.c
-      src/cache/compute.c
-      src/cache/failures.c
-      src/cache/igbinary.c
-      src/cache/item.c
-      src/cache/many.c
-      src/cache/module.c
-      src/cache/serializer.c
-      src/cache/session.c
-      src/cache/place/options.c
-      src/cache/place/place.c
-      src/cache/place/region.c
-      src/cache/place/settings.c
-      src/cache/remote/change.c
-      src/cache/remote/client.c
-      src/cache/remote/many.c
-      src/cache/remote/packed.c
-      src/cache/remote/values.c
-      src/cache/shared/array.c
-      src/cache/shared/clear.c
-      src/cache/shared/key.c
-      src/cache/shared/lease.c
-      src/cache/shared/names.c
-      src/cache/shared/native.c
-      src/cache/shared/value.c
-      src/cache/shared/walk.c
-      src/cache/walk/items.c
-      src/cache/walk/walk.c
+      src/larder/cache.c
+      src/larder/change.c
+      src/larder/compute.c
+      src/larder/failures.c
+      src/larder/igbinary.c
+      src/larder/item.c
+      src/larder/many.c
+      src/larder/module.c
+      src/larder/serializer.c
+      src/larder/session.c
+      src/larder/place/options.c
+      src/larder/place/place.c
+      src/larder/place/region.c
+      src/larder/place/settings.c
+      src/larder/remote/change.c
+      src/larder/remote/client.c
+      src/larder/remote/many.c
+      src/larder/remote/packed.c
+      src/larder/remote/values.c
+      src/larder/shared/array.c
+      src/larder/shared/clear.c
+      src/larder/shared/key.c
+      src/larder/shared/lease.c
+      src/larder/shared/names.c
+      src/larder/shared/native.c
+      src/larder/shared/value.c
+      src/larder/shared/walk.c
+      src/larder/walk/items.c
+      src/larder/walk/walk.c
     ]), [yes],,
     m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
       -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
-  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/place])
-  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/remote])
-  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/shared])
-  PHP_ADD_BUILD_DIR([$ext_builddir/src/cache/walk])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/larder/place])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/larder/remote])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/larder/shared])
+  PHP_ADD_BUILD_DIR([$ext_builddir/src/larder/walk])
   PHP_ADD_INCLUDE([$ext_srcdir/src])
   PHP_ADD_EXTENSION_DEP(larder, hash)
 fi

@@ -3,7 +3,7 @@
 #ifndef LARDER_APCU_VALUES_H
 #define LARDER_APCU_VALUES_H
 
-#include "larder_apcu.h"
+#include "apcu/larder_apcu.h"
 
 // A key of more bytes is stored under its first bytes and its SHA-256.
 #define APCU_PLAIN_KEY_MAX 217

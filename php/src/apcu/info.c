@@ -1,6 +1,6 @@
 // apcu_cache_info, apcu_sma_info, apcu_key_info and apcu_clear_cache.
 
-#include "walk/walk.h"
+#include "apcu/walk/walk.h"
 
 #define STATS_MAX 256
 

@@ -1,6 +1,6 @@
 // Walks through the keys of a cache, which may be one that cannot be used.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 
 void larder_walk_begin(larder_walker *walker, larder_object *object, zend_string *prefix)
 {

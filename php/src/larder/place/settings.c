@@ -1,6 +1,6 @@
 // The ini keys.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 #include "php_ini.h"
 #include "SAPI.h"
 

@@ -1,7 +1,7 @@
 // Larder\Client: a cache on a server at a unix socket. Its methods are those of Larder\Cache.
 
-#include "cache/larder_php.h"
-#include "cache/common_arginfo.h"
+#include "larder/larder_php.h"
+#include "larder/common_arginfo.h"
 
 static zend_class_entry *client_class;
 

@@ -1,7 +1,7 @@
 // The values of a server. Their flags are those of php-memcached, so that its programs read the
 // values with their types, and this one theirs. Arrays and null are serialized, as it does.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 
 // The bits of a value that php-memcached has compressed, and compressed by FastLZ.
 #define FAST_LZ (0x10u | 0x40u)

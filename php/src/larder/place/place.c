@@ -1,7 +1,7 @@
 // Files of caches. A process that can write such a file can inject values into its readers, so a
 // file is used only if the folder and the file exclude other users.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>

@@ -1,7 +1,7 @@
 // Values that php-memcached has compressed by FastLZ, its default: the length of the value in four
 // bytes, and a sequence of literal bytes and of copies of earlier bytes.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 
 #define LENGTH_BYTES 4
 

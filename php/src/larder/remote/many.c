@@ -1,6 +1,6 @@
 // Several keys of a server in one round trip.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 
 // Memory for values, in bytes. A second request reads those that do not fit.
 #define VALUES_BYTES (256 << 10)

@@ -1,6 +1,6 @@
 // Changes on a server that depend on the stored value.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 
 // Tries before an item that other clients change all the time counts as failed.
 #define TRIES_MAX 1000

@@ -1,6 +1,6 @@
 // The options of Larder\Cache::open().
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 
 static bool is_one_of(const zend_string *name, const char *const *names)
 {

@@ -1,7 +1,7 @@
 // The memory of caches. Anonymous memory begins with the module, before php-fpm and Apache fork and
 // before there are threads; a file is opened by each thread, with the first call that needs it.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>

@@ -1,6 +1,6 @@
 // Larder\Items: iterates over the items of a cache.
 
-#include "cache/larder_php.h"
+#include "larder/larder_php.h"
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 
