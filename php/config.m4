@@ -22,8 +22,25 @@ fi
 AC_MSG_RESULT([$PHP_LARDER])
 
 PHP_ADD_INCLUDE([$PHP_LARDER/include])
+PHP_ADD_INCLUDE([PHP_EXT_SRCDIR([larder])/src])
 dnl The symbols of the library stay inside: another extension may link one of its own.
 LDFLAGS="$LDFLAGS -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,relro,-z,now"
+
+LARDER_CFLAGS="-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter"
+LARDER_CFLAGS="$LARDER_CFLAGS -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1"
+
+dnl Both modules link these objects: phpize's Makefile can have one rule for an object.
+PHP_ADD_SOURCES_X(PHP_EXT_DIR([larder]), m4_normalize([
+    src/values/array.c
+    src/values/clear.c
+    src/values/key.c
+    src/values/lease.c
+    src/values/names.c
+    src/values/native.c
+    src/values/value.c
+    src/values/walk.c
+  ]), [$LARDER_CFLAGS -DZEND_COMPILE_DL_EXT=1], [larder_values], [yes])
+PHP_ADD_BUILD_DIR([PHP_EXT_BUILDDIR([larder])/src/values])
 
 if test "$PHP_LARDER_APCU" != "no"; then
   if test "$PHP_LARDER_APCU_DEBUG" != "no"; then
@@ -47,20 +64,9 @@ if test "$PHP_LARDER_APCU" != "no"; then
       src/apcu/walk/iterator.c
       src/apcu/walk/search.c
       src/apcu/walk/walk.c
-      src/values/array.c
-      src/values/clear.c
-      src/values/key.c
-      src/values/lease.c
-      src/values/names.c
-      src/values/native.c
-      src/values/value.c
-      src/values/walk.c
-    ]), [yes],,
-    m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
-      -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
+    ]), [yes],, [$LARDER_CFLAGS])
+  shared_objects_larder_apcu="$shared_objects_larder_apcu $larder_values"
   PHP_ADD_BUILD_DIR([$ext_builddir/src/apcu/walk])
-  PHP_ADD_BUILD_DIR([$ext_builddir/src/values])
-  PHP_ADD_INCLUDE([$ext_srcdir/src])
   PHP_ADD_EXTENSION_DEP(larder_apcu, hash)
   PHP_ADD_EXTENSION_DEP(larder_apcu, pcre)
 fi
@@ -88,23 +94,12 @@ if test "$PHP_LARDER_CACHE" != "no"; then
       src/larder/remote/many.c
       src/larder/remote/packed.c
       src/larder/remote/values.c
-      src/larder/shared/array.c
-      src/larder/shared/clear.c
-      src/larder/shared/key.c
-      src/larder/shared/lease.c
-      src/larder/shared/names.c
-      src/larder/shared/native.c
-      src/larder/shared/value.c
-      src/larder/shared/walk.c
       src/larder/walk/items.c
       src/larder/walk/walk.c
-    ]), [yes],,
-    m4_normalize([-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter
-      -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1]))
+    ]), [yes],, [$LARDER_CFLAGS])
+  shared_objects_larder="$shared_objects_larder $larder_values"
   PHP_ADD_BUILD_DIR([$ext_builddir/src/larder/place])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/larder/remote])
-  PHP_ADD_BUILD_DIR([$ext_builddir/src/larder/shared])
   PHP_ADD_BUILD_DIR([$ext_builddir/src/larder/walk])
-  PHP_ADD_INCLUDE([$ext_srcdir/src])
   PHP_ADD_EXTENSION_DEP(larder, hash)
 fi

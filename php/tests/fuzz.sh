@@ -18,7 +18,7 @@ fi
 
 mkdir -p "$folder/src"
 cp -ru "$here/fuzz/." "$folder"
-cp -ru "$root"/php/src/{apcu,values} "$folder/src"
+cp -ru "$root"/php/src/values "$folder/src"
 cd "$folder"
 if [ ! -e Makefile ] || [ config.m4 -nt Makefile ]; then
     phpize >phpize.log 2>&1

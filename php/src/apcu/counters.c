@@ -1,6 +1,6 @@
 // apcu_inc, apcu_dec and apcu_cas.
 
-#include "values/values.h"
+#include "larder_apcu.h"
 
 // The longest key of PHP whose counter is worked on in memory of the stack.
 #define ROOM 4096

@@ -1,6 +1,6 @@
 // apcu_entry: one process computes a value, and the others wait for it.
 
-#include "values/values.h"
+#include "larder_apcu.h"
 
 #define LEASE_MS 30000
 #define WAIT_US 2000000

@@ -1,6 +1,6 @@
 // apcu_store, apcu_add, apcu_fetch, apcu_exists and apcu_delete.
 
-#include "values/values.h"
+#include "larder_apcu.h"
 
 #define EXPECTS_STRINGS "expects a string or array of strings."
 #define DELETE_EXPECTS \

@@ -3,34 +3,16 @@
 #ifndef LARDER_APCU_H
 #define LARDER_APCU_H
 
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
-#include "php.h"
-#include <larder.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
-#if PHP_VERSION_ID < 80100
-#error "larder_apcu needs PHP 8.1 or later"
-#endif
+#include "values/values.h"
 
 // The version of APCu whose behavior the module has.
 #define APCU_VERSION "5.1.22"
 
-// A lease of `apcu_entry` that this process holds, on the stack of its call.
-struct apcu_held;
+// The tag of a value of a serializer that is neither php nor igbinary nor msgpack.
+#define APCU_TAG_OTHER 10u
 
 // A way to turn values into bytes and back, registered by a module.
 typedef struct apcu_serializer apcu_serializer;
-
-// Foretells the length of the next value.
-typedef struct apcu_lengths {
-    size_t last;
-    // How many values in a row were long, up to 2.
-    unsigned char long_in_row;
-} apcu_lengths;
 
 // Each thread has these for itself.
 ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
@@ -55,7 +37,8 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     zend_long request_time;
     // The serializer of apc.serializer; null while no module has registered that name.
     const apcu_serializer *serializer;
-    struct apcu_held *held;
+    // The leases of `apcu_entry` that this thread holds.
+    apcu_held *held;
     // The lengths of the last values that were read.
     apcu_lengths lengths;
     // What `apcu_slots` has found for a hint.
@@ -67,20 +50,9 @@ ZEND_EXTERN_MODULE_GLOBALS(larder_apcu)
 
 #define APCUG(field) ZEND_MODULE_GLOBALS_ACCESSOR(larder_apcu, field)
 
-#if defined(ZTS) && defined(COMPILE_DL_LARDER_APCU)
-ZEND_TSRMLS_CACHE_EXTERN()
-#endif
-
 // The cache of this process, its threads and its children; null if the module is disabled. It opens
 // before there are threads, and closes after them.
 extern larder *apcu_cache;
-
-// True for the first call of a process, of all its threads. `process` is that of the last one.
-static inline bool apcu_is_first(_Atomic pid_t *process)
-{
-    pid_t self = getpid();
-    return *process != self && atomic_exchange(process, self) != self;
-}
 
 // settings.c: the ini keys.
 void apcu_settings_register(int module_number);
@@ -88,6 +60,17 @@ void apcu_settings_unregister(int module_number);
 
 // preload.c: stores the files `*.data` of a folder.
 void apcu_preload(const char *folder);
+
+// read.c: reads and decodes the value of a key; false if there is none.
+bool apcu_read(const apcu_key *key, zval *value);
+// Reads a value without counting: for iterators, which APCu does not count.
+bool apcu_look(const apcu_key *key, zval *value);
+
+// serializer.c
+void apcu_serializers_register(int module_number);
+void apcu_serializers_forget(void);
+const apcu_serializer *apcu_serializer_named(const char *name);
+void apcu_serializer_names(smart_str *names);
 
 // entry.c: ends the leases that this process still holds.
 void apcu_release_held(void);

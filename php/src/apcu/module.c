@@ -1,6 +1,6 @@
 // The module: it starts before php-fpm and Apache fork, so that all workers share one cache.
 
-#include "values/values.h"
+#include "larder_apcu.h"
 #include "arginfo.h"
 #include "ext/standard/info.h"
 #include "php_ini.h"

@@ -1,6 +1,6 @@
 // apc.preload_path: each file `NAME.data` there has a serialized value, stored under NAME.
 
-#include "values/values.h"
+#include "larder_apcu.h"
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/php_var.h"
 #include <dirent.h>

@@ -1,6 +1,6 @@
 // Reading values from the cache.
 
-#include "values/values.h"
+#include "larder_apcu.h"
 
 typedef larder_status (*get_function)(const larder *, const void *, size_t, void *, size_t,
                                       larder_item *);

@@ -1,6 +1,6 @@
 // Serializers: PHP's own, and those that other modules register through a constant of APCu.
 
-#include "values/values.h"
+#include "larder_apcu.h"
 #include "zend_smart_str.h"
 
 // The name of the constant whose value is the address of the function that registers a serializer.

@@ -1,9 +1,25 @@
-// Keys and values as the cache stores them.
+// Keys and values as the cache stores them, and walks and leases. Both modules link the objects of
+// this folder.
 
 #ifndef LARDER_APCU_VALUES_H
 #define LARDER_APCU_VALUES_H
 
-#include "apcu/larder_apcu.h"
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "php.h"
+#include <larder.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#if PHP_VERSION_ID < 80100
+#error "larder.so and larder_apcu.so need PHP 8.1 or later"
+#endif
+
+#if defined(ZTS) && defined(ZEND_ENABLE_STATIC_TSRMLS_CACHE)
+ZEND_TSRMLS_CACHE_EXTERN()
+#endif
 
 // A key of more bytes is stored under its first bytes and its SHA-256.
 #define APCU_PLAIN_KEY_MAX 217
@@ -14,12 +30,16 @@
 // The flag of an item whose value begins with the full key: its length in 4 bytes, and its bytes.
 #define APCU_HAS_NAME 0x10u
 
-// The tag of a value of a serializer that is neither php nor igbinary nor msgpack.
-#define APCU_TAG_OTHER 10u
-
 // The most processes that a cache can be for. A process takes memory for itself when it joins; in a
 // file they all have it from the start.
 #define APCU_PROCESSES_MAX 4096
+
+// True for the first call of a process, of all its threads. `process` is that of the last one.
+static inline bool apcu_is_first(_Atomic pid_t *process)
+{
+    pid_t self = getpid();
+    return *process != self && atomic_exchange(process, self) != self;
+}
 
 // A key as the cache stores it.
 typedef struct apcu_key {
@@ -87,12 +107,6 @@ void apcu_encoded_free(apcu_encoded *encoded);
 // null.
 bool apcu_decode(zval *value, const char *at, size_t bytes, uint32_t flags, const apcu_key *key);
 
-// Reads and decodes the value of a key; false if there is none.
-bool apcu_read(const apcu_key *key, zval *value);
-
-// Reads a value without counting: for iterators, which APCu does not count.
-bool apcu_look(const apcu_key *key, zval *value);
-
 // Writes a number as decimal text, and returns the text's length. `text` has 24 bytes.
 size_t apcu_long_text(char *text, zend_long number);
 bool apcu_long_of_text(const char *at, size_t bytes, zend_long *number);
@@ -109,15 +123,11 @@ typedef enum apcu_plain {
 apcu_plain apcu_array_encode(apcu_writer *writer, HashTable *array);
 bool apcu_array_decode(zval *value, const char *at, size_t bytes);
 
-// serializer.c, and what else differs between the modules that store values.
+// Each module defines these functions for itself.
 // Returns the most bytes that a value may have.
 size_t apcu_value_limit(void);
 // True if a resource cannot be stored: the function has warned or thrown.
 bool apcu_refuse_resource(bool is_nested);
-void apcu_serializers_register(int module_number);
-void apcu_serializers_forget(void);
-const apcu_serializer *apcu_serializer_named(const char *name);
-void apcu_serializer_names(smart_str *names);
 bool apcu_serializes_as_php(void);
 bool apcu_serializes_in_full(void);
 bool apcu_serialize(apcu_encoded *encoded, zval *value);
@@ -211,6 +221,13 @@ void apcu_call(zend_fcall_info *callback, zend_fcall_info_cache *cached, zend_st
 
 // clear.c
 larder_status apcu_clear(larder *cache);
+
+// Foretells the length of the next value.
+typedef struct apcu_lengths {
+    size_t last;
+    // How many values in a row were long, up to 2.
+    unsigned char long_in_row;
+} apcu_lengths;
 
 // A value of more bytes does not fit on the stack.
 #define APCU_ROOM_BYTES 4096

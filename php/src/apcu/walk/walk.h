@@ -3,7 +3,7 @@
 #ifndef LARDER_APCU_WALK_H
 #define LARDER_APCU_WALK_H
 
-#include "values/values.h"
+#include "apcu/larder_apcu.h"
 #include "ext/pcre/php_pcre.h"
 
 // Finds the next item of the cache, and its full key, which the caller releases. False at the end.

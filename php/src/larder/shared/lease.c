@@ -1,2 +1,0 @@
-// The file of src/values, compiled for this module: phpize builds an object once for all modules.
-#include "../../values/lease.c"
