@@ -3,10 +3,10 @@
 use std::io::{self, ErrorKind, Read, Write};
 
 use anyhow::{Result, anyhow, bail};
-use larder_load::address::Address;
-use larder_load::connect::ANSWER_SECS_MAX;
-use larder_load::connect::dialer::Dialer;
-use larder_load::connect::stream::Stream;
+use larder_loadgen::address::Address;
+use larder_loadgen::connect::ANSWER_SECS_MAX;
+use larder_loadgen::connect::dialer::Dialer;
+use larder_loadgen::connect::stream::Stream;
 use larder_protocol::text::client::{ParsedReply, Reply, read_reply};
 
 /// A connection to a server, with the bytes that are received and not parsed.

@@ -12,8 +12,8 @@ use crate::admin::removal;
 use crate::connection::{Connection, unexpected};
 use crate::get::{shown, unsendable};
 use crate::outcome::Outcome;
-use larder_load::address::ServerArgument;
-use larder_load::connect::dialer::AccessArguments;
+use larder_loadgen::address::ServerArgument;
+use larder_loadgen::connect::dialer::AccessArguments;
 
 /// Remove items, by their keys or all with a prefix
 #[derive(Debug, clap::Args)]

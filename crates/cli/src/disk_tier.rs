@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Result;
 use larder::{TierError, TierFindings, TierInspection, TierItem, TierMode};
 
-use larder_load::argument::counted;
+use larder_loadgen::argument::counted;
 
 use crate::outcome::Outcome;
 use crate::transfer::{DirectoryProgress, Progress, now_unix_secs, report, summary};

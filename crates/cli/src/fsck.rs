@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use larder::Cache;
-use larder_load::argument::{agree, counted};
+use larder_loadgen::argument::{agree, counted};
 
 use crate::outcome::Outcome;
 use crate::{disk_tier, source, units};

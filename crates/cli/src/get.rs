@@ -10,8 +10,8 @@ use larder_protocol::text::client::{Reply, UnsendableKey, request};
 
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
-use larder_load::argument::Quoted;
-use larder_load::connect::dialer::ServerArguments;
+use larder_loadgen::argument::Quoted;
+use larder_loadgen::connect::dialer::ServerArguments;
 
 /// Print the values of items
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use larder::{Dumped, Inspection, SegmentReport};
 
-use larder_load::argument::{Quoted, counted, whole};
+use larder_loadgen::argument::{Quoted, counted, whole};
 
 use crate::outcome::Outcome;
 use crate::{disk_tier, source, units};

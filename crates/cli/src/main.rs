@@ -2,7 +2,7 @@
 //!
 //! The tool speaks the text protocol to larderd or any memcached, inspects caches in files, and
 //! replays request traces on a server or on a cache of its own. Some subcommands use the admin
-//! listener of larderd (`admin`). `larder bench` is the crate `larder-load`.
+//! listener of larderd (`admin`). `larder bench` is the crate `larder-loadgen`.
 //!
 //! Each subcommand has a file. `connection` is the connection that the simple subcommands share;
 //! `outcome` turns results into exit codes.
@@ -60,7 +60,7 @@ enum Larder {
     Hot(admin::hot::Arguments),
     Drain(admin::drain::Arguments),
     Replay(replay::Arguments),
-    Bench(Box<larder_load::Arguments>),
+    Bench(Box<larder_loadgen::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         Larder::Hot(arguments) => admin::hot::run(&arguments),
         Larder::Drain(arguments) => admin::drain::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
-        Larder::Bench(arguments) => larder_load::run(&arguments),
+        Larder::Bench(arguments) => larder_loadgen::run(&arguments),
     };
     outcome::exit_code(ended)
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-pub(crate) use larder_load::Outcome;
+pub(crate) use larder_loadgen::Outcome;
 
 /// The command could not do its work.
 pub(crate) const EXIT_FAILED: u8 = 2;

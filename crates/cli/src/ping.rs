@@ -10,7 +10,7 @@ use larder_protocol::text::client::{Reply, request};
 
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
-use larder_load::connect::dialer::{Dialer, ServerArguments};
+use larder_loadgen::connect::dialer::{Dialer, ServerArguments};
 
 /// Ask a server for its version and measure the round trip
 #[derive(Debug, clap::Args)]

@@ -14,8 +14,8 @@ use crate::connection::{Connection, unexpected};
 use crate::exptime::exptime_of;
 use crate::get::{shown, unsendable};
 use crate::outcome::Outcome;
-use larder_load::argument::whole;
-use larder_load::connect::dialer::ServerArguments;
+use larder_loadgen::argument::whole;
+use larder_loadgen::connect::dialer::ServerArguments;
 
 /// Store an item
 #[derive(Debug, clap::Args)]

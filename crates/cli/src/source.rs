@@ -10,8 +10,8 @@ use std::str::FromStr;
 
 use anyhow::{Result, anyhow, bail};
 use larder::{Inspection, SharedError, TierInspection};
-use larder_load::address::Address;
-use larder_load::connect::dialer::{AccessArguments, Dialer};
+use larder_loadgen::address::Address;
+use larder_loadgen::connect::dialer::{AccessArguments, Dialer};
 
 /// A server, a memory file or a directory.
 #[derive(Debug)]

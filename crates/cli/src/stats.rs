@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use larder_load::argument::Quoted;
+use larder_loadgen::argument::Quoted;
 use larder_protocol::admin::Detail;
 use larder_protocol::text::client::{Reply, request};
 use larder_protocol::{Admin, Command, StatsSection};
@@ -12,7 +12,7 @@ use larder_protocol::{Admin, Command, StatsSection};
 use crate::connection::{Connection, refused, unexpected};
 use crate::outcome::Outcome;
 use crate::time_limit::TimeLimit;
-use larder_load::connect::dialer::ServerArguments;
+use larder_loadgen::connect::dialer::ServerArguments;
 
 /// Print the statistics of a server
 #[derive(Debug, clap::Args)]

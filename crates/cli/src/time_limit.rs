@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fs, process, thread};
 
-use larder_load::argument::whole;
+use larder_loadgen::argument::whole;
 
 use crate::outcome::EXIT_FAILED;
 

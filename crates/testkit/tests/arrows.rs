@@ -18,8 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["item", "stats", "region"]),
     ("larder", &["item", "stats", "options", "region", "engine", "protocol", "tier"]),
     ("server", &["item", "stats", "options", "protocol", "larder"]),
-    ("load", &["protocol", "options"]),
-    ("cli", &["larder", "load", "dump", "protocol", "options"]),
+    ("loadgen", &["protocol", "options"]),
+    ("cli", &["larder", "loadgen", "dump", "protocol", "options"]),
     ("capi", &["larder", "item"]),
 ];
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use larder_load::mix::mix;
-use larder_load::trace::{Operation, Trace};
+use larder_loadgen::mix::mix;
+use larder_loadgen::trace::{Operation, Trace};
 use segcache::{Policy, Segcache, Value};
 
 const POLICIES: [Policy; 2] =

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use hyper::header::HeaderValue;
-use larder_load::address::Address;
-use larder_load::argument::Quoted;
-use larder_load::connect::tls::TlsArguments;
+use larder_loadgen::address::Address;
+use larder_loadgen::argument::Quoted;
+use larder_loadgen::connect::tls::TlsArguments;
 
 use super::client::Client;
 

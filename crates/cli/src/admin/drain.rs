@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use hyper::Method;
-use larder_load::argument::{self, agree, counted};
+use larder_loadgen::argument::{self, agree, counted};
 use serde_json::Value;
 
 use super::address::AdminArguments;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use hyper::StatusCode;
-use larder_load::argument::whole;
+use larder_loadgen::argument::whole;
 use serde_json::Value;
 
 use super::address::AdminArguments;

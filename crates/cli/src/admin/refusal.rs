@@ -1,8 +1,8 @@
 //! The words for an answer that is an error.
 
 use hyper::StatusCode;
-use larder_load::address::Address;
-use larder_load::connect::refusal::TLS_ONLY;
+use larder_loadgen::address::Address;
+use larder_loadgen::connect::refusal::TLS_ONLY;
 
 use super::client::{Answer, Ask};
 

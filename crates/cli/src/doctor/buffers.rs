@@ -1,6 +1,6 @@
 //! Connections that were closed because the buffers were full.
 
-use larder_load::argument::were;
+use larder_loadgen::argument::were;
 
 use super::facts::Facts;
 use super::{Finding, Rule};

@@ -1,6 +1,6 @@
 //! Connections that were refused or had to wait.
 
-use larder_load::argument::{counted, were};
+use larder_loadgen::argument::{counted, were};
 
 use super::facts::Facts;
 use super::{Finding, Rule};

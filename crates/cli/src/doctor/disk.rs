@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use larder::TierCaution;
-use larder_load::argument::counted;
+use larder_loadgen::argument::counted;
 use rustix::fs::statvfs;
 
 use super::facts::Facts;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use larder_load::address::Address;
-use larder_load::connect::dialer::Dialer;
+use larder_loadgen::address::Address;
+use larder_loadgen::connect::dialer::Dialer;
 use larder_protocol::StatsSection;
 
 use super::service;

@@ -1,6 +1,6 @@
 //! Memory that is too small, and stores that were refused.
 
-use larder_load::argument::were;
+use larder_loadgen::argument::were;
 
 use super::facts::Facts;
 use super::{Finding, Rule, percent};

@@ -1,7 +1,7 @@
 //! The state of a memory file.
 
 use larder::Inspection;
-use larder_load::argument::{counted, were};
+use larder_loadgen::argument::{counted, were};
 
 use super::Finding;
 

@@ -29,8 +29,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use larder_load::argument::Quoted;
-use larder_load::connect::dialer::AccessArguments;
+use larder_loadgen::argument::Quoted;
+use larder_loadgen::connect::dialer::AccessArguments;
 
 use crate::outcome::Outcome;
 use crate::source::Source;

@@ -1,6 +1,6 @@
 //! Items that a restart would lose.
 
-use larder_load::argument::counted;
+use larder_loadgen::argument::counted;
 
 use super::facts::Facts;
 use super::{Finding, Rule};

@@ -1,6 +1,6 @@
 //! The keys of a replay.
 
-use larder_load::mix::mix;
+use larder_loadgen::mix::mix;
 
 /// A key of a trace, as the cache sees it. The ids of a trace are dense and in order of appearance;
 /// the hash removes that meaning.

@@ -10,7 +10,7 @@ use crate::replay::key::Key;
 use crate::replay::pace::Pace;
 use crate::replay::play::{Counts, Target, play};
 use crate::replay::report::{Report, ratio};
-use larder_load::trace::Trace;
+use larder_loadgen::trace::Trace;
 
 /// Replays a trace on a new cache, in virtual time.
 ///

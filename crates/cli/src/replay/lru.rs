@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use larder_load::trace::{Operation, Request, Trace};
+use larder_loadgen::trace::{Operation, Request, Trace};
 
 /// The bytes of an item besides its key and value.
 const ITEM_OVERHEAD_BYTES: u64 = 24;

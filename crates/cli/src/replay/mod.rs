@@ -26,10 +26,10 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::outcome::Outcome;
-use larder_load::address::Address;
-use larder_load::argument::whole;
-use larder_load::connect::dialer::AccessArguments;
-use larder_load::trace::Trace;
+use larder_loadgen::address::Address;
+use larder_loadgen::argument::whole;
+use larder_loadgen::connect::dialer::AccessArguments;
+use larder_loadgen::trace::Trace;
 
 /// Replay a request trace on the library, or on a server, and print the miss ratio
 #[derive(Debug, clap::Args)]

@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::replay::key::Key;
 use crate::replay::pace::Walker;
-use larder_load::trace::{Operation, Request, Trace};
-use larder_load::value::write_value;
+use larder_loadgen::trace::{Operation, Request, Trace};
+use larder_loadgen::value::write_value;
 
 /// The cache that a trace is replayed on.
 pub(crate) trait Target {

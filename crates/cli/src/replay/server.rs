@@ -12,9 +12,9 @@ use crate::replay::pace::Pace;
 use crate::replay::play::{Counts, Target, play};
 use crate::replay::report::{Report, ratio};
 use crate::stats;
-use larder_load::argument::Quoted;
-use larder_load::connect::dialer::Dialer;
-use larder_load::trace::Trace;
+use larder_loadgen::argument::Quoted;
+use larder_loadgen::connect::dialer::Dialer;
+use larder_loadgen::trace::Trace;
 
 /// Replays a trace on a server, in real time, and compares its counters with those of the replay.
 ///

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use larder_dump::Writer;
-use larder_load::argument::whole;
-use larder_load::connect::dialer::AccessArguments;
+use larder_loadgen::argument::whole;
+use larder_loadgen::connect::dialer::AccessArguments;
 use larder_protocol::StatsSection;
 
 use super::fetch::{self, Counts, as_message, now_unix_secs};

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use larder_dump::{Entry, VALUE_BYTES_MAX, Writer};
-use larder_load::connect::dialer::Dialer;
+use larder_loadgen::connect::dialer::Dialer;
 
 use super::keys::KeyList;
 use super::progress::{Pace, Progress};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use larder_dump::{Piece, ReadEntry, Reader};
-use larder_load::address::Address;
-use larder_load::argument::whole;
-use larder_load::connect::dialer::AccessArguments;
+use larder_loadgen::address::Address;
+use larder_loadgen::argument::whole;
+use larder_loadgen::connect::dialer::AccessArguments;
 
 use super::fetch::now_unix_secs;
 use super::progress::{Pace, Progress};

@@ -1,7 +1,7 @@
 //! Lists the keys of a server.
 
 use anyhow::{Result, bail};
-use larder_load::connect::dialer::Dialer;
+use larder_loadgen::connect::dialer::Dialer;
 
 use super::wire::{Wire, WireError, escaped};
 

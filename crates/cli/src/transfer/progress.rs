@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use larder_load::argument::counted;
+use larder_loadgen::argument::counted;
 
 /// Reports the progress on stderr: a bar on a terminal, otherwise a line each second.
 #[derive(Debug)]

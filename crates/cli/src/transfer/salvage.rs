@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::Result;
 use larder::{TierDamage, TierInspection, TierSalvaged, TierTrust};
 use larder_dump::Writer;
-use larder_load::argument::{agree, counted};
+use larder_loadgen::argument::{agree, counted};
 
 use super::directory::write;
 use super::fetch::{Counts, now_unix_secs};

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use anyhow::{Context, Result, bail};
 use larder_dump::ReadEntry;
-use larder_load::argument::were;
-use larder_load::connect::dialer::Dialer;
+use larder_loadgen::argument::were;
+use larder_loadgen::connect::dialer::Dialer;
 
 use crate::connection::LOGIN_DEMANDED;
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 
 use anyhow::{Result, anyhow};
-use larder_load::address::Address;
-use larder_load::connect::ANSWER_SECS_MAX;
-use larder_load::connect::dialer::Dialer;
-use larder_load::connect::stream::Stream;
+use larder_loadgen::address::Address;
+use larder_loadgen::connect::ANSWER_SECS_MAX;
+use larder_loadgen::connect::dialer::Dialer;
+use larder_loadgen::connect::stream::Stream;
 use larder_protocol::base64;
 
 /// A connection to a server, with the bytes that are received and not read.
