@@ -40,7 +40,7 @@
 //! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |
 //! | `stats` | the responses of `stats` |
 //! | `server` | the state that all threads share: the cache, passwords, leases |
-//! | `admin` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
+//! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
 //! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, its files, and words of messages |
@@ -48,7 +48,6 @@
 // These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]
 
-mod admin;
 mod buffers;
 mod clock;
 mod failure;
@@ -56,6 +55,7 @@ mod http;
 mod leftovers;
 mod log;
 mod net;
+mod observe;
 mod process;
 mod server;
 mod session;

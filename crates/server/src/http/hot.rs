@@ -4,9 +4,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
-use crate::admin::hot::{HotKey, LISTED_MAX};
 use crate::http::json::{insert_bytes, refusal};
 use crate::http::routes::as_json;
+use crate::observe::hot::{HotKey, LISTED_MAX};
 use crate::server::Server;
 
 /// Returns the hottest keys. `query` may have `limit=N`.

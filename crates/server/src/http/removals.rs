@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::json::{decoded, insert_bytes, read_object, refusal};
 use super::routes::{Site, as_json, recovering};
-use crate::admin::prefix_removal::Job;
+use crate::observe::prefix_removal::Job;
 
 /// Begins a removal.
 pub(super) async fn begin(State(site): State<Site>, request: Request) -> Response {

@@ -12,7 +12,6 @@ use larder::Cache;
 use larder_options::Options;
 use larder_stats::Counter;
 
-use crate::admin::conn_table::Ends;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::http::access::tokens::Tokens;
 use crate::http::{self, Http};
@@ -23,6 +22,7 @@ use crate::net::inbox::Inbox;
 use crate::net::listener::Listener;
 use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
+use crate::observe::conn_table::Ends;
 use crate::process::daemon::Detached;
 use crate::process::early_stop::EarlyStop;
 use crate::process::main_loop::MainLoop;

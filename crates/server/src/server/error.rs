@@ -3,8 +3,8 @@
 use larder::OpenError;
 use larder_options::Options;
 
-use crate::admin::readers::ReadersError;
 use crate::failure::{EXIT_FAILURE, EXIT_USAGE};
+use crate::observe::readers::ReadersError;
 use crate::server::credentials::CredentialsError;
 use crate::server::disk_tier::DiskTierError;
 use crate::server::memory_file::MemoryFileError;

@@ -5,9 +5,9 @@ use larder_protocol::{Frame, Refusal, Response};
 
 use super::batch::{Batch, Step};
 use super::{Next, Session, State};
-use crate::admin::dump::{Dump, Dumping};
-use crate::admin::listing::Listing;
-use crate::admin::watch::Watch;
+use crate::observe::dump::{Dump, Dumping};
+use crate::observe::listing::Listing;
+use crate::observe::watch::Watch;
 use crate::stats::{Gathered, Gathering};
 
 impl Session {

@@ -20,10 +20,10 @@ use larder_protocol::{
     Store, meta, names_command,
 };
 
-use crate::admin::conn_table::Stage;
-use crate::admin::dump::Dump;
-use crate::admin::watch::Watch;
 use crate::buffers::output::Output;
+use crate::observe::conn_table::Stage;
+use crate::observe::dump::Dump;
+use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::session::execute::{Call, Executed, Executor};
 use crate::session::observer::key_of;

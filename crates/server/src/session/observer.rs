@@ -10,8 +10,8 @@ use larder_protocol::{
     Arithmetic, Command, Delete, Fetch, Frame, Remains, Response, ServerError, Store, Topics,
 };
 
-use crate::admin::prefixes::Access;
-use crate::admin::watch::{self, Watchers};
+use crate::observe::prefixes::Access;
+use crate::observe::watch::{self, Watchers};
 use crate::log::Interest;
 use crate::session::execute::{Call, Executor};
 

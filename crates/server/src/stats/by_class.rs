@@ -4,8 +4,8 @@ use larder_protocol::{Frame, render};
 use larder_stats::{ClassGauge, Section, Source};
 
 use super::shown::is_shown;
-use crate::admin::census::Census;
-use crate::admin::classes::SizeClass;
+use crate::observe::census::Census;
+use crate::observe::classes::SizeClass;
 use crate::server::Server;
 
 /// A census as the statistics of a server show it.

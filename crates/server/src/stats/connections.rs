@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larder_protocol::{Frame, Kept, Response, render};
 
-use crate::admin::conn_table::{ConnStats, Place};
+use crate::observe::conn_table::{ConnStats, Place};
 use crate::server::Server;
 
 /// A response to `stats conns` in progress. It is rendered as its reader takes it, socket by

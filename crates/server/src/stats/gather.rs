@@ -12,9 +12,9 @@ use larder_stats::Section;
 
 use super::by_class::ByClass;
 use super::rows;
-use crate::admin::census::Census;
-use crate::admin::classes::ItemSize;
-use crate::admin::listing::{Listed, Listing};
+use crate::observe::census::Census;
+use crate::observe::classes::ItemSize;
+use crate::observe::listing::{Listed, Listing};
 use crate::server::Server;
 
 /// The requested statistics.

@@ -4,7 +4,7 @@ use larder_protocol::text::dump::push_uri;
 use larder_protocol::{Frame, render};
 use larder_stats::Counter;
 
-use crate::admin::hot::HotKey;
+use crate::observe::hot::HotKey;
 use crate::server::Server;
 
 /// Appends the hottest keys. Keys are in URI encoding: they hold any byte.

@@ -12,8 +12,8 @@ use nix::sys::time::TimeVal;
 
 use super::by_class::ByClass;
 use super::shown::is_shown;
-use crate::admin::census::Census;
-use crate::admin::classes::PAGE_BYTES;
+use crate::observe::census::Census;
+use crate::observe::classes::PAGE_BYTES;
 use crate::server::{self, Server};
 
 /// Appends the number of items of each size.

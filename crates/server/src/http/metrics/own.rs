@@ -4,7 +4,7 @@ use larder_stats::{HISTOGRAMS, Section, Source, Stat};
 
 use super::family::{Kind, Page};
 use super::rows::Rows;
-use crate::admin::latency::LatencySnapshot;
+use crate::observe::latency::LatencySnapshot;
 
 /// Appends a family for each row of the section, named after it.
 pub(super) fn show(rows: &Rows, page: &mut Page) {

@@ -15,8 +15,8 @@ use larder_stats::Timing;
 use serde_json::{Map, Value, json};
 
 use super::metrics::answer;
-use crate::admin::latency::LatencySnapshot;
 use crate::clock::{Clock, monotonic_us};
+use crate::observe::latency::LatencySnapshot;
 use crate::server::Server;
 
 /// Returns the document.

@@ -20,12 +20,12 @@ use larder_stats::Counter;
 use rustix::event::epoll::EventFlags;
 use rustix::net::getpeername;
 
-use crate::admin::conn_table::{ConnStats, Stage};
 use crate::buffers::backlog::Backlog;
 use crate::buffers::budget::Holding;
 use crate::buffers::output::Output;
 use crate::net::hangup::HangUp;
 use crate::net::inbox::{Accepted, Transport};
+use crate::observe::conn_table::{ConnStats, Stage};
 use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::session::{Next, Session};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use larder_stats::Timing;
 
-use crate::admin::latency::WorkerLatency;
 use crate::clock::monotonic_ns;
+use crate::observe::latency::WorkerLatency;
 
 /// The times of one worker.
 #[derive(Debug)]

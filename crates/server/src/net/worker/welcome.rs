@@ -9,11 +9,11 @@ use larder_stats::Counter;
 use rustix::net::{getpeername, getsockname};
 
 use super::Worker;
-use crate::admin::conn_table::{ConnStats, Ends};
 use crate::net::connection::io::Io;
 use crate::net::connection::{AWAIT_INPUT, Connection};
 use crate::net::inbox::{Accepted, Transport};
 use crate::net::sockets;
+use crate::observe::conn_table::{ConnStats, Ends};
 use crate::tls::Tls;
 
 impl Worker {

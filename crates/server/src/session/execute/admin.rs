@@ -7,8 +7,8 @@ use larder_protocol::{ClientError, Frame, Response, base64, render};
 use larder_stats::Counter;
 
 use super::{Executed, Executor, NO_CONNECTION};
-use crate::admin::dump::Dump;
-use crate::admin::watch::Watch;
+use crate::observe::dump::Dump;
+use crate::observe::watch::Watch;
 use crate::stats::Gathering;
 
 impl Executor {

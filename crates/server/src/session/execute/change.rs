@@ -16,7 +16,7 @@ use larder_stats::{ClassCounter, Counter};
 use super::fetch::ttl_secs;
 use super::store::change_error;
 use super::{Call, Executor, READ_ATTEMPTS_MAX};
-use crate::admin::classes::ItemSize;
+use crate::observe::classes::ItemSize;
 
 impl Executor {
     /// In the binary protocol an item with another cas token is not a miss.

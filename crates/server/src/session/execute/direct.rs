@@ -9,7 +9,7 @@ use larder_stats::{ClassCounter, Counter};
 use super::fetch::ttl_secs;
 use super::store::change_error;
 use super::{Call, Executor, READ_ATTEMPTS_MAX, ready};
-use crate::admin::classes::ItemSize;
+use crate::observe::classes::ItemSize;
 use crate::server::NotCleared;
 use crate::session::observer::Observer;
 

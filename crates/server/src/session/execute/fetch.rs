@@ -10,7 +10,7 @@ use larder_item::{Deadline, Meta, Second};
 use larder_protocol::{Fetch, Response, ServerError, Shown, TokenHolder, render};
 use larder_stats::{ClassCounter, Counter};
 
-use crate::admin::classes::ItemSize;
+use crate::observe::classes::ItemSize;
 
 use super::store::change_error;
 use super::{Call, Executed, Executor, READ_ATTEMPTS_MAX};

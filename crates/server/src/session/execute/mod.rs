@@ -24,12 +24,12 @@ use larder_protocol::{
 };
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
-use crate::admin::classes::{Classes, ItemSize};
-use crate::admin::dump::Dump;
-use crate::admin::hot::{Sampled, Sampler};
-use crate::admin::readers::READS_PER_HINT;
-use crate::admin::watch::Watch;
 use crate::log::Log;
+use crate::observe::classes::{Classes, ItemSize};
+use crate::observe::dump::Dump;
+use crate::observe::hot::{Sampled, Sampler};
+use crate::observe::readers::READS_PER_HINT;
+use crate::observe::watch::Watch;
 use crate::server::RefreshError;
 use crate::server::Server;
 use crate::stats::{self, Answer, ConnectionList, Gathering};

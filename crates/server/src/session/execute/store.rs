@@ -8,7 +8,7 @@ use larder_protocol::{self as protocol, ClientError, Frame, Response, ServerErro
 use larder_stats::{ClassCounter, Counter};
 
 use super::{Call, Executor};
-use crate::admin::classes::ItemSize;
+use crate::observe::classes::ItemSize;
 
 impl Executor {
     /// Stores `payload`, a value and its line end.

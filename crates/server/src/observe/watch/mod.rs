@@ -27,8 +27,8 @@ use larder_protocol::text::watched::{self, Size};
 use larder_protocol::{Refusal, Topics};
 use larder_stats::{Counter, Counters};
 
-use crate::admin::classes::{Classes, ItemSize};
 use crate::log::Log;
+use crate::observe::classes::{Classes, ItemSize};
 use crate::waker::Waker;
 use rings::{Batch, Rings};
 

@@ -1,5 +1,5 @@
-//! Administration: `watch`, prefix counters, dumps, the crawler, size classes and the connection
-//! table. These are parts of the server's state, so none of them knows the server.
+//! Observation and upkeep: `watch`, prefix counters, dumps, the crawler, size classes and the
+//! connection table. These are parts of the server state, so none of them imports the server.
 
 pub(crate) mod census;
 pub(crate) mod classes;

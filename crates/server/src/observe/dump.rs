@@ -12,8 +12,8 @@ use larder_protocol::admin::{Crawled, DumpForm};
 use larder_protocol::text::dump::{self, DumpedItem};
 use larder_stats::{Counter, Counters};
 
-use crate::admin::classes::{Classes, ItemSize};
-use crate::admin::listing::{Listed, Listing};
+use crate::observe::classes::{Classes, ItemSize};
+use crate::observe::listing::{Listed, Listing};
 
 /// A dump in progress.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use larder::{Cache, Sampled, Second};
 use larder_options::Options;
 
-use crate::admin::classes::{Classes, ItemSize};
 use crate::clock::monotonic_us;
+use crate::observe::classes::{Classes, ItemSize};
 use stored::Stored;
 
 /// The items stored of each class at one time, as memcached would report them.

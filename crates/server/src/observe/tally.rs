@@ -7,7 +7,7 @@ use larder::{Leaving, Reason};
 use larder_item::{Deadline, Second};
 use larder_stats::{ClassCounter, ClassCounters};
 
-use crate::admin::classes::{Classes, ItemSize};
+use crate::observe::classes::{Classes, ItemSize};
 
 /// The counters of all threads by size class.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use larder_protocol::Refusal;
 use larder_protocol::admin::Crawled;
 use larder_stats::{Counter, Counters};
 
-use crate::admin::classes::{Classes, ItemSize};
+use crate::observe::classes::{Classes, ItemSize};
 use crate::stop::Stop;
 
 /// Whether clients may crawl, and whether a crawl is in progress.
