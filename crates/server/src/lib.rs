@@ -35,7 +35,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `process` | start and stop, privileges, limits, signals, the service manager, the upgrade, the answers to clients while the cache opens |
-//! | `http` | the admin listener: health, readiness, metrics and items over HTTP |
+//! | `admin` | the admin listener: health, readiness, metrics and items over HTTP |
 //! | `net` | the listener, the workers and their loops (`ring`: io_uring, `poller`: epoll), connections, UDP |
 //! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |
 //! | `stats` | the responses of `stats` |
@@ -48,10 +48,10 @@
 // These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]
 
+mod admin;
 mod buffers;
 mod clock;
 mod failure;
-mod http;
 mod leftovers;
 mod log;
 mod net;

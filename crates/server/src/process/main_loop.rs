@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::admin::Http;
 use crate::clock::monotonic_us;
-use crate::http::Http;
 use crate::log;
 use crate::net::listener::Listener;
 use crate::process::signals::{Asked, Signals};

@@ -12,9 +12,9 @@ use larder::Cache;
 use larder_options::Options;
 use larder_stats::Counter;
 
+use crate::admin::access::tokens::Tokens;
+use crate::admin::{self, Http};
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
-use crate::http::access::tokens::Tokens;
-use crate::http::{self, Http};
 use crate::leftovers::Leftovers;
 use crate::log;
 use crate::net::datagrams::Datagrams;
@@ -382,8 +382,8 @@ fn open_http(
     (tokens, certificates): (Option<Tokens>, Option<Arc<Certificates>>),
     wire: &[Socket],
 ) -> Result<Http, Failure> {
-    let on_wire = http::sockets::role_on_wire(options, wire);
-    let sockets = http::sockets::open(options, handed, leftovers)?;
+    let on_wire = admin::sockets::role_on_wire(options, wire);
+    let sockets = admin::sockets::open(options, handed, leftovers)?;
     Ok(Http::new(sockets, tokens, on_wire, certificates))
 }
 

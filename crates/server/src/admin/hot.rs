@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
-use crate::http::json::{insert_bytes, refusal};
-use crate::http::routes::as_json;
+use crate::admin::json::{insert_bytes, refusal};
+use crate::admin::routes::as_json;
 use crate::observe::hot::{HotKey, LISTED_MAX};
 use crate::server::Server;
 

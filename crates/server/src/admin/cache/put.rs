@@ -19,7 +19,7 @@ use super::memory::{Lease, Memory};
 use super::pace::Pace;
 use super::terms::Terms;
 use super::{Refusal, failed, key};
-use crate::http::Serving;
+use crate::admin::Serving;
 use crate::session::execute::direct::Direct;
 
 /// A store that is under way.

@@ -10,18 +10,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The bytes that requests may still take.
 #[derive(Debug)]
-pub(in crate::http) struct Memory(Arc<Semaphore>);
+pub(in crate::admin) struct Memory(Arc<Semaphore>);
 
 /// The memory of one request. It is given back when the lease is dropped.
 #[derive(Debug)]
-pub(in crate::http) struct Lease {
+pub(in crate::admin) struct Lease {
     free: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
 }
 
 /// A response whose body is in the cache's memory, or leases its own.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::http) struct Streams;
+pub(in crate::admin) struct Streams;
 
 /// The body of a response, and its memory.
 struct Leased {
@@ -43,16 +43,16 @@ impl Default for Memory {
 
 impl Memory {
     /// The words for a request that gets no more.
-    pub(in crate::http) const EXHAUSTED: &str =
+    pub(in crate::admin) const EXHAUSTED: &str =
         "other requests take all memory of the admin listener; try again";
 
-    pub(in crate::http) fn new(bytes: usize) -> Self {
+    pub(in crate::admin) fn new(bytes: usize) -> Self {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
     /// Has a long response lease its memory, of the first of these that has it, until the peer has
     /// taken it. Refuses a response for which none has it.
-    pub(in crate::http) async fn lease_of(memories: &[&Self], response: Response) -> Response {
+    pub(in crate::admin) async fn lease_of(memories: &[&Self], response: Response) -> Response {
         let bytes = response.body().size_hint().lower();
         if bytes <= OF_CONNECTION || response.extensions().get::<Streams>().is_some() {
             return response;
@@ -73,7 +73,7 @@ impl Memory {
     }
 
     /// Begins a lease of nothing.
-    pub(in crate::http) fn lease(&self) -> Lease {
+    pub(in crate::admin) fn lease(&self) -> Lease {
         Lease { free: Arc::clone(&self.0), taken: None }
     }
 }
@@ -81,7 +81,7 @@ impl Memory {
 impl Lease {
     /// Extends the lease to this many bytes, if it is less. Returns false if they are not free:
     /// nothing waits, since those who hold memory might wait for more too.
-    pub(in crate::http) fn grow_to(&mut self, bytes: usize) -> bool {
+    pub(in crate::admin) fn grow_to(&mut self, bytes: usize) -> bool {
         let missing =
             bytes.saturating_sub(self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
         let Ok(missing) = u32::try_from(missing) else { return false };
@@ -98,7 +98,7 @@ impl Lease {
 }
 
 /// The memory of the answers of probes, which others cannot take, in bytes.
-pub(in crate::http) const OF_PROBES: usize = 2 << 20;
+pub(in crate::admin) const OF_PROBES: usize = 2 << 20;
 
 /// A response up to this length is in the memory of its connection.
 const OF_CONNECTION: u64 = 16 * 1024;

@@ -12,16 +12,16 @@ use larder_protocol as protocol;
 use serde_json::{Map, Value};
 
 use super::{Refusal, failed, terms};
+use crate::admin::json::{decoded_for_url, insert_bytes, refusal};
+use crate::admin::routes::{Site, as_json, recovering};
 use crate::clock::Clock;
-use crate::http::json::{decoded_for_url, insert_bytes, refusal};
-use crate::http::routes::{Site, as_json, recovering};
 use crate::session::execute::direct::Looked;
 
 /// The path of an item, up to its key.
-pub(in crate::http) const PREFIX: &str = "/api/v1/item/";
+pub(in crate::admin) const PREFIX: &str = "/api/v1/item/";
 
 /// Shows an item.
-pub(in crate::http) async fn show(
+pub(in crate::admin) async fn show(
     State(site): State<Site>,
     Path(key): Path<String>,
     RawQuery(query): RawQuery,
@@ -45,7 +45,7 @@ pub(in crate::http) async fn show(
 }
 
 /// Removes an item.
-pub(in crate::http) async fn remove(
+pub(in crate::admin) async fn remove(
     State(site): State<Site>,
     Path(key): Path<String>,
     headers: HeaderMap,

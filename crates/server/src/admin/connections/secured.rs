@@ -13,16 +13,16 @@ use crate::tls::certificates::Certificates;
 
 /// How the connections of a listener are encrypted.
 #[derive(Clone, Debug)]
-pub(in crate::http) struct Secured {
-    pub(in crate::http) certificates: Arc<Certificates>,
+pub(in crate::admin) struct Secured {
+    pub(in crate::admin) certificates: Arc<Certificates>,
     /// The client certificates asked for: those of `-o ssl_verify_mode`.
-    pub(in crate::http) asked: ClientCertificates,
+    pub(in crate::admin) asked: ClientCertificates,
 }
 
 impl Secured {
     /// Performs the handshake, with the certificates that are in effect now. Returns `None` if the
     /// peer has no valid certificate, does not speak TLS, or takes too long.
-    pub(in crate::http) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    pub(in crate::admin) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let handshake = async {
             let mut first = [0];
             stream.peek(&mut first).await.ok().filter(|bytes| *bytes > 0)?;

@@ -14,7 +14,7 @@ use crate::clock::monotonic_us;
 
 /// The state of a connection. Its task writes it, and the one that accepts reads it.
 #[derive(Debug)]
-pub(in crate::http) struct Activity {
+pub(in crate::admin) struct Activity {
     is_in_flight: AtomicBool,
     since_us: AtomicI64,
 }
@@ -35,28 +35,28 @@ impl Default for Activity {
 
 impl Activity {
     /// Records that a request has arrived.
-    pub(in crate::http) fn note(&self) {
+    pub(in crate::admin) fn note(&self) {
         self.set(false);
     }
 
     /// Spares the request that has arrived: its sender may do more than probe.
-    pub(in crate::http) fn begin(&self) {
+    pub(in crate::admin) fn begin(&self) {
         self.set(true);
     }
 
     /// Returns the body of the response, at whose end the request has ended.
-    pub(in crate::http) fn until_end_of(self: Arc<Self>, body: Body) -> Body {
+    pub(in crate::admin) fn until_end_of(self: Arc<Self>, body: Body) -> Body {
         Body::new(Response { body, activity: self })
     }
 
     /// Returns whether a request is in flight, and since when that is so. The smallest is the first
     /// to be closed.
-    pub(in crate::http) fn rank(&self) -> (bool, i64) {
+    pub(in crate::admin) fn rank(&self) -> (bool, i64) {
         (self.is_in_flight.load(Relaxed), self.since_us.load(Relaxed))
     }
 
     /// Returns how long the connection is still spared when others want its place.
-    pub(in crate::http) fn spared(&self) -> Duration {
+    pub(in crate::admin) fn spared(&self) -> Duration {
         let (is_in_flight, since_us) = self.rank();
         let spared_us = if is_in_flight { IN_FLIGHT_SPARED_US } else { WAITING_SPARED_US };
         let left_us = since_us.saturating_add(spared_us).saturating_sub(monotonic_us());

@@ -17,11 +17,11 @@ use larder_stats::Counter;
 use serde_json::{Value, json};
 
 use super::{Serving, Shared};
-use crate::http::access::journal::{Peer, Write};
-use crate::http::access::{Asked, Refused, Rules};
-use crate::http::cache::memory::Memory;
-use crate::http::connections::activity::Activity;
-use crate::http::{cache, control, health, hot, keys, metrics, page, removals, status};
+use crate::admin::access::journal::{Peer, Write};
+use crate::admin::access::{Asked, Refused, Rules};
+use crate::admin::cache::memory::Memory;
+use crate::admin::connections::activity::Activity;
+use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, status};
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]

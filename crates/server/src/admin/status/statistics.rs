@@ -7,12 +7,12 @@ use larder_protocol::StatsSection;
 use larder_stats::Counter;
 use serde_json::{Map, Value, json};
 
+use crate::admin::metrics;
 use crate::clock::Clock;
-use crate::http::metrics;
 use crate::server::Server;
 
 /// Returns the document.
-pub(in crate::http) async fn document(server: &Arc<Server>) -> (StatusCode, Value) {
+pub(in crate::admin) async fn document(server: &Arc<Server>) -> (StatusCode, Value) {
     // Workers advance the clock when they are asked; the main thread, once a second.
     Clock::new(server.cache.clone(), server.warp.clone());
     let mut members = Map::new();

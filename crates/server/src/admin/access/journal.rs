@@ -5,14 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use axum::http::{Method, StatusCode};
 use larder_options::Role;
 
+use crate::admin::cache;
 use crate::clock::monotonic_us;
-use crate::http::cache;
 use crate::log;
 
 /// Writes a line for a request that was allowed to change something. Floods are cut: a line then
 /// counts the requests that have none.
 #[derive(Debug)]
-pub(in crate::http) struct Journal {
+pub(in crate::admin) struct Journal {
     /// Writes of single keys, which a program may send by the thousand.
     keys: Mutex<Limiter>,
     /// All others.
@@ -21,16 +21,16 @@ pub(in crate::http) struct Journal {
 
 /// The peer of a connection, as the journal names it.
 #[derive(Clone, Debug)]
-pub(in crate::http) struct Peer(pub(in crate::http) String);
+pub(in crate::admin) struct Peer(pub(in crate::admin) String);
 
 /// A request that was allowed.
 #[derive(Debug)]
-pub(in crate::http) struct Write<'a> {
-    pub(in crate::http) role: Role,
-    pub(in crate::http) peer: &'a Peer,
-    pub(in crate::http) method: &'a Method,
-    pub(in crate::http) path: &'a str,
-    pub(in crate::http) status: StatusCode,
+pub(in crate::admin) struct Write<'a> {
+    pub(in crate::admin) role: Role,
+    pub(in crate::admin) peer: &'a Peer,
+    pub(in crate::admin) method: &'a Method,
+    pub(in crate::admin) path: &'a str,
+    pub(in crate::admin) status: StatusCode,
 }
 
 /// Lets a number of lines pass in each period.
@@ -55,7 +55,7 @@ impl Default for Journal {
 
 impl Journal {
     /// Records a request that was allowed, unless there are too many.
-    pub(in crate::http) fn record(&self, write: &Write<'_>) {
+    pub(in crate::admin) fn record(&self, write: &Write<'_>) {
         let limiter = match is_of_key(write.method, write.path) {
             true => &self.keys,
             false => &self.others,

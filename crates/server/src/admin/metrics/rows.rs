@@ -64,7 +64,7 @@ fn of_class(name: &str) -> Option<(u8, String)> {
 }
 
 /// Returns the rows of a command. A census is taken slice by slice, as for a connection.
-pub(in crate::http) async fn answer(
+pub(in crate::admin) async fn answer(
     server: &Arc<Server>,
     section: StatsSection,
 ) -> Vec<(String, String)> {

@@ -21,8 +21,8 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use larder_protocol as protocol;
 
+use crate::admin::Serving;
 use crate::clock::Clock;
-use crate::http::Serving;
 use crate::server::NotCleared;
 use crate::session::execute::direct::{Found, Value};
 use memory::{Memory, Streams};
