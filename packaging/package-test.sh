@@ -2,7 +2,7 @@
 # Installs, uses, upgrades under load, removes and purges the Debian packages, in a Debian that
 # debootstrap makes, and checks them with lintian. The upgrade is to a second build, which takes one
 # to two minutes. Needs root. Run after `cargo build --release` and `make pages`, as `make
-# package-test` does. The Debian is kept in target/package-root.tar.
+# verify ONLY=package-test` does. The Debian is kept in target/package-root.tar.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

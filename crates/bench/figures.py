@@ -3,8 +3,8 @@
 
 `figures.py [RUN…]` makes the runs with these names, `servers` without any; --list prints them all.
 A run that is saved keeps its own date, versions and command, so that README.md says of each figure
-how it was made. Then `make bench-readme`, which calls this program, has the tables of README.md
-written from the file. A test of larder-testkit fails if they differ from it.
+how it was made. Then `make bench NAME=readme`, which calls this program, has the tables of
+README.md written from the file. A test of larder-testkit fails if they differ from it.
 
 LARDER, LARDERD and MEMCACHED name the programs; LARDER_ROUNDS and LARDER_SECS make a run of `servers`
 shorter or longer (5 rounds of 2 seconds). On a busy machine the ratios of `servers` are wrong: what was
@@ -62,7 +62,7 @@ def program(variable):
     """Returns the program that a variable names."""
     path = os.environ.get(variable)
     if not path or not os.access(path, os.X_OK):
-        fail(f"{variable} names no program ({path}): run `make bench-readme`, which sets it")
+        fail(f"{variable} names no program ({path}): run `make bench NAME=readme`, which sets it")
     return path
 
 
@@ -141,7 +141,7 @@ def row(beside, measured, ratio):
 
 def capacity():
     """Items held in equal memory."""
-    shown = run("make", "--no-print-directory", "bench-capacity")
+    shown = run("make", "--no-print-directory", "bench", "NAME=capacity")
     version = find(r"^memcached [\d.]+", shown)
     held = [find(rf"^\| 64 \| {cas} \| 0 \| larderd .* ([\d.]+) \|$", shown) for cas in ("yes", "no")]
     return {"rows": [row(version, "items held with `-m 64`, with and without cas tokens",
@@ -150,7 +150,7 @@ def capacity():
 
 def traces():
     """Misses on request traces."""
-    shown = run("make", "--no-print-directory", "bench-traces")
+    shown = run("make", "--no-print-directory", "bench", "NAME=traces")
     version = find(r"^(memcached [\d.]+), larder", shown)
     segcache = find(r"^larder .*(segcache [\d.]+)$", shown)
     wire = [1 / float(cell) for cell in re.findall(r" ([\d.]+) \|$", shown.split("Wire:")[1],
@@ -166,7 +166,7 @@ def traces():
 
 def engine():
     """The library beside other caches in Rust, one thread."""
-    # As many rounds as `make bench-engine` says, or those of LARDER_ROUNDS.
+    # As many rounds as `make bench NAME=engine` says, or those of LARDER_ROUNDS.
     shown = run("cargo", "bench", "-p", "larder-bench", "--features", "others", "--bench", "engine",
                 "--", "memory", "eviction", "footprint")
     versions = find(r"^larder [\d.]+, (.*)$", shown)
@@ -188,7 +188,7 @@ def engine():
 
 def local():
     """A hit read in larderd's memory, beside one through its socket."""
-    shown = run("make", "--no-print-directory", "bench-local")
+    shown = run("make", "--no-print-directory", "bench", "NAME=local")
     ratio = find(r"^in the memory, uniform .* (\d+) times cheaper", shown)
     return {"rows": [row("larderd's unix socket", "time of a hit that another process reads in "
                          "larderd's memory", ratio)]}
@@ -197,7 +197,7 @@ def local():
 def go():
     """The Go package beside BigCache and fastcache."""
     flags = "-cpu -caches larder,BigCache,fastcache -loads"
-    shown = run("make", "--no-print-directory", "bench-go", f"FLAGS={flags} '100 B, zipf'")
+    shown = run("make", "--no-print-directory", "bench", "NAME=go", f"FLAGS={flags} '100 B, zipf'")
     names = find(r"^\| 100 B, zipf \|(.*)\|$", shown).split("|")
     cells = {name: dict(zip(map(str.strip, names), cells.split("|")))
              for name, cells in re.findall(r"^\| (\w+) \|(.*[–)].*)\|$", shown, re.MULTILINE)
@@ -214,7 +214,7 @@ def go():
 
 def php():
     """The module for PHP beside APCu."""
-    shown = run("make", "--no-print-directory", "bench-php", "FLAGS=--only apcu,larder_apcu")
+    shown = run("make", "--no-print-directory", "bench", "NAME=php", "FLAGS=--only apcu,larder_apcu")
     version = find(r"\b(?<!_)apcu ([\d.]+)", shown)
     # The second table has the first pass of the same rows.
     steady = shown.partition("in the first pass")[0]
@@ -257,7 +257,7 @@ def main():
     saved = json.loads(FILE.read_text()) if FILE.exists() else {}
     for name in names:
         figures = RUNS[name]()
-        command = "make bench-readme" + ("" if name == "servers" else f" RUNS={name}")
+        command = "make bench NAME=readme" + ("" if name == "servers" else f" RUNS={name}")
         saved[name] = {"command": command, "date": datetime.date.today().isoformat(),
                        "commit": commit(), "machine": machine(), **figures}
         # Each run is saved when it ends: a later one may fail.

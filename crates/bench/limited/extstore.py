@@ -5,7 +5,8 @@ A run fills the server: gets by Zipf's law, each miss set. The next run asks for
 same distribution and is measured, in a closed loop or at LARDER_RATE gets a second. Prints the
 medians of LARDER_ROUNDS (3) rounds.
 
-LARDERD, LARDER and MEMCACHED name the programs, LARDER_TIER_DIR the disk. `make bench-tier-extstore`.
+LARDERD, LARDER and MEMCACHED name the programs, LARDER_TIER_DIR the disk:
+`make bench NAME=tier-extstore` sets them.
 """
 
 import os

@@ -5,7 +5,7 @@ A disk with 3,000 reads a second: sets over keys that memory lacks, each of whic
 disk that takes 40 MB a second: sets offered at seven tenths of that, and at more than it takes. The
 log has been filled before, so that no extent is filled with zeros any more, and a sixth of it lives.
 
-LARDERD and LARDER name the release builds, LARDER_TIER_DIR the disk. `make bench-tier-slow`.
+LARDERD and LARDER name the release builds, LARDER_TIER_DIR the disk. `make bench NAME=tier-slow`.
 """
 
 import os

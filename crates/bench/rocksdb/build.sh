@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the server on RocksDB for `make bench-tier...`: build.sh OUTPUT
+# Builds the server on RocksDB for `make bench NAME=tier…`: build.sh OUTPUT
 set -eu
 here=$(dirname "$0")
 if ! [ -e /usr/include/rocksdb/c.h ]; then

@@ -1,7 +1,7 @@
 //! Many processes on one cache, killed, stopped and continued at random: no value is ever wrong, no
 //! process waits for dead ones, none waits long for stopped ones, and no memory is lost.
 //!
-//! `LARDER_STORM_SECS` sets the duration (`make storm`).
+//! `LARDER_STORM_SECS` sets the duration (`make verify ONLY=storm`).
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 

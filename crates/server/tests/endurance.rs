@@ -1,6 +1,6 @@
 //! A server runs for many minutes under clients that come and go, read slowly, watch and poll, with
 //! an upgrade every minute. The resources of the kernel and the process stay constant, and a
-//! well-behaved client never waits. `make endurance MINUTES=30`.
+//! well-behaved client never waits. `make verify ONLY=endurance MINUTES=30`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -323,7 +323,7 @@ fn minutes() -> Result<u32> {
 }
 
 #[test]
-#[ignore = "takes minutes: make endurance"]
+#[ignore = "takes minutes: make verify ONLY=endurance"]
 fn resources_stay_constant_and_no_bystander_waits() -> Result<()> {
     let (scene, minutes) = (Scene::start()?, minutes()?);
     let set = [&b"set k 0 0 1000\r\n"[..], &[b'v'; 1000], b"\r\n"].concat();

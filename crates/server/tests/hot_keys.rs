@@ -180,9 +180,9 @@ fn number(row: &Value) -> Result<u32> {
     Ok(key.trim_start_matches(|c: char| !c.is_ascii_digit()).parse()?)
 }
 
-/// Needs release builds and two processors: `make hot-keys`.
+/// Needs release builds and two processors: `make verify ONLY=hot-keys`.
 #[test]
-#[ignore = "loads two processors for a minute: make hot-keys runs it"]
+#[ignore = "loads two processors for a minute: make verify ONLY=hot-keys runs it"]
 fn a_zipf_load_shows_its_hottest_keys() -> Result<()> {
     let tool = std::env::var_os("LARDER").context("LARDER=target/release/larder")?;
     let (server, admin) = start(&["-t", "1", "-m", "1024"])?;

@@ -102,7 +102,8 @@ fn hundreds_of_late_readers_of_large_values_get_their_whole_answers() -> Result<
     late_readers_get_their_whole_answers(200, &[b'v'; 700_000], 3)
 }
 
-/// The target of docs/benchmarks.md; takes a minute and some GiB of socket buffers: `make readers`.
+/// The target of docs/benchmarks.md; takes a minute and some GiB of socket buffers:
+/// `make verify ONLY=readers`.
 #[test]
 #[ignore = "takes a minute and several GiB of kernel memory"]
 fn ten_thousand_late_readers_of_five_megabytes_get_their_whole_answers() -> Result<()> {

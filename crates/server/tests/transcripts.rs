@@ -1,7 +1,7 @@
 //! Every transcript of conformance/wire holds on larderd and on Debian's memcached, and on the
-//! newest memcached if `MEMCACHED` names it (`make transcripts`). Each is a separate test for each
-//! server and way of cutting. With LARDER_TIER larderd has a disk tier, and plays all but those
-//! that conformance/tier.toml names.
+//! newest memcached if `MEMCACHED` names it (`make verify ONLY=transcripts`). Each is a separate
+//! test for each server and way of cutting. With LARDER_TIER larderd has a disk tier, and plays all
+//! but those that conformance/tier.toml names.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
-//! The tables of README.md with figures are those of docs/figures.json, which `make bench-readme`
-//! writes from measurements: a figure that no run made does not stay in README.md.
-//! `LARDER_BLESS=1 cargo test -p larder-testkit --test figures` writes the tables from the file.
+//! The tables of README.md with figures are those of docs/figures.json, which
+//! `make bench NAME=readme` writes from measurements: a figure that no run made does not stay in
+//! README.md. `LARDER_BLESS=1 cargo test -p larder-testkit --test figures` writes the tables from
+//! the file.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fmt::Write;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-const BEGIN: &str = "<!-- figures: written by `make bench-readme` from docs/figures.json -->\n";
+const BEGIN: &str =
+    "<!-- figures: written by `make bench NAME=readme` from docs/figures.json -->\n";
 const END: &str = "<!-- end of figures -->\n";
 /// The run whose rows have a column for each transport.
 const SERVERS: &str = "servers";
@@ -105,7 +107,7 @@ fn the_figures_of_the_readme_are_those_that_were_saved() {
     let differing = found.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
     assert_eq!(
         found, expected,
-        "README.md differs from docs/figures.json, first in {differing:?}: `make bench-readme` \
+        "README.md differs from docs/figures.json, first in {differing:?}: `make bench NAME=readme` \
          measures and writes both, LARDER_BLESS=1 writes README.md from the file"
     );
 }

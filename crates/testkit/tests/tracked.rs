@@ -27,6 +27,7 @@ const EXTENSIONS: &[&str] = &[
     "lua",
     "m4",
     "md",
+    "mk",
     "mod",
     "mount",
     "phpt",

@@ -3,8 +3,8 @@
 //! The bench stores items of 20-byte keys and 100-byte values until the server is well beyond full.
 //! Then it gets all of them, and counts and checks the hits.
 //!
-//! `LARDERD` and `MEMCACHED` name the servers to measure; `make bench-capacity` sets them. Without
-//! `--bench`, which cargo bench adds, one small case only shows that everything works.
+//! `LARDERD` and `MEMCACHED` name the servers to measure; `make bench NAME=capacity` sets them.
+//! Without `--bench`, which cargo bench adds, one small case only shows that everything works.
 //!
 //! Files in reading order: [`case`], [`load`].
 #![forbid(unsafe_code)]

@@ -51,7 +51,7 @@ const TRIED: Extent = Extent {
 fn main() -> Result<()> {
     let extent = if is_measuring() { MEASURED } else { TRIED };
     let Ok(larderd) = binary("LARDERD") else {
-        ensure!(!is_measuring(), "LARDERD is not set: `make bench-local` sets it");
+        ensure!(!is_measuring(), "LARDERD is not set: `make bench NAME=local` sets it");
         return Ok(());
     };
     let args = ["--local-readers", "same-uid", "-m", "512", "-t", "2"];

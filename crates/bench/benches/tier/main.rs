@@ -3,11 +3,11 @@
 //! memory evicts), `reclaim` (latencies while reclaim runs), `recovery` (a start after `kill -9`).
 //!
 //! `LARDERD` and `LARDER` name the release builds, `ROCKSDB_SERVER` the server of
-//! `crates/bench/rocksdb`, without which its columns are empty; `make bench-tier` sets all three.
-//! `LARDER_TIER_DIR` names the disk: directories in it are made and removed. `LARDER_ITEMS`,
+//! `crates/bench/rocksdb`, without which its columns are empty; `make bench NAME=tier` sets all
+//! three. `LARDER_TIER_DIR` names the disk: directories in it are made and removed. `LARDER_ITEMS`,
 //! `LARDER_SECS` and `LARDER_LOG_MIB` size the parts, and `LARDER_WORKLOAD` is a part of the names
-//! of the rows of `writes`. Without `--bench`, which cargo bench adds, a
-//! short run only shows that everything works.
+//! of the rows of `writes`. Without `--bench`, which cargo bench adds, a short run only shows that
+//! everything works.
 //!
 //! Files in reading order: [`scale`], [`daemon`], [`load`], [`device`], then the parts.
 #![forbid(unsafe_code)]

@@ -2,10 +2,10 @@
 //! the crate segcache, and of larderd beside memcached over the wire with equal `-m`.
 //!
 //! Every other replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds
-//! and `MEMCACHED` the memcached, which `make bench-traces` sets; the traces are those of
-//! `LARDER_TRACES`, or of `shared/traces` beside the checkout. `make bench-traces ONLY="library
-//! web07"` replays one trace on the library only. Without `--bench`, which cargo bench adds, the
-//! smallest trace only shows that everything works.
+//! and `MEMCACHED` the memcached, which `make bench NAME=traces` sets; the traces are those of
+//! `LARDER_TRACES`, or of `shared/traces` beside the checkout.
+//! `make bench NAME=traces ONLY="library web07"` replays one trace on the library only. Without
+//! `--bench`, which cargo bench adds, the smallest trace only shows that everything works.
 //!
 //! Files in reading order: [`known`], [`replay`], [`library`], [`segcache`], [`wire`].
 #![forbid(unsafe_code)]

@@ -12,8 +12,8 @@
 //! find them, such as those of a record that is not filed yet: states that differ only there are
 //! judged once, and the process that opens the copy finds noise there.
 //!
-//! `LARDER_KILLED=all` judges every copy (`make crash`). `LARDER_KILLED=1000` judges about 1000
-//! copies of each operation, drawn anew each time. The default is a fixed sample.
+//! `LARDER_KILLED=all` judges every copy (`make verify ONLY=crash`). `LARDER_KILLED=1000` judges
+//! about 1000 copies of each operation, drawn anew each time. The default is a fixed sample.
 //! `LARDER_KILLED_SEED` selects another sample. An argument selects the operations with that part
 //! in their name, `--exact evict` the operation of that name.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]

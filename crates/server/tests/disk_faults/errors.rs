@@ -80,7 +80,7 @@ fn wait_for(server: &ServerUnderTest, words: &str) -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn a_failed_write_or_sync_ends_changes_and_takes_nothing_that_was_answered() -> Result<()> {
     for (kind, after, count) in [
         // A sync that fails once: the next one would succeed, and says nothing of what was lost.
@@ -156,7 +156,7 @@ fn reads_fail(mode: &str, io: &str) -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn a_failed_read_is_an_error_of_a_store_and_a_miss_of_a_cache() -> Result<()> {
     for mode in ["store", "cache"] {
         for io in ["uring", "epoll"] {
@@ -167,7 +167,7 @@ fn a_failed_read_is_an_error_of_a_store_and_a_miss_of_a_cache() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn a_cache_whose_disk_fails_goes_on_in_memory() -> Result<()> {
     for (kind, count) in [("write", u32::MAX), ("sync", 1)] {
         let disk = Passing::mount()?;
@@ -220,7 +220,7 @@ fn complaint(disk: &Passing, args: &[&str]) -> Result<Option<String>> {
 }
 
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn a_start_that_a_call_fails_says_so_and_changes_nothing() -> Result<()> {
     let disk = Passing::mount()?;
     let mut history = History::new(0);

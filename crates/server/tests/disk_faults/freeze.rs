@@ -34,7 +34,7 @@ fn hits(stream: &mut Stream, until: Instant) -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn with_sync_made_changes_wait_for_a_frozen_disk_and_hits_do_not() -> Result<()> {
     for kind in KINDS {
         let image = Image::new(kind)?;
@@ -59,7 +59,7 @@ fn with_sync_made_changes_wait_for_a_frozen_disk_and_hits_do_not() -> Result<()>
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn with_async_changes_are_made_or_refused_while_the_disk_is_frozen() -> Result<()> {
     let image = Image::new("ext4")?;
     let args = ["--tier-mode", "store", "--durability", "async", "--tier-wait-secs", "0"];
@@ -101,7 +101,7 @@ fn with_async_changes_are_made_or_refused_while_the_disk_is_frozen() -> Result<(
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn a_cache_goes_on_while_its_disk_is_frozen() -> Result<()> {
     let image = Image::new("xfs")?;
     let (server, _) = start(&image.mounted(), &["--tier-mode", "cache"])?;

@@ -99,7 +99,7 @@ fn writes_hang(args: &[&str]) -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn reads_that_hang_hold_back_only_those_who_need_them() -> Result<()> {
     for io in ["uring", "epoll"] {
         let store = ["--io", io, "--tier-mode", "store", "--durability", "sync"];
@@ -111,7 +111,7 @@ fn reads_that_hang_hold_back_only_those_who_need_them() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn writes_that_hang_hold_back_only_changes() -> Result<()> {
     for io in ["uring", "epoll"] {
         let args = ["--io", io, "--tier-mode", "store", "--durability", "async"];
@@ -270,7 +270,7 @@ fn writes_of_outsiders_hang(args: &[&str]) -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn reads_of_http_and_udp_that_hang_hold_back_no_other() -> Result<()> {
     for io in ["uring", "epoll"] {
         for mode in ["store", "cache"] {
@@ -282,7 +282,7 @@ fn reads_of_http_and_udp_that_hang_hold_back_no_other() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn writes_of_http_and_udp_that_hang_hold_back_no_other() -> Result<()> {
     for io in ["uring", "epoll"] {
         let args = ["--io", io, "--tier-mode", "store", "--durability", "sync"];
@@ -293,7 +293,7 @@ fn writes_of_http_and_udp_that_hang_hold_back_no_other() -> Result<()> {
 
 /// A disk that hangs while the server starts: a stop ends it all the same.
 #[test]
-#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make tier runs it"]
+#[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn a_start_that_hangs_can_be_stopped() -> Result<()> {
     for kind in ["hang-read", "hang-write", "hang-sync"] {
         let disk = Passing::mount()?;

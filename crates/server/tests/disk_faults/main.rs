@@ -1,7 +1,7 @@
 //! Disks that fail for real: a server on file systems that lose power, fill up, turn read-only,
 //! freeze, hold calls back and fail them, and a server that is killed. Tests that mount a file
-//! system need root and the packages that `conformance/install.sh all` installs; `make tier` runs
-//! them.
+//! system need root and the packages that `conformance/install.sh all` installs;
+//! `make verify ONLY=tier` runs them.
 
 #[allow(dead_code, reason = "the parts of a response that no test here reads")]
 #[path = "../http/mod.rs"]

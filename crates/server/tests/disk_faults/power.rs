@@ -59,7 +59,7 @@ fn lose_power(
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn with_sync_a_power_loss_takes_nothing_that_was_answered() -> Result<()> {
     KINDS.iter().try_for_each(|kind| {
         lose_power(kind, "sync", |lost, _| {
@@ -71,7 +71,7 @@ fn with_sync_a_power_loss_takes_nothing_that_was_answered() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn with_an_interval_a_power_loss_takes_the_changes_of_two_intervals() -> Result<()> {
     KINDS.iter().try_for_each(|kind| {
         lose_power(kind, &format!("interval={INTERVAL_MS}"), |lost, cut_at| {
@@ -88,7 +88,7 @@ fn with_an_interval_a_power_loss_takes_the_changes_of_two_intervals() -> Result<
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn with_async_a_power_loss_takes_no_more_than_the_logs_memory() -> Result<()> {
     KINDS.iter().try_for_each(|kind| {
         lose_power(kind, "async", |lost, cut_at| {
@@ -101,7 +101,7 @@ fn with_async_a_power_loss_takes_no_more_than_the_logs_memory() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn a_clean_stop_keeps_everything_over_the_power_loss_behind_it() -> Result<()> {
     for kind in KINDS {
         for mode in ["store", "cache"] {
@@ -132,7 +132,7 @@ fn a_clean_stop_keeps_everything_over_the_power_loss_behind_it() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn a_cache_is_empty_after_a_power_loss() -> Result<()> {
     for kind in KINDS {
         let image = Image::new(kind)?;

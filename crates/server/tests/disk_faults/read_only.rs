@@ -12,7 +12,7 @@ use crate::{ask, binary, http, options, start, value};
 const ARGS: [&str; 4] = ["--tier-mode", "store", "--durability", "sync"];
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn a_start_on_a_read_only_file_system_says_so_and_changes_nothing() -> Result<()> {
     for kind in KINDS {
         let image = Image::new(kind)?;
@@ -40,7 +40,7 @@ fn a_start_on_a_read_only_file_system_says_so_and_changes_nothing() -> Result<()
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn a_file_system_that_becomes_read_only_ends_changes_and_nothing_else() -> Result<()> {
     let image = Image::new("ext4")?;
     image.unmount()?;

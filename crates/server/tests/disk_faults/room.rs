@@ -54,7 +54,7 @@ fn set_once_there_is_room(stream: &mut Stream, n: u32, round: u32) -> Result<()>
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn a_full_file_system_refuses_stores_before_they_change_anything() -> Result<()> {
     for kind in KINDS {
         let image = Image::new(kind)?;
@@ -104,7 +104,7 @@ fn refused_for_space(image: &Image) -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn deletes_make_room_in_the_space_that_a_full_file_system_has_given() -> Result<()> {
     for kind in KINDS {
         let image = Image::new(kind)?;
@@ -143,7 +143,7 @@ fn deletes_make_room_in_the_space_that_a_full_file_system_has_given() -> Result<
 }
 
 #[test]
-#[ignore = "needs root, loop devices and xfsprogs: make tier runs it"]
+#[ignore = "needs root, loop devices and xfsprogs: make verify ONLY=tier runs it"]
 fn a_cache_uses_the_space_that_a_full_file_system_has_given() -> Result<()> {
     for kind in KINDS {
         let image = Image::new(kind)?;

@@ -1,4 +1,4 @@
-//! How long a cache of one gigabyte takes to restart: `make bench-restart`.
+//! How long a cache of one gigabyte takes to restart: `make bench NAME=restart`.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -14,7 +14,7 @@ const ITEMS: u64 = 5_000_000;
 const FILLERS: u64 = 4;
 
 #[test]
-#[ignore = "takes a gigabyte and a minute: make bench-restart"]
+#[ignore = "takes a gigabyte and a minute: make bench NAME=restart"]
 fn restart_of_a_large_cache() -> Result<()> {
     let folder = if std::path::Path::new("/dev/shm").exists() { "/dev/shm" } else { "/tmp" };
     let place = Place(tempfile::Builder::new().prefix("larder-restart-").tempdir_in(folder)?);

@@ -53,7 +53,7 @@ fn is_started(disk: &SimulatedDisk, what: &str) -> bool {
 
 #[test]
 fn no_flipped_bit_of_a_stopped_store_is_a_silent_miss_or_a_wrong_value() {
-    // All of them take a minute: `make tier`.
+    // All of them take a minute: `make verify ONLY=tier`.
     let step = if env::var_os("LARDER_SEEDS").is_some() { 1 } else { 13 };
     for (name, bits_min) in [("MANIFEST", 400), ("INDEX", 700), ("log", 1000)] {
         let bits = bits_of(&stopped(), name);

@@ -1,0 +1,146 @@
+# The long proofs, stages of `make verify`: `make verify ONLY=list` lists them.
+
+# Suites of clients that take minutes or many packages.
+LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli \
+	spymemcached libmemcached_tests nutcracker page bigcache_http
+FUZZ_SECS ?= 300
+STORM_SECS ?= 600
+
+PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
+	sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test package-test \
+	crates-test msrv others workflows portable tier bench-restart
+
+run-proofs:
+	@$(if $(ONLY),,echo "make verify: about four hours on two cores. A stage that fails does not end it.")
+	@LARDER_INTERLEAVINGS=10 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k $(or $(ONLY),$(PROOFS))
+
+list-proofs:
+	$(LIST) .ci/verify.mk
+	@echo
+	@echo "make verify also runs $(filter models miri bench-%,$(PROOFS))."
+
+## Stages of `make verify`
+# Needs root and debootstrap, and uses the Rust and Go toolchains of this machine.
+fresh-test: ## Follows README.md on a bare Debian: the last commit, `make setup`, `make test`, 45 min
+	.ci/fresh
+
+# The build, with AddressSanitizer, takes five minutes: for `make test`, `lint` checks the targets.
+fuzz-all: ## Fuzzes every target for FUZZ_SECS (300), as many at a time as there are processors
+	fuzz/run.sh all $(FUZZ_SECS)
+
+# A suite that fails does not keep the others from running. `make verify ONLY=conformance
+# LONG_SUITES=dalli` runs fewer.
+conformance: build ## Runs all client suites and memcached's whole suite, 20 min
+	conformance/install.sh all
+	@failed=; for suite in $(SUITES) $(LONG_SUITES); do echo "== $$suite"; \
+		LARDERD=$(LARDERD) LARDER=$(LARDER) \
+			TRACE_NAMES="web07 orm-busy-2M synth-kv-write" \
+			conformance/clients/$$suite.sh || failed="$$failed $$suite"; done; \
+	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
+	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
+
+$(MEMCACHED):
+	conformance/memcached/build.sh $(@D)
+
+transcripts: $(MEMCACHED) ## Plays the transcripts on larderd and two versions of memcached, 1 min
+	MEMCACHED=$(MEMCACHED) cargo test -p larder-server --locked --test transcripts
+
+# Tests of the wire whose options do not contradict a disk tier: they run with one, too. What of
+# them, and of memcached's own suite, contradicts it is in conformance/tier.toml.
+WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics \
+	transcripts
+
+binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 25 min
+	conformance/install.sh all
+	$(MAKE) --no-print-directory -C go suites
+	$(MAKE) --no-print-directory -C php suites zts
+
+# Needs root and debootstrap. VERSIONS="8.4 8.6" tests fewer.
+php-versions: build ## Tests the extensions on PHP 8.4, 8.5 and 8.6, 4 min; at first 10 min
+	$(MAKE) --no-print-directory -C php versions
+
+SEEDS ?= 10000
+# Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.
+tier: build ## Runs the disk tier on simulated disks (SEEDS), on real faults, and under the wire, 40 min
+	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test crashes --locked
+	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test store --locked
+	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test cache --locked
+	set -e; for mode in store cache; do \
+	  LARDER_TIER=$$mode cargo test --release -p larder-server --locked $(WIRE_TESTS:%=--test %); \
+	done
+	LARDER_MOMENTS=1 cargo test -p larder-server --test moments --locked
+	cargo test --release -p larder-server --test disk_faults --locked -- --ignored --test-threads 1
+	set -e; for mode in store cache; do LARDERD=$(LARDERD) LARDER=$(LARDER) \
+	  conformance/tier.sh $$mode $(SUITES); done
+
+deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh
+
+# `make verify ONLY=crash JUDGED=1000` checks about 1000 of the states that each operation leaves,
+# OPERATION=split the operations with that part in their name, OPERATION="--exact split" one of them.
+crash: JUDGED ?= all
+crash: ## Kills a process after every instruction of every operation, 10 min
+	LARDER_KILLED=$(JUDGED) cargo test -p larder --locked --test killed -- $(OPERATION)
+
+storm: ## Kills, stops and continues processes on one cache at random for STORM_SECS (600)
+	LARDER_STORM_SECS=$(STORM_SECS) cargo test -p larder --locked --test storm -- --nocapture
+
+# Needs a nightly toolchain.
+sanitize: ## Tests the code that shares memory with the kernel under AddressSanitizer
+	RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked \
+		--target $$(rustc -vV | sed -n 's/^host: //p') -p larder-server --lib -- ring:: worker::
+
+# Fails if what the server or the kernel holds grows, or if a bystander waits for more than 100 ms.
+endurance: build ## Loads a server with all kinds of clients and upgrades it, MINUTES (10)
+	LARDERD=$(LARDERD) LARDER_MINUTES=$(MINUTES) cargo test -p larder-server --locked \
+		--test endurance -- --ignored --nocapture
+
+# Needs nutcracker and haproxy: conformance/install.sh all. SCENARIOS=one_behind_haproxy plays one.
+scale-out: build ## Upgrades and kills servers behind real routers, checks every read, 1 min
+	LARDERD=$(LARDERD) deploy/routers/tests/scale_out.py $(SCENARIOS)
+
+# Needs root and debootstrap. The pages name the packages that they need, and so does README.md.
+book-test: build ## Pastes all pages on a bare Debian, as root and as a user, twice; PAGES=docs/tool.md
+	.ci/pages --bare $(PAGES)
+
+readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
+	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored
+
+hot-keys: build ## Finds the hottest keys of Zipf loads of 400,000 gets per second, 4 min
+	LARDER_SEEDS=20 cargo test -p larder-server --locked --lib -- hot::collector
+	LARDERD=$(LARDERD) LARDER=$(LARDER) cargo test -p larder-server --locked \
+		--test hot_keys -- --ignored --nocapture
+
+# Needs root, and the Debian packages debootstrap and lintian.
+package-test: release ## Installs, upgrades under load and purges the Debian package in a chroot
+	packaging/package-test.sh
+
+crates-test: ## Packages the crates, and builds and runs a program outside of the checkout
+	packaging/crates-test.sh
+
+msrv: ## Checks the crates, the programs and the C library with the oldest Rust of Cargo.toml
+	packaging/msrv.sh
+
+# `lint` leaves them out: the caches that they compare with take a minute and a half to build.
+others: ## Checks the benches that compare with other caches in Rust
+	cargo clippy -p larder-bench --all-targets --features others --locked -- -D warnings
+
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
+workflows: ## Checks the workflows of .github with actionlint, which Go downloads
+	go run $(ACTIONLINT) .github/workflows/*.yml
+
+# Needs qemu-user and the C library of the other architecture: conformance/install.sh all.
+portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 min
+	packaging/portable.sh build
+	packaging/portable.sh check
+
+## Not run unless named
+# Needs root and fatrace. It watches the whole machine: leave it alone while it runs.
+packages: ## Writes .ci/packages/opened: the Debian packages whose files `make test` opens, 15 min
+	.ci/packages/record lint unit clients c go php readme
+
+# Needs `rustup target add aarch64-unknown-linux-gnu`, qemu-user and gcc-aarch64-linux-gnu.
+arm: ## Tests the region's copies on aarch64 under qemu-user
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+		cargo test --target aarch64-unknown-linux-gnu -p larder-region --locked --lib
