@@ -264,9 +264,10 @@ const ABOUT_OTHERS: &[&str] = &["docs/start/", "docs/scale-out.md"];
 
 #[test]
 fn identifiers_in_documents_exist() {
+    let sources = ["rs", "go", "c", "h", "py", "sh", "toml", "txt", "json", "js", "php", "mk"];
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
     let mut words = BTreeSet::new();
-    for (_, text) in files(&["rs", "go", "c", "h", "py", "sh", "toml", "txt", "json", "js", "php"])
-    {
+    for text in files(&sources).into_iter().map(|(_, text)| text).chain([makefile]) {
         let all = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         words.extend(all.map(str::to_owned));
     }
