@@ -106,13 +106,13 @@ pub use raw::upload::{DirectBuffer, Upload};
 pub use set::{CountError, Swap, SwapError};
 pub use stats::{Memory, Stat};
 pub use system::clock::{Clock, set_thread_time};
-pub use tier::asking::{Asking, DiskLookup, DiskPages, DiskRead};
-pub use tier::awaited::{Awaited, Durability as Awaiting, TierStatus};
 pub use tier::inspection::{TierInspection, TierItem};
+pub use tier::lookup::{DiskLookup, DiskNeed, DiskPages, DiskRead};
+pub use tier::ticket::{DurabilityTicket, TicketState, TierStatus};
 pub use tier::wait::{Deferred, Wait};
 pub use tier::walking::WalkStep;
 pub use tier::{
-    Admission, DiskTier, Durability, Returns, TierCaution, TierError, TierMode, TierStarted,
-    TierStatistics,
+    Admission, DiskTier, Durability, PromotionPolicy, TierCaution, TierError, TierMode,
+    TierStarted, TierStatistics,
 };
 pub use walk::{Item, Items, Keys, Walk};

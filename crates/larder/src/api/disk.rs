@@ -3,21 +3,21 @@
 use larder_engine::StoreError;
 
 use super::cache::Cache;
-use crate::tier::awaited::{Awaited, Durability, TierStatus};
+use crate::tier::ticket::{DurabilityTicket, TicketState, TierStatus};
 
 impl Cache {
     /// Returns whether it is durable.
     ///
     /// Cost: a load.
-    pub fn durability(&self, awaited: Awaited) -> Durability {
+    pub fn durability(&self, awaited: DurabilityTicket) -> TicketState {
         let tier = self.shared().tier.own();
-        tier.map_or(Durability::Durable, |tier| tier.store().durable(awaited.0).into())
+        tier.map_or(TicketState::Durable, |tier| tier.store().durable(awaited.0).into())
     }
 
     /// Waits until it is durable, or the log fails.
-    pub fn wait_durable(&self, awaited: Awaited) -> Durability {
+    pub fn wait_durable(&self, awaited: DurabilityTicket) -> TicketState {
         let tier = self.shared().tier.own();
-        tier.map_or(Durability::Durable, |tier| tier.store().wait_durable(awaited.0).into())
+        tier.map_or(TicketState::Durable, |tier| tier.store().wait_durable(awaited.0).into())
     }
 
     /// Calls `wake` after each sync of the log and after its failure, on a thread of the tier. Does

@@ -7,7 +7,7 @@ use larder_region::Sink;
 use super::cache::Cache;
 use crate::backend::large::Read;
 use crate::backend::{waited, waited_read};
-use crate::tier::Returns;
+use crate::tier::PromotionPolicy;
 
 impl Cache {
     /// Reads an item. `head` appends to `out` the bytes that precede the value, then the value is
@@ -54,7 +54,7 @@ impl Cache {
         out: &mut S,
         head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        waited_read(self.blocking().read(key, (reading, Returns::Always), out, head))
+        waited_read(self.blocking().read(key, (reading, PromotionPolicy::Always), out, head))
     }
 
     /// Returns the metadata of an item, large ones included; `None` if it is absent. Does not count

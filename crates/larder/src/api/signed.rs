@@ -8,7 +8,7 @@ use larder_item::{Deadline, StoreMode};
 use crate::api::cache::Cache;
 use crate::api::set::CountError;
 use crate::backend::waited;
-use crate::tier::Use;
+use crate::tier::Dependency;
 
 /// Tags: the low four bits of an item's flags say what its value is, for programs of several
 /// languages that share a cache. The first ones are those of php-memcached.
@@ -117,10 +117,12 @@ impl Cache {
         };
         self.shared().flights.detach(key);
         let is_absent = |outcome: &Signed| *outcome == Signed::NotFound;
-        let changed =
-            self.blocking().backend.change(key, Use::Needs, is_absent, |engine, operation| {
-                engine.signed(operation, &request)
-            });
+        let changed = self.blocking().backend.change(
+            key,
+            Dependency::Needs,
+            is_absent,
+            |engine, operation| engine.signed(operation, &request),
+        );
         Ok(waited(changed)?)
     }
 }

@@ -5,7 +5,7 @@ use larder_stats::{Condition, Counter, Gauge, Section, Source};
 
 use crate::api::cache::Cache;
 use crate::tier::TierMode;
-use crate::tier::awaited::TierStatus;
+use crate::tier::ticket::TierStatus;
 
 /// A statistic: a row of the table from which docs/stats.md is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

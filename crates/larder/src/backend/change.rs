@@ -5,7 +5,7 @@ use std::task::Poll;
 use larder_engine::{Deletion, Engine, Operation, StoreError};
 
 use super::Backend;
-use crate::tier::{Target, Tier, Undone, Use};
+use crate::tier::{Dependency, Target, Tier, Undone};
 
 impl Backend<'_> {
     /// Runs a change of an item. `is_absent` says whether an outcome means that the key has none:
@@ -14,7 +14,7 @@ impl Backend<'_> {
     pub(crate) fn change<T>(
         self,
         key: &[u8],
-        uses: Use,
+        uses: Dependency,
         is_absent: impl Fn(&T) -> bool,
         mut change: impl FnMut(&Engine, &Operation<'_>) -> Result<T, StoreError>,
     ) -> Poll<Result<T, StoreError>> {
@@ -36,7 +36,7 @@ impl Backend<'_> {
                 self.in_memory(|engine, operation| engine.delete(operation, key, cas)),
             );
         };
-        let target = Target::new(key, Use::Needs, self.wait);
+        let target = Target::new(key, Dependency::Needs, self.wait);
         let outcome =
             self.in_memory(|engine, operation| tier.remove(engine, operation, &target, cas));
         self.concluded(tier, key, outcome)

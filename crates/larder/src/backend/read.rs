@@ -9,7 +9,7 @@ use larder_region::Sink;
 
 use super::Backend;
 use super::large::{LargeValue, Read};
-use crate::tier::{Brought, Returns, Target, Use};
+use crate::tier::{Dependency, Promotion, PromotionPolicy, Target};
 
 /// How often a read brings an item back that eviction takes away again.
 const RETURNS_MAX: u32 = 16;
@@ -20,7 +20,7 @@ impl Backend<'_> {
     pub(crate) fn read<S: Sink>(
         self,
         key: &[u8],
-        (reading, returns): (ReadOptions, Returns),
+        (reading, returns): (ReadOptions, PromotionPolicy),
         out: &mut S,
         head: &mut impl FnMut(&mut S, &Meta),
     ) -> Poll<Read> {
@@ -38,7 +38,7 @@ impl Backend<'_> {
                 });
             }
         };
-        let target = Target::new(key, Use::Needs, wait);
+        let target = Target::new(key, Dependency::Needs, wait);
         let read = self.in_memory(|engine, operation| {
             let thread = operation.thread;
             tier.clear_if_due(engine, now);
@@ -49,10 +49,10 @@ impl Backend<'_> {
                     // Memory had the key's newest record, so the disk has none that lives.
                     return Poll::Ready(Read::Miss(miss));
                 }
-                match tier.bring(engine, operation, &target, returns) {
-                    Ok(Brought::Back(_)) => {}
-                    Ok(Brought::Nothing(_)) => return Poll::Ready(Read::Miss(miss)),
-                    Ok(Brought::Left(item)) => {
+                match tier.promote(engine, operation, &target, returns) {
+                    Ok(Promotion::Back(_)) => {}
+                    Ok(Promotion::Nothing(_)) => return Poll::Ready(Read::Miss(miss)),
+                    Ok(Promotion::Left(item)) => {
                         let meta = tier.meta(&item, now);
                         head(out, &meta);
                         if reading.value {
@@ -91,7 +91,7 @@ impl Backend<'_> {
         let start = out.filled();
         for _ in 0..RETURNS_MAX {
             let (reading, mut head) =
-                ((whole, Returns::IfReused), |_: &mut S, meta: &Meta| observe(meta));
+                ((whole, PromotionPolicy::IfReused), |_: &mut S, meta: &Meta| observe(meta));
             match self.read(key, reading, out, &mut head) {
                 Poll::Ready(Read::Hit(meta)) => return Ok(Ok(meta)),
                 Poll::Ready(Read::Miss(miss)) => return Ok(Err(miss)),

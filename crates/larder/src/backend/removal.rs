@@ -21,9 +21,9 @@ use larder_tier::store::{self, PLACES, Removal, WalkStep};
 use super::Backend;
 use super::walk::Walk;
 use crate::backend::waited;
-use crate::tier::recorder::refusal;
+use crate::tier::store_journal::refusal;
 use crate::tier::wait::Wait;
-use crate::tier::{Target, Undone, Use};
+use crate::tier::{Dependency, Target, Undone};
 
 /// A removal in progress: a walk, and a delete of each item that it shows, unless that is newer.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl StoreRemoval {
     fn remove(&self, backend: Backend<'_>, key: &[u8]) -> Result<Deletion, StoreError> {
         let (shared, now) = (backend.shared, backend.now);
         let Some(tier) = shared.tier.own() else { return Ok(Deletion::NotFound) };
-        let target = Target::new(key, Use::Needs, Wait::Block);
+        let target = Target::new(key, Dependency::Needs, Wait::Block);
         let target = Target { removal: Some(&self.removal), ..target };
         let removed = backend.with_thread_slot(|engine, thread| {
             tier.remove(engine, &Operation::new(thread, now), &target, None)

@@ -7,7 +7,7 @@ use larder_engine::{Cursor, DumpFilter, Dumped};
 use super::Backend;
 use crate::process::registered;
 use crate::process::shared::Shared;
-use crate::tier::asking::{DiskPages, DiskRead};
+use crate::tier::lookup::{DiskPages, DiskRead};
 use crate::tier::wait::Wait;
 use crate::tier::walking::{TierWalk, Visit, WalkStep};
 

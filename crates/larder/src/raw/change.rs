@@ -7,7 +7,7 @@ use larder_item::Second;
 
 use super::Raw;
 use crate::backend::Backend;
-use crate::tier::Use;
+use crate::tier::Dependency;
 
 impl Raw<'_> {
     /// Removes an item as [`crate::Cache::delete_if`] does.
@@ -28,7 +28,7 @@ impl Raw<'_> {
             self.backend.shared.flights.detach(key);
         }
         let is_absent = |outcome: &MetaOutcome| *outcome == MetaOutcome::NotFound;
-        self.backend.change(key, Use::Needs, is_absent, |engine, operation| {
+        self.backend.change(key, Dependency::Needs, is_absent, |engine, operation| {
             engine.update_meta(operation, key, update)
         })
     }
@@ -43,7 +43,7 @@ impl Raw<'_> {
     ) -> Poll<Result<Arithmetic, StoreError>> {
         self.backend.shared.flights.detach(request.key);
         let is_absent = |outcome: &Arithmetic| *outcome == Arithmetic::NotFound;
-        self.backend.change(request.key, Use::Needs, is_absent, |engine, operation| {
+        self.backend.change(request.key, Dependency::Needs, is_absent, |engine, operation| {
             engine.arithmetic(operation, request)
         })
     }

@@ -3,7 +3,7 @@
 use super::Raw;
 use crate::backend::Backend;
 use crate::tier::Tier;
-use crate::tier::asking::{Asking, DiskLookup, DiskPages, DiskRead};
+use crate::tier::lookup::{DiskLookup, DiskNeed, DiskPages, DiskRead};
 
 impl Raw<'_> {
     /// True if an operation on the key would be pending under [`Wait::Ask`](crate::Wait::Ask): it
@@ -13,16 +13,16 @@ impl Raw<'_> {
     /// Cost: a load without a disk tier; otherwise a lookup in memory, and one in the disk's index
     /// if memory lacks the item.
     #[inline]
-    pub fn asks_disk(self, key: &[u8], asking: Asking) -> bool {
+    pub fn needs_disk(self, key: &[u8], asking: DiskNeed) -> bool {
         let Some(tier) = self.backend.shared.tier.own() else { return false };
-        let must_wait = asking != Asking::Reads && tier.must_wait_for_room(self.backend.wait);
+        let must_wait = asking != DiskNeed::Reads && tier.must_wait_for_room(self.backend.wait);
         must_wait || self.must_look_up(key, asking)
     }
 
     /// True if an operation on the key needs an item that only the disk may have.
     ///
-    /// Cost: as [`Raw::asks_disk`].
-    pub fn must_look_up(self, key: &[u8], asking: Asking) -> bool {
+    /// Cost: as [`Raw::needs_disk`].
+    pub fn must_look_up(self, key: &[u8], asking: DiskNeed) -> bool {
         let Backend { shared, now, wait } = self.backend;
         let is_resident = || shared.engine.peek(key, now).is_some();
         shared.tier.own().is_some_and(|tier| tier.must_look_up(key, asking, wait, is_resident))

@@ -9,7 +9,7 @@ use larder_region::Sink;
 use super::Raw;
 use crate::backend::Backend;
 use crate::backend::large::Read;
-use crate::tier::Returns;
+use crate::tier::PromotionPolicy;
 
 impl Raw<'_> {
     /// Reads an item as [`crate::Cache::read_as`] does. `returns` says when an item that only the disk has
@@ -20,7 +20,7 @@ impl Raw<'_> {
     pub fn read<S: Sink>(
         self,
         key: &[u8],
-        (reading, returns): (ReadOptions, Returns),
+        (reading, returns): (ReadOptions, PromotionPolicy),
         out: &mut S,
         mut head: impl FnMut(&mut S, &Meta),
     ) -> Poll<Read> {
@@ -44,12 +44,12 @@ impl Raw<'_> {
             return Poll::Ready(Ok(shared.engine.peek(key, now)));
         }
         let unnoted = ReadOptions { noted: false, value: false };
-        self.read(key, (unnoted, Returns::Always), &mut Vec::new(), |_, _| ()).map(
-            |read| match read {
+        self.read(key, (unnoted, PromotionPolicy::Always), &mut Vec::new(), |_, _| ()).map(|read| {
+            match read {
                 Read::Hit(meta) | Read::Large(meta, _) => Ok(Some(meta)),
                 Read::Miss(_) => Ok(None),
                 Read::Failed(error) => Err(error),
-            },
-        )
+            }
+        })
     }
 }

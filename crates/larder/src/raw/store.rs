@@ -6,7 +6,7 @@ use larder_engine::{StoreError, StoreRequest, Stored};
 use larder_item::StoreMode;
 
 use super::Raw;
-use crate::tier::Use;
+use crate::tier::Dependency;
 
 impl Raw<'_> {
     /// Stores an item as [`crate::Cache::store`] does.
@@ -26,7 +26,7 @@ impl Raw<'_> {
             }
             _ => *stored == Stored::NotFound,
         };
-        self.backend.change(request.key, Use::of(request), is_absent, |engine, operation| {
+        self.backend.change(request.key, Dependency::of(request), is_absent, |engine, operation| {
             engine.store(operation, request, value)
         })
     }

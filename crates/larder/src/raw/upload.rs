@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::backend::waited;
 use crate::process::registered::with_thread_slot;
 use crate::process::shared::Shared;
-use crate::tier::Use;
+use crate::tier::Dependency;
 use crate::tier::wait::Wait;
 
 /// A large value that arrives in parts. Each part is written directly to its final place. Dropping
@@ -153,7 +153,9 @@ impl Upload {
 /// is none: it could be neither.
 fn flushed(request: &StoreRequest<'_>, value_bytes: usize) -> Option<Stored> {
     match request.mode {
-        _ if Use::of(request) == Use::Replaces => Some(Stored::Stored { cas: 0, value_bytes }),
+        _ if Dependency::of(request) == Dependency::Replaces => {
+            Some(Stored::Stored { cas: 0, value_bytes })
+        }
         StoreMode::Add => None,
         StoreMode::Set => Some(Stored::NotFound),
         StoreMode::Replace | StoreMode::Append | StoreMode::Prepend => Some(Stored::NotStored),

@@ -4,7 +4,7 @@ use larder_stats::TierGauge;
 use larder_tier::format::SEGMENT_BYTES;
 use larder_tier::store::Statistics;
 
-use super::awaited::TierStatus;
+use super::ticket::TierStatus;
 
 impl TierStatus {
     /// Returns a gauge.

@@ -5,21 +5,21 @@
 //! ```
 //!
 //! In a directory of mode [`TierMode::Cache`] it has those that memory evicts instead
-//! (`demoter.rs`).
+//! (`eviction_journal.rs`).
 //!
 //! Memory keeps the items that are in use. Every change is recorded before it can be seen, and an
 //! operation on an item that memory does not have brings it back first.
 
-pub(crate) mod asking;
-pub(crate) mod awaited;
-mod demoter;
+mod eviction_journal;
 mod gauges;
 pub(crate) mod inspection;
-mod operate;
+pub(crate) mod lookup;
+mod promotion;
 mod recent_reads;
-pub(crate) mod recorder;
 mod recording;
 mod settings;
+pub(crate) mod store_journal;
+pub(crate) mod ticket;
 pub(crate) mod wait;
 pub(crate) mod walking;
 
@@ -39,13 +39,13 @@ use larder_tier::{Entropy, Tier as Directory};
 
 use crate::system::clock::{Clock, Time, unix_secs};
 use crate::system::random::{random, random_bytes};
-use demoter::Demoter;
-pub use operate::Returns;
-pub(crate) use operate::{Brought, Target, Undone, Use};
+use eviction_journal::EvictionJournal;
+pub use promotion::PromotionPolicy;
+pub(crate) use promotion::{Dependency, Promotion, Target, Undone};
 use recent_reads::RecentReads;
-use recorder::Recorder;
 use recording::TierJournal;
 pub use settings::{Admission, DiskTier, Durability, TierError, TierMode};
+use store_journal::StoreJournal;
 use walking::Walks;
 
 pub use larder_tier::disk::real::Caution as TierCaution;
@@ -215,7 +215,7 @@ impl Tier {
         loop {
             match self.store.flush(&hide) {
                 Err(larder_tier::store::Refusal::Busy) => self.wait_for_progress(deadline)?,
-                done => return Ok(done.map_err(recorder::refusal)?),
+                done => return Ok(done.map_err(store_journal::refusal)?),
             }
         }
     }
@@ -227,7 +227,7 @@ impl Tier {
         loop {
             match self.store.flush_at(self.unix_of(at), &schedule) {
                 Err(larder_tier::store::Refusal::Busy) => self.wait_for_progress(deadline)?,
-                done => return Ok(done.map_err(recorder::refusal)?),
+                done => return Ok(done.map_err(store_journal::refusal)?),
             }
         }
     }
@@ -242,7 +242,7 @@ impl Tier {
     }
 
     fn wait_for_progress(&self, deadline: Instant) -> Result<(), Refusal> {
-        self.store.wait_for_progress(deadline).map_err(recorder::refusal)
+        self.store.wait_for_progress(deadline).map_err(store_journal::refusal)
     }
 
     /// Gives the engine the memory that the catalog of the disk leaves, once in a second.
@@ -337,10 +337,10 @@ impl Tier {
 fn journal(disk: &DiskTier, store: &Arc<Store<RealDirectory>>, epoch: Epoch) -> TierJournal {
     let store = Arc::clone(store);
     match disk.mode {
-        TierMode::Store => TierJournal::Store(Recorder::new(store, epoch)),
+        TierMode::Store => TierJournal::Store(StoreJournal::new(store, epoch)),
         TierMode::Cache => {
             let admitted = (disk.admission, disk.item_bytes_min);
-            TierJournal::Cache(Demoter::new(store, epoch, admitted))
+            TierJournal::Cache(EvictionJournal::new(store, epoch, admitted))
         }
     }
 }

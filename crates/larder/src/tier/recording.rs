@@ -6,8 +6,8 @@ use std::sync::Arc;
 use larder_engine::{Change, Entry, Journal, Refusal};
 use larder_tier::store::{Known, Removal};
 
-use super::demoter::Demoter;
-use super::recorder::Recorder;
+use super::eviction_journal::EvictionJournal;
+use super::store_journal::StoreJournal;
 
 /// The part of an operation that its journal takes into account.
 #[derive(Clone, Copy)]
@@ -32,9 +32,9 @@ impl Default for Terms<'_> {
 #[derive(Debug)]
 pub(super) enum TierJournal {
     /// The disk has all items.
-    Store(Recorder),
+    Store(StoreJournal),
     /// The disk has evicted items.
-    Cache(Demoter),
+    Cache(EvictionJournal),
 }
 
 impl TierJournal {
@@ -64,28 +64,36 @@ impl Journal for Recording<'_> {
     fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, was_read: bool) -> bool {
         match self.journal {
             TierJournal::Store(_) => true,
-            TierJournal::Cache(demoter) => demoter.eviction(entry, change, was_read),
+            TierJournal::Cache(eviction_journal) => {
+                eviction_journal.eviction(entry, change, was_read)
+            }
         }
     }
 
     fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal> {
         match self.journal {
-            TierJournal::Store(recorder) => recorder.item(entry, change, &self.terms),
-            TierJournal::Cache(demoter) => demoter.removal(entry.key, change, &self.terms),
+            TierJournal::Store(store_journal) => store_journal.item(entry, change, &self.terms),
+            TierJournal::Cache(eviction_journal) => {
+                eviction_journal.removal(entry.key, change, &self.terms)
+            }
         }
     }
 
     fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
         match self.journal {
-            TierJournal::Store(recorder) => recorder.removal(key, change, &self.terms),
-            TierJournal::Cache(demoter) => demoter.removal(key, change, &self.terms),
+            TierJournal::Store(store_journal) => store_journal.removal(key, change, &self.terms),
+            TierJournal::Cache(eviction_journal) => {
+                eviction_journal.removal(key, change, &self.terms)
+            }
         }
     }
 
     fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
         match self.journal {
-            TierJournal::Store(recorder) => recorder.absence(key, change, &self.terms),
-            TierJournal::Cache(demoter) => demoter.absence(key, change, &self.terms),
+            TierJournal::Store(store_journal) => store_journal.absence(key, change, &self.terms),
+            TierJournal::Cache(eviction_journal) => {
+                eviction_journal.absence(key, change, &self.terms)
+            }
         }
     }
 }

@@ -14,8 +14,8 @@ use std::cell::{Cell, RefCell};
 use larder_tier::format::Address;
 use larder_tier::store::Known;
 
-use super::asking::{DiskLookup, Found};
-use super::awaited::Awaited;
+use super::lookup::{DiskLookup, Found};
+use super::ticket::DurabilityTicket;
 
 /// How an operation waits for the disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,7 +79,7 @@ impl<'a> Wait<'a> {
 
     /// As [`Deferred::take_awaited`]; `None` for operations that have waited.
     #[inline]
-    pub fn take_awaited(self) -> Option<Awaited> {
+    pub fn take_awaited(self) -> Option<DurabilityTicket> {
         self.deferred().and_then(Deferred::take_awaited)
     }
 
@@ -120,8 +120,8 @@ impl Deferred {
     ///
     /// Cost: a load.
     #[inline]
-    pub fn take_awaited(&self) -> Option<Awaited> {
-        self.awaited.take().map(Awaited)
+    pub fn take_awaited(&self) -> Option<DurabilityTicket> {
+        self.awaited.take().map(DurabilityTicket)
     }
 
     pub(crate) fn note_awaited(&self, at: Address) {

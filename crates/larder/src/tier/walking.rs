@@ -8,7 +8,7 @@
 //! ```
 //!
 //! What eviction takes out of memory after that was walked was shown; what it took before is on the
-//! disk. What returns to memory mostly stays on the disk. [`Returns`] has those that return before
+//! disk. What returns to memory mostly stays on the disk. [`Promoted`] has those that return before
 //! the walk meets them there, should the disk drop them.
 
 use std::collections::{HashMap, HashSet};
@@ -22,18 +22,18 @@ use larder_item::Second;
 use larder_tier::store::{self, PLACES, place_of};
 
 use super::Tier;
-use super::asking::{DiskPages, DiskRead};
+use super::lookup::{DiskPages, DiskRead};
 
 /// The walks over a cache. Operations tell them of the items that they bring back to memory.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
     count: AtomicUsize,
-    returns: Mutex<Vec<Arc<Returns>>>,
+    returns: Mutex<Vec<Arc<Promoted>>>,
 }
 
 /// The keys of items that return to memory before a walk has met them on the disk.
 #[derive(Debug, Default)]
-struct Returns(Mutex<Returned>);
+struct Promoted(Mutex<Returned>);
 
 #[derive(Debug, Default)]
 struct Returned {
@@ -44,26 +44,26 @@ struct Returned {
 }
 
 impl Walks {
-    fn returns(&self) -> MutexGuard<'_, Vec<Arc<Returns>>> {
+    fn returns(&self) -> MutexGuard<'_, Vec<Arc<Promoted>>> {
         self.returns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self) -> Arc<Returns> {
+    fn begin(&self) -> Arc<Promoted> {
         let mut all = self.returns();
-        let returns = Arc::<Returns>::default();
+        let returns = Arc::<Promoted>::default();
         all.push(Arc::clone(&returns));
         self.count.store(all.len(), Release);
         returns
     }
 
-    fn end(&self, returns: &Arc<Returns>) {
+    fn end(&self, returns: &Arc<Promoted>) {
         let mut all = self.returns();
         all.retain(|other| !Arc::ptr_eq(other, returns));
         self.count.store(all.len(), Release);
     }
 }
 
-impl Returns {
+impl Promoted {
     fn lock(&self) -> MutexGuard<'_, Returned> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,7 +94,7 @@ pub(crate) struct TierWalk {
     /// The keys of the part that memory has shown.
     shown: HashSet<u128>,
     /// Of a cache.
-    returns: Option<Arc<Returns>>,
+    returns: Option<Arc<Promoted>>,
     /// True if what memory has, too, is left out.
     is_disk_only: bool,
     unreadable: u64,

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use larder::{Awaited, Awaiting, DiskRead, Wait};
+use larder::{DiskRead, DurabilityTicket, TicketState, Wait};
 use larder_stats::Counter;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
@@ -143,7 +143,7 @@ struct Waiting {
     out: Output,
     bytes_max: usize,
     /// What the response so far waits for.
-    awaited: Option<Awaited>,
+    awaited: Option<DurabilityTicket>,
 }
 
 /// Executes a request, as far as the worker can without waiting for the disk.
@@ -161,16 +161,16 @@ fn begin(
     let Conversed { consumed, turns, next } =
         converse(&mut session, caller, request, (TURNS_MAX, bytes_max), out);
     let awaited = wait.take_awaited();
-    let durability = awaited.map_or(Awaiting::Durable, |awaited| cache.durability(awaited));
+    let durability = awaited.map_or(TicketState::Durable, |awaited| cache.durability(awaited));
     let is_within = out.len() <= bytes_max;
     let is_answered = matches!(next, Next::Input | Next::Lines | Next::Close) && is_within;
     let needs_disk = next == Next::Disk || wait.asks() && turns == TURNS_MAX;
-    if needs_disk || is_answered && durability == Awaiting::Pending {
+    if needs_disk || is_answered && durability == TicketState::Pending {
         let (request, out) = (request.to_vec(), std::mem::take(out));
         let waiting = Waiting { head, request, consumed, session, out, bytes_max, awaited };
         return Begun::Waits(Box::new(waiting));
     }
-    if !is_answered || durability != Awaiting::Durable {
+    if !is_answered || durability != TicketState::Durable {
         refuse(request, &mut out.bytes);
     }
     Begun::Over { head, more_turns: turns - 1 }
@@ -196,8 +196,8 @@ impl Waiting {
             }
         };
         let cache = executor.cache();
-        let durability = self.awaited.map_or(Awaiting::Durable, |at| cache.wait_durable(at));
-        if !is_answered || durability != Awaiting::Durable {
+        let durability = self.awaited.map_or(TicketState::Durable, |at| cache.wait_durable(at));
+        if !is_answered || durability != TicketState::Durable {
             refuse(&self.request, &mut self.out.bytes);
         }
     }

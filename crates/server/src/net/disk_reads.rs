@@ -11,7 +11,7 @@ use crate::net::inbox::Inbox;
 
 /// A read of the disk, or what it has returned, for one of the lookups of a turn.
 #[derive(Debug)]
-pub(crate) struct Asked<T> {
+pub(crate) struct DiskQuery<T> {
     /// The number of the turn among those that wait for the disk.
     pub(crate) turn: u64,
     /// The lookup of that turn.
@@ -19,16 +19,16 @@ pub(crate) struct Asked<T> {
     pub(crate) of: T,
 }
 
-impl<T> Asked<T> {
+impl<T> DiskQuery<T> {
     /// Puts what `change` makes of it in its place.
-    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Asked<U> {
-        Asked { turn: self.turn, lookup: self.lookup, of: change(self.of) }
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> DiskQuery<U> {
+        DiskQuery { turn: self.turn, lookup: self.lookup, of: change(self.of) }
     }
 }
 
 /// Threads that read the disk for a worker. They end when it does.
 #[derive(Debug)]
-pub(crate) struct DiskReaders(Sender<Asked<DiskRead>>);
+pub(crate) struct DiskReaders(Sender<DiskQuery<DiskRead>>);
 
 impl DiskReaders {
     /// Starts the threads. They put what they have read into the inbox.
@@ -47,13 +47,13 @@ impl DiskReaders {
     }
 
     /// Reads from the disk.
-    pub(crate) fn read(&self, asked: Asked<DiskRead>) {
+    pub(crate) fn read(&self, asked: DiskQuery<DiskRead>) {
         // The threads take reads as long as this sender lives.
         let _ = self.0.send(asked);
     }
 }
 
-fn run(reads: &Mutex<Receiver<Asked<DiskRead>>>, inbox: &Inbox) {
+fn run(reads: &Mutex<Receiver<DiskQuery<DiskRead>>>, inbox: &Inbox) {
     loop {
         let next = reads.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(asked) = next else { return };

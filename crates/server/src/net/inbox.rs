@@ -9,7 +9,7 @@ use larder::DiskPages;
 use larder_options::{ClientCertificates, Protocol};
 use rustix::io;
 
-use crate::net::disk_reads::Asked;
+use crate::net::disk_reads::DiskQuery;
 use crate::waker::Waker;
 
 /// Accepted sockets that the worker has not taken yet.
@@ -17,7 +17,7 @@ use crate::waker::Waker;
 pub(crate) struct Inbox {
     accepted: Mutex<Vec<Accepted>>,
     /// What the disk's readers have read.
-    reads: Mutex<Vec<Asked<DiskPages>>>,
+    reads: Mutex<Vec<DiskQuery<DiskPages>>>,
     waker: Arc<Waker>,
     /// True if the worker has turns that wait for the disk.
     is_parking: AtomicBool,
@@ -64,13 +64,13 @@ impl Inbox {
     }
 
     /// Adds what was read of the disk, and wakes the worker.
-    pub(crate) fn put_read(&self, read: Asked<DiskPages>) {
+    pub(crate) fn put_read(&self, read: DiskQuery<DiskPages>) {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).push(read);
         self.waker.wake();
     }
 
     /// Takes what was read since the last call.
-    pub(crate) fn take_reads(&self) -> Vec<Asked<DiskPages>> {
+    pub(crate) fn take_reads(&self) -> Vec<DiskQuery<DiskPages>> {
         std::mem::take(&mut self.reads.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

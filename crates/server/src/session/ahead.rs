@@ -1,10 +1,10 @@
 //! Looking ahead at the commands of an input that is executed later.
 
-use larder::Asking;
+use larder::DiskNeed;
 use larder_protocol::{Arithmetic, Command, Delete, Fetch, Parsed};
 use larder_stats::Timing;
 
-use super::asking::asking;
+use super::suspended::asking;
 use super::{Session, State, payload_bytes};
 
 impl Session {
@@ -21,7 +21,7 @@ impl Session {
     pub(super) fn ahead<'a>(
         &self,
         input: &'a [u8],
-    ) -> impl Iterator<Item = (&'a [u8], Asking)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a [u8], DiskNeed)> + use<'a> {
         let mut parser = self.parser.clone();
         let mut rest = match &self.state {
             State::Command => input,

@@ -2,13 +2,13 @@
 
 mod ahead;
 mod allowance;
-mod asking;
 mod batch;
 pub(crate) mod execute;
 mod long;
 pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
+mod suspended;
 
 use std::task::Poll;
 
@@ -31,8 +31,8 @@ use crate::session::payload::{Payload, payload_bytes};
 use crate::stats::{self, ConnectionList, Gathering};
 
 pub use self::allowance::{Allowance, Next, Progress};
-use self::asking::Suspended;
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
+use self::suspended::Suspended;
 
 /// The state of one peer's conversation.
 ///
@@ -179,7 +179,7 @@ impl Session {
     fn payload(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         let State::Payload(payload) = &mut self.state else { return Step::GoOn(0) };
         if batch.wait.asks()
-            && let Some(key) = asking::asked_of(batch, payload, input)
+            && let Some(key) = suspended::asked_of(batch, payload, input)
         {
             self.asked = Some(key);
             return Step::Stop(0, Next::Disk);
@@ -281,14 +281,14 @@ impl Session {
             false => batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND),
         }
         if batch.executor.sampler().is_due() {
-            return self.run_sampled(batch, parsed);
+            return self.run_with_sampling(batch, parsed);
         }
         self.run_unsampled(batch, parsed)
     }
 
     /// As [`Self::run`], for a command that is sampled for the hot keys.
     #[cold]
-    fn run_sampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+    fn run_with_sampling(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         let started = batch.out.len();
         let step = self.run_unsampled(batch, parsed);
         if matches!(step, Step::Stop(_, Next::Disk)) {
@@ -310,15 +310,15 @@ impl Session {
     #[inline]
     fn run_unsampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         if batch.interest.is_none() {
-            self.carry_out::<false>(batch, parsed)
+            self.dispatch::<false>(batch, parsed)
         } else {
-            self.run_observed(batch, parsed)
+            self.run_with_observers(batch, parsed)
         }
     }
 
     /// As [`Self::run`], with observers.
     #[cold]
-    fn run_observed(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+    fn run_with_observers(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         if Self::must_suspend(batch, parsed) {
             return self.suspend(parsed);
         }
@@ -329,7 +329,7 @@ impl Session {
         batch.wait = wait.without_asking();
         let meta = observer.before(parsed.command, parsed.call(batch));
         batch.last_response = None;
-        let step = self.carry_out::<true>(batch, parsed);
+        let step = self.dispatch::<true>(batch, parsed);
         batch.wait = wait;
         if let Some(response) = &batch.last_response {
             observer.after(parsed.command, parsed.frame, meta, response);
@@ -344,7 +344,7 @@ impl Session {
 
     /// Remembers the response if `OBSERVED`.
     #[inline]
-    fn carry_out<const OBSERVED: bool>(
+    fn dispatch<const OBSERVED: bool>(
         &mut self,
         batch: &mut Batch<'_>,
         parsed: ParsedCommand<'_>,

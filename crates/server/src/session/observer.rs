@@ -3,16 +3,16 @@
 
 use std::task::Poll;
 
-use larder::{Read, ReadOptions, Returns, Wait};
+use larder::{PromotionPolicy, Read, ReadOptions, Wait};
 use larder_item::{Meta, StoreMode};
 use larder_protocol::text::watched::{self, Size, Sought, StoreOutcome};
 use larder_protocol::{
     Arithmetic, Command, Delete, Fetch, Frame, Remains, Response, ServerError, Store, Topics,
 };
 
+use crate::log::Interest;
 use crate::observe::prefixes::Access;
 use crate::observe::watch::{self, Watchers};
-use crate::log::Interest;
 use crate::session::execute::{Call, Executor};
 
 /// Observes the commands of one connection.
@@ -118,7 +118,7 @@ impl Observer<'_> {
     fn look_for(self, key: &[u8], wait: Wait<'_>) -> (Sought, Option<Meta>) {
         let raw = self.executor.cache().raw(wait);
         let reading = ReadOptions { noted: false, value: false };
-        match raw.read(key, (reading, Returns::Always), &mut Vec::new(), |_, _| ()) {
+        match raw.read(key, (reading, PromotionPolicy::Always), &mut Vec::new(), |_, _| ()) {
             Poll::Ready(Read::Hit(meta) | Read::Large(meta, _)) => (Sought::Found, Some(meta)),
             Poll::Ready(Read::Miss(larder::Miss::Absent) | Read::Failed(_)) | Poll::Pending => {
                 (Sought::NotFound, None)

@@ -40,7 +40,7 @@ use crate::api::cache::Cache;
 use crate::api::set::count_refusal;
 use crate::backend::waited;
 use crate::process::flight::{Boarded, Leader, LoadOutcome};
-use crate::tier::Use;
+use crate::tier::Dependency;
 use options::whole_secs;
 
 pub use loaded::{LoadError, Loaded};
@@ -207,7 +207,7 @@ impl Cache {
         let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
         let basis = self.blocking().backend.change(
             key,
-            Use::Needs,
+            Dependency::Needs,
             |_| false,
             |engine, operation| {
                 let reserved_until = engine.has_peers().then_some(until);
@@ -243,7 +243,8 @@ impl Cache {
         basis: Basis,
         store: impl FnMut(&Engine, &Operation<'_>) -> Result<Stored, StoreError>,
     ) -> Result<Stored, StoreError> {
-        let stored = waited(self.blocking().backend.change(key, Use::Needs, |_| false, store));
+        let stored =
+            waited(self.blocking().backend.change(key, Dependency::Needs, |_| false, store));
         if let Err(error) = stored {
             self.with_thread_slot(|engine, thread| count_refusal(engine, thread, error));
             // A reservation that stays expires later.
@@ -277,7 +278,7 @@ impl Cache {
         let begin = |engine: &Engine, operation: &Operation<'_>| {
             engine.begin_load(operation, key, Some(until))
         };
-        waited(self.blocking().backend.change(key, Use::Needs, |_| false, begin))
+        waited(self.blocking().backend.change(key, Dependency::Needs, |_| false, begin))
     }
 
     /// Stores a loaded value, unless the key was stored, deleted or otherwise changed since

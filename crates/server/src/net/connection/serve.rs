@@ -47,7 +47,7 @@ impl Connection {
     }
 
     /// True if the turn goes on once [`Self::keys_to_ask`] were looked up on the disk.
-    pub(crate) fn asks_disk(&self) -> bool {
+    pub(crate) fn needs_disk(&self) -> bool {
         self.turn.next() == Next::Disk
     }
 

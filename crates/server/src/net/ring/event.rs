@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::buffers::Lent;
 use super::direct::DirectReceive;
 use crate::buffers::output::Output;
-use crate::net::disk_reads::Asked;
+use crate::net::disk_reads::DiskQuery;
 use crate::net::token::Token;
 
 /// An event.
@@ -26,7 +26,7 @@ pub(crate) enum Event {
     /// A direct receive is complete: its buffer, and how many bytes arrived.
     DirectDone(Token, Box<DirectReceive>, Result<usize, Errno>),
     /// A read of the disk is complete: the read, and how many bytes it has read, 0 if it failed.
-    Read(Box<Asked<(DiskRead, usize)>>),
+    Read(Box<DiskQuery<(DiskRead, usize)>>),
     /// The socket of a connection that is over has been closed; the number of its descriptor.
     Closed(i32),
 }

@@ -36,7 +36,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::buffers::output::Output;
-use crate::net::disk_reads::Asked;
+use crate::net::disk_reads::DiskQuery;
 use crate::net::hangup::HangUp;
 use crate::net::places::Places;
 use crate::net::token::Token;
@@ -52,7 +52,7 @@ pub(crate) struct Ring {
     buffers: Buffers,
     sends: Places<Sending>,
     direct_receives: Places<(Token, Box<DirectReceive>)>,
-    reads: Places<Asked<DiskRead>>,
+    reads: Places<DiskQuery<DiskRead>>,
     /// Sockets to close once the kernel has taken all entries queued before the one with their
     /// number.
     hang_ups: Places<HangUp>,
@@ -158,7 +158,7 @@ impl Ring {
     }
 
     /// Reads from the disk; [`Event::Read`] reports the end.
-    pub(crate) fn read(&mut self, mut asked: Asked<DiskRead>) {
+    pub(crate) fn read(&mut self, mut asked: DiskQuery<DiskRead>) {
         let (file, offset) = (Fd(asked.of.descriptor().as_raw_fd()), asked.of.offset());
         let room = asked.of.room();
         let (start, bytes) = (room.as_mut_ptr(), u32::try_from(room.len()).unwrap_or(0));

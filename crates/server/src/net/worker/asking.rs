@@ -17,7 +17,7 @@ use larder_item::Second;
 use super::{PendingTurn, Worker};
 use crate::buffers::output::OUTPUT_BYTES_HIGH;
 use crate::net::connection::turn::Input;
-use crate::net::disk_reads::{Asked, DiskReaders};
+use crate::net::disk_reads::{DiskQuery, DiskReaders};
 use crate::net::inbox::Inbox;
 use crate::net::places::Places;
 use crate::net::poller::Poller;
@@ -107,7 +107,7 @@ impl Worker {
         let Some(connection) = self.connections.of_mut(turn.token) else { return };
         connection.park();
         let rest = PendingTurn::new(turn.token, Input::Backlog);
-        let turn = PendingTurn { asks_disk: false, ..std::mem::replace(turn, rest) };
+        let turn = PendingTurn { needs_disk: false, ..std::mem::replace(turn, rest) };
         match self.asking.bytes < ASKED_BYTES_MAX {
             _ if self.raw().is_disk_crowded() => {
                 let wait = self.executor.server().options.disk_tier.as_ref().map(|tier| tier.wait);
@@ -153,7 +153,7 @@ impl Worker {
         }
         let turn = self.asking.turns.keep(AskingTurn { turn, lookups, listed, under_way });
         for (lookup, of) in reads {
-            self.read(Asked { turn, lookup, of });
+            self.read(DiskQuery { turn, lookup, of });
         }
     }
 
@@ -161,7 +161,7 @@ impl Worker {
         self.executor.cache().raw(self.asking.wait(&self.deferred))
     }
 
-    fn read(&mut self, asked: Asked<DiskRead>) {
+    fn read(&mut self, asked: DiskQuery<DiskRead>) {
         match (&mut self.poller, &self.asking.readers) {
             (Poller::Ring(ring), _) => ring.read(asked),
             (Poller::Epoll(_), Some(readers)) => readers.read(asked),
@@ -171,7 +171,7 @@ impl Worker {
     }
 
     /// Goes on with a lookup after a read, or with its turn after the last read of all.
-    pub(super) fn take_read(&mut self, asked: Asked<DiskPages>) {
+    pub(super) fn take_read(&mut self, asked: DiskQuery<DiskPages>) {
         let Some(asking) = self.asking.turns.get_mut(asked.turn) else { return };
         if let Some(listed) = asking.listed.get_mut(asked.lookup) {
             *listed = Some(asked.of);
@@ -181,7 +181,7 @@ impl Worker {
             let bytes = of.room().len();
             asking.turn.answers.bytes += bytes;
             self.asking.bytes += bytes;
-            return self.read(Asked { turn: asked.turn, lookup: asked.lookup, of });
+            return self.read(DiskQuery { turn: asked.turn, lookup: asked.lookup, of });
         }
         asking.under_way -= 1;
         if asking.under_way == 0

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use larder::{Awaited, Deferred};
+use larder::{Deferred, DurabilityTicket};
 use larder_item::Second;
 use larder_options::Io;
 use larder_protocol::text::watched::Closing;
@@ -107,9 +107,9 @@ struct PendingTurn {
     input: Input,
     output: Output,
     /// What the output waits for; `None` without a disk tier.
-    awaited: Option<Awaited>,
+    awaited: Option<DurabilityTicket>,
     /// True if the next command needs the disk.
-    asks_disk: bool,
+    needs_disk: bool,
     /// What was looked up on the disk for the next commands.
     answers: Answers,
     /// Set if the batch is timed.
@@ -129,8 +129,8 @@ struct Unreported {
 impl PendingTurn {
     fn new(token: Token, input: Input) -> Self {
         let (output, answers) = Default::default();
-        let (awaited, stopwatch, asks_disk) = (None, None, false);
-        Self { token, input, output, awaited, asks_disk, answers, stopwatch }
+        let (awaited, stopwatch, needs_disk) = (None, None, false);
+        Self { token, input, output, awaited, needs_disk, answers, stopwatch }
     }
 }
 
@@ -445,7 +445,7 @@ impl Worker {
             }
             connection.execute(executor, received, &mut turn.output, terms);
             turn.awaited = turn.awaited.max(wait.take_awaited());
-            turn.asks_disk = connection.asks_disk();
+            turn.needs_disk = connection.needs_disk();
         }
         if goes_on {
             self.forget_answers();
@@ -490,7 +490,7 @@ impl Worker {
 
     fn send(&mut self, turns: &mut [PendingTurn]) {
         for turn in turns {
-            if turn.asks_disk {
+            if turn.needs_disk {
                 self.ask_disk(turn);
                 continue;
             }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
-use larder::{Awaited, Awaiting};
+use larder::{DurabilityTicket, TicketState};
 use larder_protocol::text::watched::Closing;
 
 use super::{PendingTurn, Worker};
@@ -43,12 +43,12 @@ impl Worker {
             return false;
         }
         match self.durability(awaited) {
-            Awaiting::Durable => false,
-            Awaiting::Unknown => {
+            TicketState::Durable => false,
+            TicketState::Unknown => {
                 self.close(turn.token, Closing::Error);
                 true
             }
-            Awaiting::Pending => {
+            TicketState::Pending => {
                 if let Some(connection) = self.connections.of_mut(turn.token) {
                     connection.park();
                     let input = Input::Backlog;
@@ -61,10 +61,10 @@ impl Worker {
     }
 
     /// Returns whether it is durable. If it is not, the next sync wakes this worker.
-    fn durability(&self, awaited: Awaited) -> Awaiting {
+    fn durability(&self, awaited: DurabilityTicket) -> TicketState {
         let cache = self.executor.cache();
         match cache.durability(awaited) {
-            Awaiting::Pending => {
+            TicketState::Pending => {
                 self.inbox.note_parking();
                 fence(SeqCst);
                 cache.durability(awaited)

@@ -3,8 +3,8 @@
 use std::task::Poll;
 
 use larder::{
-    LargeValue, Miss, Piece, Read, ReadOptions, Returns, StoreError, StoreMode, StoreRequest,
-    Stored,
+    LargeValue, Miss, Piece, PromotionPolicy, Read, ReadOptions, StoreError, StoreMode,
+    StoreRequest, Stored,
 };
 use larder_item::{Deadline, Meta, Second};
 use larder_protocol::{Fetch, Response, ServerError, Shown, TokenHolder, render};
@@ -193,7 +193,7 @@ impl Executor {
                     // The client that creates an item has read it, too.
                     let reading = ReadOptions { noted: true, value: false };
                     let raw = self.cache.raw(wait.without_asking());
-                    let _ = raw.read(fetch.key, (reading, Returns::Always), out, |_, _| ());
+                    let _ = raw.read(fetch.key, (reading, PromotionPolicy::Always), out, |_, _| ());
                 }
                 if fetch.with_value { Attempt::Item } else { Attempt::Head }
             }
@@ -287,10 +287,10 @@ pub(crate) fn is_read(fetch: &Fetch<'_>) -> bool {
 
 /// When an item that only the disk has returns to memory. The recache token is a mark of its record
 /// there, and a touch needs the item there.
-fn returns(fetch: &Fetch<'_>) -> Returns {
+fn returns(fetch: &Fetch<'_>) -> PromotionPolicy {
     match fetch.recache {
-        None if is_read(fetch) => Returns::IfReused,
-        _ => Returns::Always,
+        None if is_read(fetch) => PromotionPolicy::IfReused,
+        _ => PromotionPolicy::Always,
     }
 }
 

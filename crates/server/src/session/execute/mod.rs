@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use larder::{
-    Cache, LargeValue, MetaOutcome, MetaUpdate, Miss, Piece, Read, ReadOptions, Returns,
+    Cache, LargeValue, MetaOutcome, MetaUpdate, Miss, Piece, PromotionPolicy, Read, ReadOptions,
     StoreError, Wait, waited,
 };
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
@@ -278,7 +278,7 @@ impl Executor {
     #[inline]
     fn get(&self, key: &[u8], with_cas: bool, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
         let sought = Sought { key, with_cas, hits: ClassCounter::GetHits };
-        let Poll::Ready(appended) = self.read(sought, Returns::IfReused, call, out) else {
+        let Poll::Ready(appended) = self.read(sought, PromotionPolicy::IfReused, call, out) else {
             return Executed::Pending;
         };
         self.counters.bump(Counter::CmdGet);
@@ -314,7 +314,8 @@ impl Executor {
         let start = out.len();
         let sought = Sought { key, with_cas, hits: ClassCounter::TouchHits };
         // The touch needs the item in memory.
-        let Poll::Ready(mut appended) = self.read(sought, Returns::Always, call, out) else {
+        let Poll::Ready(mut appended) = self.read(sought, PromotionPolicy::Always, call, out)
+        else {
             return Executed::Pending;
         };
         self.counters.bump(Counter::CmdTouch);
@@ -357,7 +358,7 @@ impl Executor {
     fn read(
         &self,
         sought: Sought<'_>,
-        returns: Returns,
+        returns: PromotionPolicy,
         Call { wait, frame }: Call<'_>,
         out: &mut Vec<u8>,
     ) -> Poll<Appended> {
@@ -442,8 +443,12 @@ impl Executor {
         self.prefetch(keys());
         let (mut out, noted) = (Vec::new(), ReadOptions { noted: true, value: false });
         for key in keys() {
-            let read =
-                self.cache.raw(wait).read(key, (noted, Returns::Always), &mut out, |_, _| ());
+            let read = self.cache.raw(wait).read(
+                key,
+                (noted, PromotionPolicy::Always),
+                &mut out,
+                |_, _| (),
+            );
             // A read is pending if the item was evicted since: a hint is not worth a read of the
             // disk.
             if let Poll::Ready(Read::Hit(meta)) = read {

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use larder::{Asking, Refusal, Stale, StoreError, StoreRequest, Stored, Upload, Wait, waited};
+use larder::{DiskNeed, Refusal, Stale, StoreError, StoreRequest, Stored, Upload, Wait, waited};
 use larder_item::StoreMode;
 use larder_protocol::{self as protocol, ClientError, Frame, Response, ServerError, Store};
 use larder_stats::{ClassCounter, Counter};
@@ -25,7 +25,7 @@ impl Executor {
         let raw = self.cache.raw(wait);
         if let Some(token) = store.lease {
             // The lease ends with the attempt.
-            if wait.asks() && raw.asks_disk(store.key, Asking::Changes) {
+            if wait.asks() && raw.needs_disk(store.key, DiskNeed::Changes) {
                 return Poll::Pending;
             }
             let raw = self.cache.raw(wait.without_asking());

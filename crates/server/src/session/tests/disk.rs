@@ -1,7 +1,7 @@
 //! Sessions over a cache with a disk tier: one that has its caller look keys up answers as one that
 //! reads the disk itself.
 
-use larder::{Asking, Cache, Deferred, DiskRead};
+use larder::{Cache, Deferred, DiskNeed, DiskRead};
 use larder_protocol::binary::{HEADER_BYTES, opcode};
 use tempfile::TempDir;
 
@@ -90,7 +90,7 @@ impl DiskPeer {
 
     /// True if memory lacks the item.
     fn is_cold(&self, key: &str) -> bool {
-        self.executor.cache().raw(Wait::Block).must_look_up(key.as_bytes(), Asking::Reads)
+        self.executor.cache().raw(Wait::Block).must_look_up(key.as_bytes(), DiskNeed::Reads)
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) type Found = Result<(Known, Option<StoredItem>), FindError>;
 
 /// How an operation depends on the item of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asking {
+pub enum DiskNeed {
     /// It reads the item.
     Reads,
     /// It changes the item, or whether it does depends on the item.
@@ -130,15 +130,15 @@ impl Tier {
     pub(crate) fn must_look_up(
         &self,
         key: &[u8],
-        asking: Asking,
+        asking: DiskNeed,
         wait: Wait<'_>,
         is_resident: impl FnOnce() -> bool,
     ) -> bool {
         let may_ask = match asking {
             // A store without conditions does not change what the disk of a cache has before.
-            Asking::Replaces if self.is_cache() => false,
-            Asking::Reads => !is_resident() && self.store.may_have(key),
-            Asking::Changes | Asking::Replaces => self.store.may_ask(key, is_resident()),
+            DiskNeed::Replaces if self.is_cache() => false,
+            DiskNeed::Reads => !is_resident() && self.store.may_have(key),
+            DiskNeed::Changes | DiskNeed::Replaces => self.store.may_ask(key, is_resident()),
         };
         let holds = |known: &Known| self.store.is_as_found(key, known);
         let is_found = || wait.deferred().is_some_and(|deferred| deferred.has(key, holds));

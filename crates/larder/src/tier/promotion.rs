@@ -11,16 +11,16 @@ use larder_item::{Meta, Second, StoreMode};
 use larder_tier::format::{Address, Item};
 use larder_tier::store::{Known, Removal, StoredItem};
 
-use super::asking::Pending;
+use super::lookup::Pending;
 use super::recording::Terms;
 use super::wait::Wait;
-use super::{Tier, recorder};
+use super::{Tier, store_journal};
 
 /// How often an item is brought back that eviction takes away again.
 const RETURNS_MAX: u32 = 16;
 
 /// What the disk has of a key that memory lacks.
-pub(crate) enum Brought {
+pub(crate) enum Promotion {
     /// No item. What it has are records of other keys, or an old one of this key.
     Nothing(Known),
     /// Memory has the item again. The disk has this of the key.
@@ -31,7 +31,7 @@ pub(crate) enum Brought {
 
 /// When a read brings an item back into memory that only the disk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Returns {
+pub enum PromotionPolicy {
     /// At once.
     Always,
     /// If memory has room for it, or if the item was read on the disk lately. A large or a stale
@@ -41,7 +41,7 @@ pub enum Returns {
 
 /// How an operation uses the present item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum Dependency {
     /// It replaces the item, whatever that is.
     Replaces,
     /// It needs the item.
@@ -52,7 +52,7 @@ pub(crate) enum Use {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) key: &'a [u8],
-    pub(crate) uses: Use,
+    pub(crate) uses: Dependency,
     pub(crate) wait: Wait<'a>,
     /// The removal that the change belongs to.
     pub(crate) removal: Option<&'a Arc<Removal>>,
@@ -99,12 +99,12 @@ impl Undone {
 }
 
 impl<'a> Target<'a> {
-    pub(crate) fn new(key: &'a [u8], uses: Use, wait: Wait<'a>) -> Self {
+    pub(crate) fn new(key: &'a [u8], uses: Dependency, wait: Wait<'a>) -> Self {
         Self { key, uses, wait, removal: None }
     }
 }
 
-impl Use {
+impl Dependency {
     /// The use that a store makes of the present item.
     pub(crate) fn of(request: &StoreRequest<'_>) -> Self {
         let is_plain = request.mode == StoreMode::Set
@@ -132,12 +132,12 @@ impl Tier {
             return Err(Undone::Pending);
         }
         if !self.is_cache() {
-            self.store.wait_for_room(deadline).map_err(recorder::refusal)?;
+            self.store.wait_for_room(deadline).map_err(store_journal::refusal)?;
         }
-        self.settle(engine, operation, target, (deadline, change), is_absent)
+        self.retry_until_resident(engine, operation, target, (deadline, change), is_absent)
     }
 
-    fn settle<T>(
+    fn retry_until_resident<T>(
         &self,
         engine: &Engine,
         operation: &Operation<'_>,
@@ -148,9 +148,9 @@ impl Tier {
         let &Target { key, uses, wait, removal } = target;
         let (mut returns, mut known) = (0, Known::default());
         loop {
-            let terms = Terms { known: &known, needs: uses == Use::Needs, removal };
+            let terms = Terms { known: &known, needs: uses == Dependency::Needs, removal };
             match change(&operation.journaled(&self.journal.on(terms))) {
-                Err(StoreError::Journal(Refusal::AskDisk)) if uses == Use::Replaces => {
+                Err(StoreError::Journal(Refusal::AskDisk)) if uses == Dependency::Replaces => {
                     known = match self.find(key, wait)? {
                         Ok((known, _)) => known,
                         // What cannot be read can be replaced, and is whole again then.
@@ -161,14 +161,14 @@ impl Tier {
                     };
                 }
                 Err(StoreError::Journal(Refusal::AskDisk)) => {
-                    known = self.learn(engine, operation, target)?.0;
+                    known = self.resolve(engine, operation, target)?.0;
                 }
                 Err(StoreError::Journal(Refusal::Busy)) => {
                     self.clear_if_due(engine, operation.now);
                     self.wait_for_progress(deadline)?;
                 }
                 Ok(outcome) if is_absent(&outcome) && returns < RETURNS_MAX => {
-                    let (learned, is_there) = self.learn(engine, operation, target)?;
+                    let (learned, is_there) = self.resolve(engine, operation, target)?;
                     if !is_there {
                         return Ok(outcome);
                     }
@@ -182,60 +182,60 @@ impl Tier {
 
     /// Brings the item of a key back, or learns that there is none. Returns what is known of the
     /// key then, and whether memory has its item.
-    fn learn(
+    fn resolve(
         &self,
         engine: &Engine,
         operation: &Operation<'_>,
         target: &Target<'_>,
     ) -> Result<(Known, bool), Undone> {
-        match self.bring(engine, operation, target, Returns::Always)? {
+        match self.promote(engine, operation, target, PromotionPolicy::Always)? {
             // Which records are other keys', or the change asks again without end. The key's own is
             // not known: if memory loses it again, the change has to ask.
-            Brought::Back(known) => Ok((Known { own: None, ..known }, true)),
-            Brought::Nothing(known) => Ok((known, false)),
-            Brought::Left(_) => Err(StoreError::NoMemory.into()),
+            Promotion::Back(known) => Ok((Known { own: None, ..known }, true)),
+            Promotion::Nothing(known) => Ok((known, false)),
+            Promotion::Left(_) => Err(StoreError::NoMemory.into()),
         }
     }
 
     /// Brings the item of a key back into memory.
-    pub(crate) fn bring(
+    pub(crate) fn promote(
         &self,
         engine: &Engine,
         operation: &Operation<'_>,
         &Target { key, wait, .. }: &Target<'_>,
-        returns: Returns,
-    ) -> Result<Brought, Undone> {
+        returns: PromotionPolicy,
+    ) -> Result<Promotion, Undone> {
         let now = operation.now;
-        let mut may_stay = returns == Returns::IfReused && engine.is_memory_full();
+        let mut may_stay = returns == PromotionPolicy::IfReused && engine.is_memory_full();
         loop {
             if self.store.is_flush_due(self.unix_of(now)) {
                 return Err(Refusal::Busy.into());
             }
             if !self.store.may_have(key) {
-                return Ok(Brought::Nothing(Known::default()));
+                return Ok(Promotion::Nothing(Known::default()));
             }
             let found = match self.find(key, wait)? {
                 Ok(found) => found,
                 Err(error) if self.is_cache() => {
                     self.note_unreadable(&error);
                     self.store.give_up(key);
-                    return Ok(Brought::Nothing(Known::default()));
+                    return Ok(Promotion::Nothing(Known::default()));
                 }
                 Err(error) => {
                     self.note_unreadable(&error);
                     return Err(Undone::Unread(error.known));
                 }
             };
-            let (known, Some(item)) = found else { return Ok(Brought::Nothing(found.0)) };
-            let Some(at) = known.own else { return Ok(Brought::Nothing(known)) };
+            let (known, Some(item)) = found else { return Ok(Promotion::Nothing(found.0)) };
+            let Some(at) = known.own else { return Ok(Promotion::Nothing(known)) };
             if self.is_condemned(key, at) {
                 self.store.forget_condemned(key, at);
-                return Ok(Brought::Nothing(Known { own: None, ..known }));
+                return Ok(Promotion::Nothing(Known { own: None, ..known }));
             }
             let now_unix_secs = self.unix_of(now);
             if item.is_expired(now_unix_secs) {
                 self.store.forget_expired(key, at, now_unix_secs);
-                return Ok(Brought::Nothing(Known { own: None, ..known }));
+                return Ok(Promotion::Nothing(Known { own: None, ..known }));
             }
             let is_current = || self.store.is_current(key, at) && !self.is_condemned(key, at);
             // The recache token of a stale item is a mark of its record in memory.
@@ -243,16 +243,16 @@ impl Tier {
             may_stay = may_stay && self.recent_reads.is_first(self.store.identity(key));
             if may_stay {
                 match is_current() {
-                    true => return Ok(Brought::Left(item)),
+                    true => return Ok(Promotion::Left(item)),
                     false => continue,
                 }
             }
             self.note_return(key);
             match self.restore(engine, operation, (key, &item), &is_current) {
-                Ok(Stored::Stored { .. } | Stored::NotStored) => return Ok(Brought::Back(known)),
+                Ok(Stored::Stored { .. } | Stored::NotStored) => return Ok(Promotion::Back(known)),
                 // It changed, or reclaim has moved it: look again.
                 Ok(Stored::NotFound | Stored::Exists) => {}
-                Err(StoreError::NoMemory) => return Ok(Brought::Left(item)),
+                Err(StoreError::NoMemory) => return Ok(Promotion::Left(item)),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -316,7 +316,7 @@ impl Tier {
     }
 
     /// Runs a delayed clear that is due. If the log does not take it, memory is cleared all the
-    /// same, and [`Self::bring`] fails until the log takes it.
+    /// same, and [`Self::promote`] fails until the log takes it.
     #[inline]
     pub(crate) fn clear_if_due(&self, engine: &Engine, now: Second) {
         if self.store.is_flush_due(self.unix_of(now)) && self.clear(|| engine.flush()).is_err() {
@@ -339,8 +339,9 @@ impl Tier {
         match self.change(engine, operation, target, delete, is_absent) {
             Err(Undone::Unread(known)) if cas.is_none() => {
                 let terms = Terms { known: &known, needs: true, removal: target.removal };
-                let change = recorder::unconditional(self.unix_of(now));
-                recorder::remove(&self.store, key, &change, &terms).map_err(recorder::refusal)?;
+                let change = store_journal::unconditional(self.unix_of(now));
+                store_journal::remove(&self.store, key, &change, &terms)
+                    .map_err(store_journal::refusal)?;
                 Ok(Deletion::Deleted(Meta { seen: now, ..Meta::default() }))
             }
             removed => removed,

@@ -1,6 +1,6 @@
 //! Commands that need the disk: the session stops, and executes them once that was read.
 
-use larder::{Asking, Wait};
+use larder::{DiskNeed, Wait};
 use larder_item::StoreMode;
 use larder_protocol::{Command, Kept, KeptCommand, Store};
 
@@ -66,7 +66,7 @@ impl Session {
             return false;
         }
         let raw = batch.executor.cache().raw(batch.wait);
-        key_of(parsed.command).is_some_and(|key| raw.asks_disk(key, asking(parsed.command)))
+        key_of(parsed.command).is_some_and(|key| raw.needs_disk(key, asking(parsed.command)))
     }
 
     /// Returns the keys to look up on the disk: that of the command which waits, and those of reads
@@ -79,10 +79,10 @@ impl Session {
     ) -> Vec<Box<[u8]>> {
         let raw = executor.cache().raw(wait);
         // The command may have waited for room only.
-        let asked = self.asked.take().filter(|key| raw.must_look_up(key, Asking::Changes));
+        let asked = self.asked.take().filter(|key| raw.must_look_up(key, DiskNeed::Changes));
         let mut keys: Vec<Box<[u8]>> = asked.into_iter().collect();
         for (key, asking) in self.ahead(input).take(AHEAD_MAX) {
-            let is_new = asking == Asking::Reads && keys.iter().all(|asked| **asked != *key);
+            let is_new = asking == DiskNeed::Reads && keys.iter().all(|asked| **asked != *key);
             if is_new && raw.must_look_up(key, asking) {
                 keys.push(key.into());
             }
@@ -110,27 +110,27 @@ impl Suspended {
 pub(super) fn asked_of(batch: &Batch<'_>, payload: &Payload, input: &[u8]) -> Option<Box<[u8]>> {
     let store = payload.ended_by(input.len())?;
     let raw = batch.executor.cache().raw(batch.wait);
-    raw.asks_disk(store.key, asking_of(&store)).then(|| store.key.into())
+    raw.needs_disk(store.key, asking_of(&store)).then(|| store.key.into())
 }
 
 /// Returns how a command depends on the item of its key.
-pub(super) fn asking(command: &Command<'_>) -> Asking {
+pub(super) fn asking(command: &Command<'_>) -> DiskNeed {
     match command {
         Command::Get { exptime: None, .. } | Command::LeaseGet { .. } | Command::Inspect { .. } => {
-            Asking::Reads
+            DiskNeed::Reads
         }
-        Command::Fetch(fetch) if is_read(fetch) => Asking::Reads,
+        Command::Fetch(fetch) if is_read(fetch) => DiskNeed::Reads,
         Command::Store(store) => asking_of(store),
-        _ => Asking::Changes,
+        _ => DiskNeed::Changes,
     }
 }
 
-fn asking_of(store: &Store<'_>) -> Asking {
+fn asking_of(store: &Store<'_>) -> DiskNeed {
     let is_plain = store.mode == StoreMode::Set
         && store.cas.is_none()
         && store.lease.is_none()
         && !store.invalidate;
-    if is_plain { Asking::Replaces } else { Asking::Changes }
+    if is_plain { DiskNeed::Replaces } else { DiskNeed::Changes }
 }
 
 /// How many commands ahead keys are looked up together.

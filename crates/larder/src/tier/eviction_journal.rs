@@ -9,11 +9,11 @@ use larder_tier::disk::real::RealDirectory;
 use larder_tier::store::{Kept, Store};
 
 use super::Admission;
-use super::recorder::{change_of, item_of, refusal};
 use super::recording::Terms;
+use super::store_journal::{change_of, item_of, refusal};
 
 /// Gives a store the items that the engine evicts.
-pub(super) struct Demoter {
+pub(super) struct EvictionJournal {
     store: Arc<Store<RealDirectory>>,
     epoch: Epoch,
     admission: Admission,
@@ -21,13 +21,15 @@ pub(super) struct Demoter {
     item_bytes_min: usize,
 }
 
-impl fmt::Debug for Demoter {
+impl fmt::Debug for EvictionJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Demoter").field("admission", &self.admission).finish_non_exhaustive()
+        f.debug_struct("EvictionJournal")
+            .field("admission", &self.admission)
+            .finish_non_exhaustive()
     }
 }
 
-impl Demoter {
+impl EvictionJournal {
     pub(super) fn new(
         store: Arc<Store<RealDirectory>>,
         epoch: Epoch,

@@ -8,11 +8,11 @@ use super::TierMode;
 
 /// A place in the log of a disk tier that an answer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Awaited(pub(crate) Address);
+pub struct DurabilityTicket(pub(crate) Address);
 
 /// Whether what an answer waits for is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
+pub enum TicketState {
     /// It is.
     Durable,
     /// Not yet.
@@ -38,7 +38,7 @@ pub struct TierStatus {
     pub caution: Option<Caution>,
 }
 
-impl From<Durable> for Durability {
+impl From<Durable> for TicketState {
     fn from(durable: Durable) -> Self {
         match durable {
             Durable::Yes => Self::Durable,

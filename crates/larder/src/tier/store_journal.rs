@@ -12,18 +12,18 @@ use larder_tier::store::{self, Store};
 use super::recording::Terms;
 
 /// Records the engine's changes in a store.
-pub(super) struct Recorder {
+pub(super) struct StoreJournal {
     store: Arc<Store<RealDirectory>>,
     epoch: Epoch,
 }
 
-impl fmt::Debug for Recorder {
+impl fmt::Debug for StoreJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").finish_non_exhaustive()
+        f.debug_struct("StoreJournal").finish_non_exhaustive()
     }
 }
 
-impl Recorder {
+impl StoreJournal {
     pub(super) fn new(store: Arc<Store<RealDirectory>>, epoch: Epoch) -> Self {
         Self { store, epoch }
     }
@@ -79,7 +79,7 @@ pub(super) fn item_of<'a>(entry: &Entry<'a>, epoch: Epoch) -> Item<'a> {
     }
 }
 
-impl Recorder {
+impl StoreJournal {
     /// See [`larder_engine::Journal::item`].
     pub(super) fn item(
         &self,
