@@ -1,7 +1,7 @@
 //! The flusher: the one writer of a log, which keeps the order of writes and syncs.
 //!
 //! The caller brings records in the order of their addresses; the rules that order them on the disk
-//! are kept here, whatever the caller asks for. They have their names in `tests/model/rules.rs`.
+//! are kept here, whatever the caller asks for. They have their names in `tests/it/model/rules.rs`.
 
 use std::fmt;
 

@@ -10,7 +10,7 @@
 //! | `format` | the bytes on the disk |
 //! | `disk` | files, and the disk of the tests that loses power |
 //!
-//! `tests/model` has the protocol of the log as a model.
+//! `tests/it/model` has the protocol of the log as a model.
 #![forbid(unsafe_code)]
 
 pub mod disk;

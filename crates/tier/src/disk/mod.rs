@@ -4,7 +4,7 @@
 //! whole pages of 4096 bytes, and report each failure as a [`DiskError`] with the path and the
 //! call. [`real`] has files of the operating system. `simulated`, behind the feature `simulation`,
 //! has a disk in memory that loses power, tears pages and fails as real disks do, from a seed.
-//! `tests/disk` runs one contract over both.
+//! `tests/it/disk` runs one contract over both.
 //!
 //! What the traits promise after a power loss:
 //!

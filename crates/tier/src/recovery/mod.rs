@@ -5,7 +5,7 @@
 //! never acknowledged as durable. Recovery makes sure that it never appears, and the caller serves
 //! after that.
 //!
-//! The rules have their names in `tests/model/rules.rs`.
+//! The rules have their names in `tests/it/model/rules.rs`.
 
 mod survey;
 

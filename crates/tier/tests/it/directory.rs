@@ -1,6 +1,5 @@
 //! Directories that are not what the caller asks for: each is refused with what was found and what
 //! to do, and nothing in it changes.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES};

@@ -1,6 +1,5 @@
-//! The flusher keeps its rules whatever its caller asks for. `tests/crashes` shows what they are
+//! The flusher keeps its rules whatever its caller asks for. `crashes` shows what they are
 //! good for.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Call, DiskError};

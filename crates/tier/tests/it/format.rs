@@ -1,5 +1,4 @@
 //! The bytes of the format: what is written is read again, and what is damaged is recognised.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::{env, fs};
 

@@ -1,6 +1,5 @@
 //! The bytes of a segment's summary: what is written is read again, and what is damaged or
 //! senseless is recognised before an entry is seen.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use larder_tier::format::{
     Address, Item, KeyHash, KeyHasher, Record, SEGMENT_BYTES, SEGMENT_PAGES, SUMMARY_ENTRY_BYTES,
@@ -326,6 +325,6 @@ fn the_bytes_of_a_summary_are_these() {
     let trailer = bytes.len() - 64;
     let content = [&bytes[..3 * SUMMARY_ENTRY_BYTES], &bytes[trailer..]].concat();
     let hex: String = content.iter().map(|byte| format!("{byte:02x}")).collect();
-    let lines: Vec<&str> = include_str!("format/summary.hex").lines().collect();
+    let lines: Vec<&str> = include_str!("../format/summary.hex").lines().collect();
     assert_eq!(hex, lines.concat(), "the format has changed: give it a new version");
 }

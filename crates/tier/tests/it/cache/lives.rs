@@ -8,7 +8,7 @@ use fastrand::Rng;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
 use larder_tier::store::{Change, Kept, Known};
 
-use crate::{ABSENT, TestStore, item, start};
+use super::{ABSENT, TestStore, item, start};
 
 const KEYS: u32 = 400;
 

@@ -2,7 +2,6 @@
 //! stop keeps all of it, and a start after a crash is empty.
 //!
 //! `LARDER_SEED=17` runs one seed alone, `LARDER_SEEDS=1000` that number.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod lives;
 

@@ -3,7 +3,6 @@
 //!
 //! A seed is a whole run: `LARDER_SEED=17` runs it alone. `LARDER_SEEDS=100000`
 //! runs that number, and a 50th of it with a power loss at each call of recovery.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod history;
 mod scribe;

@@ -7,7 +7,7 @@ use larder_tier::disk::real::RealDirectory;
 use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES, SMALL_BYTES_MAX, zeroed_pages};
 
-use crate::page;
+use super::page;
 
 /// Runs a part of the contract on a real directory of the temporary file system, on one of the
 /// memory file system if the machine has it, and on the simulated disk.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use larder_tier::disk::simulated::{Fates, Fault, SimulatedDisk, When};
 use larder_tier::disk::{Call, Directory, File, PAGE_BYTES, Page, zeroed_pages};
 
-use crate::page;
+use super::page;
 
 /// How many seeds a test tries where it expects several outcomes.
 const SEEDS: u64 = 64;

@@ -9,7 +9,7 @@ use larder_tier::disk::simulated::{
 use larder_tier::disk::{Call, Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use rustix::io::Errno;
 
-use crate::page;
+use super::page;
 
 const EIO: Fault = Fault::Errno(Errno::IO.raw_os_error());
 

@@ -2,7 +2,6 @@
 //! of them has.
 //!
 //! Files in reading order: `contract`, `real`, `crashes`, `faults`.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod contract;
 mod crashes;

@@ -1,12 +1,12 @@
 //! What clients do: each operation in the steps between which others may come.
 
-use crate::address::Address;
-use crate::disk::{Record, Value};
-use crate::region::{Slot, State};
-use crate::rules::{Rule, Rules};
-use crate::scenario::Scenario;
-use crate::spec::Change;
-use crate::world::{Step, Successors, World};
+use super::address::Address;
+use super::disk::{Record, Value};
+use super::region::{Slot, State};
+use super::rules::{Rule, Rules};
+use super::scenario::Scenario;
+use super::spec::Change;
+use super::world::{Step, Successors, World};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {

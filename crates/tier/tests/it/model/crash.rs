@@ -1,13 +1,13 @@
 //! How a process ends, and how the next one starts.
 
-use crate::address::Address;
-use crate::disk::{Manifest, Record};
-use crate::reclaimer::Reclaimer;
-use crate::recovery::Recovery;
-use crate::region::{Region, Slot, State, Use};
-use crate::rules::{Rule, Rules};
-use crate::scenario::{Memory, Scenario};
-use crate::world::{Phase, Step, Successors, World};
+use super::address::Address;
+use super::disk::{Manifest, Record};
+use super::reclaimer::Reclaimer;
+use super::recovery::Recovery;
+use super::region::{Region, Slot, State, Use};
+use super::rules::{Rule, Rules};
+use super::scenario::{Memory, Scenario};
+use super::world::{Phase, Step, Successors, World};
 
 pub(crate) fn steps(world: &World, scenario: &Scenario, rules: Rules, next: &mut Successors) {
     match world.phase {

@@ -1,6 +1,6 @@
 //! The disk: pages with what the kernel shows and what the platter holds.
 
-use crate::address::{Address, Number};
+use super::address::{Address, Number};
 
 pub(crate) type Extent = u8;
 

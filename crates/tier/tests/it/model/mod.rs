@@ -10,7 +10,6 @@
 //!
 //! Files in reading order: `rules`, `spec` (the promises), `address`, `disk`, `region`, `client`,
 //! `reclaimer`, `crash`, `recovery`, `world`, `scenario`, `scenarios`, `search`.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod address;
 mod client;

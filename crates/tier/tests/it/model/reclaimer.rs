@@ -1,11 +1,11 @@
 //! Reclaim: live records of the oldest segment go to the head, then the segment is given up.
 
-use crate::address::{Address, Number, RECORDS};
-use crate::disk::{Record, Value};
-use crate::region::{Slot, State, Use};
-use crate::rules::{Rule, Rules};
-use crate::scenario::Scenario;
-use crate::world::{Step, Successors, World};
+use super::address::{Address, Number, RECORDS};
+use super::disk::{Record, Value};
+use super::region::{Slot, State, Use};
+use super::rules::{Rule, Rules};
+use super::scenario::Scenario;
+use super::world::{Step, Successors, World};
 
 /// Where reclaim is in its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

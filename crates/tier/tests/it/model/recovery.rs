@@ -1,11 +1,11 @@
 //! Recovery: a start without the region reads the log.
 
-use crate::address::{Address, LEASED, Number};
-use crate::disk::{Disk, Extent, Header, Manifest, Record, Unit, Value};
-use crate::region::{KEYS, Region, Slot, Use};
-use crate::rules::{Rule, Rules};
-use crate::spec::Items;
-use crate::world::{Phase, Step, Successors, World};
+use super::address::{Address, LEASED, Number};
+use super::disk::{Disk, Extent, Header, Manifest, Record, Unit, Value};
+use super::region::{KEYS, Region, Slot, Use};
+use super::rules::{Rule, Rules};
+use super::spec::Items;
+use super::world::{Phase, Step, Successors, World};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Recovery {

@@ -1,8 +1,8 @@
 //! The region: what memory knows of the items and of the log.
 
-use crate::address::{Address, Number, RECORDS};
-use crate::disk::{Disk, Extent, Header, Record, Unit, Value};
-use crate::rules::{Rule, Rules};
+use super::address::{Address, Number, RECORDS};
+use super::disk::{Disk, Extent, Header, Record, Unit, Value};
+use super::rules::{Rule, Rules};
 
 pub(crate) const KEYS: usize = 2;
 

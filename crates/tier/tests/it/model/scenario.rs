@@ -1,7 +1,7 @@
 //! What a search explores: the programs of the clients, and how much may happen to them.
 
-use crate::client::Op;
-use crate::rules::Rule;
+use super::client::Op;
+use super::rules::Rule;
 
 /// What becomes of the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,9 @@
 //! The scenarios, the smallest first. Together they need every rule: the first scenario that needs
 //! a rule names it.
 
-use crate::client::Op::{Delay, Delete, Flush, Get, Set, SetExpiring, Touch};
-use crate::rules::Rule::*;
-use crate::scenario::{Budget, Memory, Scenario};
+use super::client::Op::{Delay, Delete, Flush, Get, Set, SetExpiring, Touch};
+use super::rules::Rule::*;
+use super::scenario::{Budget, Memory, Scenario};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {

@@ -4,9 +4,9 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::rules::Rules;
-use crate::scenario::Scenario;
-use crate::world::World;
+use super::rules::Rules;
+use super::scenario::Scenario;
+use super::world::World;
 
 /// States above which a scenario is too large to be of use.
 const STATES_MAX: usize = 20_000_000;

@@ -1,8 +1,8 @@
 //! What clients may rely on: the history of changes, and what of it a crash may take.
 
-use crate::address::Address;
-use crate::disk::Value;
-use crate::region::KEYS;
+use super::address::Address;
+use super::disk::Value;
+use super::region::KEYS;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Change {

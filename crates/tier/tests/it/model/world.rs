@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use crate::address::LEASED;
-use crate::client::Client;
-use crate::disk::{Disk, Manifest};
-use crate::reclaimer::Reclaimer;
-use crate::recovery::Recovery;
-use crate::region::{Region, Slot};
-use crate::rules::{Rule, Rules};
-use crate::scenario::{Budget, Scenario};
-use crate::spec::{Change, Spec};
-use crate::{client, crash, reclaimer, recovery};
+use super::address::LEASED;
+use super::client::Client;
+use super::disk::{Disk, Manifest};
+use super::reclaimer::Reclaimer;
+use super::recovery::Recovery;
+use super::region::{Region, Slot};
+use super::rules::{Rule, Rules};
+use super::scenario::{Budget, Scenario};
+use super::spec::{Change, Spec};
+use super::{client, crash, reclaimer, recovery};
 
 /// A step: its actor, and the action.
 #[derive(Clone, Copy, Debug)]
@@ -244,9 +244,9 @@ impl World {
     }
 
     /// Logs a flush and raises the flush address in one step.
-    pub(crate) fn flush_now(&mut self, asked: bool) -> crate::address::Address {
-        use crate::disk::Record;
-        use crate::region::State;
+    pub(crate) fn flush_now(&mut self, asked: bool) -> super::address::Address {
+        use super::disk::Record;
+        use super::region::State;
         let at = self.region().reserve(Record::Flush, State::Complete);
         self.region().flush = at;
         self.region().delay = Default::default();

@@ -11,8 +11,8 @@ use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, Whe
 use larder_tier::disk::{Directory, File, zeroed_pages};
 use larder_tier::store::{Durability, Durable, Known, Settings, StartError, Started, Store};
 
-use crate::faults::{NEW, put, value};
-use crate::{TestStore, open, settings, start};
+use super::faults::{NEW, put, value};
+use super::{TestStore, open, settings, start};
 
 const SEGMENT: u64 = 4 << 20;
 const PAGES: u64 = SEGMENT / 4096;

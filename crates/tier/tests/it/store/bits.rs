@@ -7,8 +7,8 @@ use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::format::SEGMENT_BYTES;
 use larder_tier::store::{Durability, Store};
 
-use crate::faults::put;
-use crate::{NOW, settings, start, try_open};
+use super::faults::put;
+use super::{NOW, settings, start, try_open};
 
 const ITEMS: [(&[u8], &[u8]); 2] = [(b"a", b"the value of a"), (b"longer key", b"2")];
 

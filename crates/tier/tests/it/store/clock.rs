@@ -8,8 +8,8 @@ use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::store::{Change, Durability, Known, Settings, Started, Store};
 use larder_tier::{LogTime, Tier};
 
-use crate::faults::item;
-use crate::{NOW, TestStore, open, settings};
+use super::faults::item;
+use super::{NOW, TestStore, open, settings};
 
 /// The clocks of a process: the system's, which the test sets, and the log's.
 #[derive(Clone)]

@@ -7,9 +7,9 @@ use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
 use larder_tier::store::{Durability, Durable, Known};
 
-use crate::faults::{NEW, item, put, value};
-use crate::reclaim::churn;
-use crate::{TestStore, start};
+use super::faults::{NEW, item, put, value};
+use super::reclaim::churn;
+use super::{TestStore, start};
 
 const EIO: i32 = 5;
 

@@ -8,10 +8,10 @@ use larder_tier::disk::simulated::{Fates, Fault, SimulatedDisk, When};
 use larder_tier::disk::{Call, Directory, File, PAGE_BYTES, zeroed_pages};
 use larder_tier::store::{Durability, Durable, StartError, Trust, salvage};
 
-use crate::acceptance::{accept, copy, plain};
-use crate::faults::{NEW, put, value};
-use crate::flips::{flip, log, sync};
-use crate::{NOW, TestStore, open, start};
+use super::acceptance::{accept, copy, plain};
+use super::faults::{NEW, put, value};
+use super::flips::{flip, log, sync};
+use super::{NOW, TestStore, open, start};
 
 const SEGMENT: usize = 4 << 20;
 const PAGES: usize = SEGMENT / PAGE_BYTES;

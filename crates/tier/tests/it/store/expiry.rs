@@ -9,8 +9,8 @@ use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::format::Item;
 use larder_tier::store::{Change, Durability, Known, Refusal, Settings, Store};
 
-use crate::faults::item;
-use crate::{NOW, TestStore, open, settings};
+use super::faults::item;
+use super::{NOW, TestStore, open, settings};
 
 /// A store whose clock the test sets.
 fn start(disk: &SimulatedDisk, clock: &Arc<AtomicU64>) -> TestStore {

@@ -7,7 +7,7 @@ use larder_tier::disk::{Call, Directory};
 use larder_tier::format::Item;
 use larder_tier::store::{Change, Durability, Durable, Known, Refusal};
 
-use crate::{NOW, TestStore, start};
+use super::{NOW, TestStore, start};
 
 pub(crate) const NEW: Change<'static> =
     Change { now_unix_secs: NOW, is_resident: false, is_gone: &|| false };

@@ -9,9 +9,9 @@ use larder_tier::store::{Durability, Durable, Trust, salvage};
 use larder_tier::{OpenError, Tier};
 use zerocopy::IntoBytes;
 
-use crate::acceptance::{accept, copy, plain};
-use crate::faults::{NEW, item, put, value};
-use crate::{NOW, TestStore, open, start, try_open};
+use super::acceptance::{accept, copy, plain};
+use super::faults::{NEW, item, put, value};
+use super::{NOW, TestStore, open, start, try_open};
 
 const SEGMENT: usize = 4 << 20;
 const EXTENTS: u64 = 16;

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use larder_tier::format::KeyHasher;
 
-use crate::HASH_KEY;
+use super::HASH_KEY;
 
 /// What the catalog files a key by: 12 bits of its table and a tag of 21.
 fn filed_by(hasher: &KeyHasher, key: &[u8]) -> (u64, u64) {

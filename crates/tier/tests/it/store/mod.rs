@@ -3,7 +3,6 @@
 //! has what was recorded last.
 //!
 //! A seed is a whole run: `LARDER_SEED=17` runs it alone, `LARDER_SEEDS=1000` runs that number.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod acceptance;
 mod bits;

@@ -7,8 +7,8 @@ use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
 use larder_tier::store::{Durability, Durable};
 
-use crate::faults::{put, replace, value};
-use crate::{NOW, TestStore, start};
+use super::faults::{put, replace, value};
+use super::{NOW, TestStore, start};
 
 /// Overwrites one key until reclaim has met every segment that is there now. Reads nothing.
 pub(crate) fn churn(store: &TestStore) {

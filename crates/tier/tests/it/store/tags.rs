@@ -3,9 +3,9 @@
 use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::store::{Change, Durability, Durable, Known, Refusal};
 
-use crate::faults::{NEW, item, put, value};
-use crate::keys::pairs;
-use crate::start;
+use super::faults::{NEW, item, put, value};
+use super::keys::pairs;
+use super::start;
 
 #[test]
 fn both_keys_of_a_pair_are_stored_found_and_removed_by_themselves() {

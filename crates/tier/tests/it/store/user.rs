@@ -7,8 +7,8 @@ use fastrand::Rng;
 use larder_tier::format::Item;
 use larder_tier::store::{Change, Durable, FindError, Known, Refusal, Unreadable};
 
-use crate::keys::pairs;
-use crate::{NOW, TestStore};
+use super::keys::pairs;
+use super::{NOW, TestStore};
 
 const KEYS: u8 = 12;
 

@@ -9,10 +9,10 @@ use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
 use larder_tier::store::{Durability, Durable, Known, PLACES, WalkStep};
 
-use crate::faults::{NEW, item, put};
-use crate::keys::pairs;
-use crate::reclaim::churn;
-use crate::{NOW, TestStore, start};
+use super::faults::{NEW, item, put};
+use super::keys::pairs;
+use super::reclaim::churn;
+use super::{NOW, TestStore, start};
 
 /// Walks over everything. Returns the values by key, and what was not readable.
 fn walk(store: &TestStore) -> (HashMap<Vec<u8>, Vec<u8>>, u64) {
