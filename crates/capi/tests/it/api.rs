@@ -1,5 +1,4 @@
 //! Plays the scenes of conformance/api through the functions of larder.h.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;

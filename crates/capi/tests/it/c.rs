@@ -1,6 +1,5 @@
 //! Compiles programs in C with the header and both forms of the library, and runs them.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 //! Compares c/include/larder.h with this crate. With `LARDER_BLESS=1` the test writes the
 //! header: `make header`.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::path::Path;
 use std::{env, fs};
