@@ -3,20 +3,17 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
-
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use children::fork;
 use larder::{Builder, Cache, Inspection, Opening};
 use larder_region::layout::{GROUP_BYTES, SEGMENT_HEADER_BYTES, global};
 use larder_region::{Layout, Sharing};
 use larder_testkit::cache_file;
+use larder_testkit::children::fork;
 
 const MEMORY_BYTES: u64 = 4 << 20;
 

@@ -2,18 +2,15 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
-
 use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use children::{Child, Word, fork};
 use larder::{Cache, Clock, Deadline, StoreError};
 use larder_testkit::Random;
+use larder_testkit::children::{Child, Word, fork};
 
 /// Returns a value that identifies its key.
 fn value_of(key: u64, bytes: u64) -> Vec<u8> {

@@ -3,9 +3,6 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
-
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use children::{Child, Word, fork, sleep_for_ever};
 use larder::{Builder, Cache, Refusal, StoreError};
 use larder_testkit::cache_file;
+use larder_testkit::children::{Child, Word, fork, sleep_for_ever};
 
 /// The user and the group of a worker: those without rights on most systems.
 const UNPRIVILEGED: u32 = 65534;

@@ -2,17 +2,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use children::{Word, fork, sleep_for_ever};
 use larder::{Builder, Cache, Read, StoreMode, StoreRequest};
 use larder_testkit::cache_file;
+use larder_testkit::children::{Child, Word, fork, sleep_for_ever};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn builder() -> Builder {
@@ -113,7 +110,7 @@ fn killed_children_leave_nothing_locked() {
             begun.hear();
         }
         thread::sleep(Duration::from_micros(round * 331 % 5000));
-        children.iter().for_each(children::Child::kill);
+        children.iter().for_each(Child::kill);
         for child in children {
             assert_eq!(child.wait(), -libc::SIGKILL);
         }

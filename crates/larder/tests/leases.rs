@@ -2,14 +2,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
-use children::{Child, Word, fork, sleep_for_ever};
 use larder::Cache;
+use larder_testkit::children::{Child, Word, fork, sleep_for_ever};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -3,16 +3,13 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
-
 use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 
-use children::fork;
 use larder::{Cache, Clock, Counter, LoadError, LoadOptions, StoreMode, StoreRequest, Stored};
 use larder_testkit::cache_file;
+use larder_testkit::children::fork;
 
 const FOR_EVER: LoadOptions = LoadOptions::new();
 const MINUTE: LoadOptions =

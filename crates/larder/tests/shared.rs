@@ -2,20 +2,17 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
-
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use children::{Word, fork, sleep_for_ever};
 use larder::{Builder, Cache, OpenError, Opening, REGION_FORMAT, SharedError, Unusable};
 use larder_region::Locks;
 use larder_region::layout::superblock;
 use larder_testkit::cache_file;
+use larder_testkit::children::{Word, fork, sleep_for_ever};
 
 const MEMORY_BYTES: u64 = 1 << 20;
 

@@ -3,18 +3,15 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use children::{fork, sleep_for_ever};
 use larder::{
     Cache, DiskTier, Durability, Refusal, StoreError, StoreMode, StoreRequest, Stored, TierMode,
 };
+use larder_testkit::children::{fork, sleep_for_ever};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -2,8 +2,6 @@
 //! clients cannot harm the server.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-#[path = "../../region/tests/children/mod.rs"]
-mod children;
 mod stat;
 
 use std::fs::Permissions;
@@ -16,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder::{Client, ClientError, ClientStore, ClientStored, Hit, StoreMode, Swap};
+use larder_testkit::children::fork;
 use larder_testkit::server::{Signal, larderd, memcached, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Transport};
 use rustix::process::{Pid, kill_process};
@@ -431,7 +430,7 @@ fn forked_processes_have_connections_of_their_own() -> Result<()> {
         let client = client.clone();
         move || i32::from(asks_in_turn(&client, key).is_err())
     };
-    let children = ["one", "another"].map(|key| children::fork(ask(key)));
+    let children = ["one", "another"].map(|key| fork(ask(key)));
     asks_in_turn(&client, "the parent")?;
     assert_eq!(children.map(children::Child::wait), [0, 0]);
     assert_eq!(client.get("numbers")?.as_deref(), Some(&b"6000"[..]));

@@ -1,11 +1,12 @@
 //! Shared parts of tests: a model of a cache, a server under test, wire transcripts.
 //!
 //! Files in reading order: [`model`], [`server`], [`built`], [`stream`], [`transcript`],
-//! [`mcrouter`], [`mod@traces`], [`fixture`], [`api`], [`mod@skip`].
-#![forbid(unsafe_code)]
+//! [`mcrouter`], [`mod@traces`], [`fixture`], [`children`], [`api`], [`mod@skip`].
+#![deny(unsafe_code)]
 
 pub mod api;
 pub mod built;
+pub mod children;
 pub mod fixture;
 pub mod mcrouter;
 pub mod model;

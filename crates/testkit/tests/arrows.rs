@@ -77,6 +77,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
             "walk.rs",
         ],
     ),
+    ("testkit", "the processes that tests fork, no part of the product", &["children.rs"]),
 ];
 
 fn crates() -> PathBuf {

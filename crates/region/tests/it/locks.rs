@@ -1,15 +1,11 @@
 //! Locks end with their holder, and only with their holder.
-#![cfg(not(miri))]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
-
-mod children;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use children::{Word, fork, sleep_for_ever};
 use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, file, forks, locks};
+use larder_testkit::children::{Word, fork, sleep_for_ever};
 use tempfile::TempDir;
 
 fn place() -> (TempDir, PathBuf) {

@@ -1,8 +1,4 @@
 //! Memory that processes share, and files that hold it.
-#![cfg(not(miri))]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
-
-mod children;
 
 use std::fs::File;
 use std::io::Write;
@@ -11,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use children::{Word, fork, sleep_for_ever};
 use larder_region::{Access, FileError, Memory, NewFile, ShareError, file};
+use larder_testkit::children::{Word, fork, sleep_for_ever};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};

@@ -1,5 +1,5 @@
 //! Processes forked by a test.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(unsafe_code, reason = "the C library forks, kills and waits")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs::File;
@@ -7,12 +7,12 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
 /// A forked process, killed when it is dropped.
-pub(crate) struct Child(libc::pid_t);
+pub struct Child(libc::pid_t);
 
 /// Forks a child that calls `run` and exits with its result, after 20 seconds at the latest. The
 /// child has none of the test's other threads; it may allocate, which the C library ensures, but
 /// must not rely on other locks. A panic ends it with 101.
-pub(crate) fn fork(run: impl FnOnce() -> i32) -> Child {
+pub fn fork(run: impl FnOnce() -> i32) -> Child {
     let run = std::panic::AssertUnwindSafe(run);
     // SAFETY: the child runs the closure only, and ends without unwinding into the test.
     unsafe {
@@ -28,13 +28,14 @@ pub(crate) fn fork(run: impl FnOnce() -> i32) -> Child {
 }
 
 impl Child {
-    pub(crate) fn kill(&self) {
+    /// Kills the process, which still has to be waited for.
+    pub fn kill(&self) {
         // SAFETY: the child is ours and not waited for yet, so the process id is its own.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 
     /// Returns the exit status, or the negated number of the signal that ended it.
-    pub(crate) fn wait(self) -> i32 {
+    pub fn wait(self) -> i32 {
         let status = self.reap();
         std::mem::forget(self);
         if libc::WIFSIGNALED(status) { -libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
@@ -56,7 +57,7 @@ impl Drop for Child {
 }
 
 /// Sleeps until killed.
-pub(crate) fn sleep_for_ever() -> ! {
+pub fn sleep_for_ever() -> ! {
     loop {
         // SAFETY: no memory is involved.
         unsafe { libc::pause() };
@@ -64,21 +65,24 @@ pub(crate) fn sleep_for_ever() -> ! {
 }
 
 /// A pipe on which a child reports its progress.
-pub(crate) struct Word(OwnedFd, OwnedFd);
+pub struct Word(OwnedFd, OwnedFd);
 
 impl Word {
-    pub(crate) fn new() -> Self {
+    /// Returns an empty pipe.
+    #[expect(clippy::new_without_default, reason = "a pipe may fail to open")]
+    pub fn new() -> Self {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         Self(reader, writer)
     }
 
-    pub(crate) fn say(&self, word: u32) {
+    /// Writes a report.
+    pub fn say(&self, word: u32) {
         File::from(self.1.try_clone().unwrap()).write_all(&word.to_le_bytes()).unwrap();
     }
 
     /// Waits for the report. If the child died, the alarm of other children ends the wait at the
     /// latest.
-    pub(crate) fn hear(&self) -> u32 {
+    pub fn hear(&self) -> u32 {
         let mut word = [0; 4];
         rustix::event::poll(
             &mut [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)],
