@@ -1,10 +1,11 @@
 //! The crates import each other as ARCHITECTURE.md says, and `unsafe` stays where it is allowed.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::root;
 
 /// Folder of a crate, and the folders of those it may import.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -81,7 +82,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
 ];
 
 fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+    root().join("crates")
 }
 
 fn manifest(folder: &str) -> toml::Table {
@@ -114,7 +115,7 @@ fn arrows_run_as_the_architecture_says() {
 
 #[test]
 fn the_architecture_lists_the_arrows() {
-    let text = fs::read_to_string(crates().parent().unwrap().join("ARCHITECTURE.md")).unwrap();
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     for (folder, allowed) in ARROWS {
         let allowed = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
         let row = format!("| {} | `crates/{folder}` | {allowed} |", package_name(folder));
@@ -248,9 +249,9 @@ fn every_other_crate_forbids_unsafe() {
 
 #[test]
 fn security_lists_what_may_hold_unsafe() {
-    const BEGIN: &str = "<!-- Generated from crates/testkit/tests/arrows.rs";
+    const BEGIN: &str = "<!-- Generated from crates/testkit/tests/it/arrows.rs";
     const END: &str = "<!-- End of what is generated. -->";
-    let path = crates().parent().unwrap().join("SECURITY.md");
+    let path = root().join("SECURITY.md");
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();
     let (first_line, rest) = rest.split_once('\n').unwrap();
@@ -266,7 +267,7 @@ fn security_lists_what_may_hold_unsafe() {
     }
     assert!(
         fs::read_to_string(&path).unwrap() == expected,
-        "SECURITY.md is not what the list says: run LARDER_BLESS=1 cargo test -p larder-testkit --test arrows"
+        "SECURITY.md is not what the list says: run LARDER_BLESS=1 cargo test -p larder-testkit --test it arrows::"
     );
 }
 

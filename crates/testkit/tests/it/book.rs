@@ -1,13 +1,10 @@
 //! The book of docs/ is complete, and links between documents lead somewhere.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
-}
+use crate::root;
 
 /// Returns the Markdown files below a folder of the repository, by their paths from its root.
 fn documents_below(folder: &str) -> Vec<String> {

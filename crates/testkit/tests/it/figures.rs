@@ -1,14 +1,15 @@
 //! The tables of README.md with figures are those of docs/figures.json, which
 //! `make bench NAME=readme` writes from measurements: a figure that no run made does not stay in
-//! README.md. `LARDER_BLESS=1 cargo test -p larder-testkit --test figures` writes the tables from
-//! the file.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+//! README.md. The command `LARDER_BLESS=1 cargo test -p larder-testkit --test it figures::` writes
+//! the tables.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
+
+use crate::root;
 
 const BEGIN: &str =
     "<!-- figures: written by `make bench NAME=readme` from docs/figures.json -->\n";
@@ -17,7 +18,7 @@ const END: &str = "<!-- end of figures -->\n";
 const SERVERS: &str = "servers";
 
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join(name)
+    root().join(name)
 }
 
 fn word<'a>(of: &'a Value, name: &str) -> &'a str {

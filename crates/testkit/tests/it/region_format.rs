@@ -1,18 +1,17 @@
 //! The layout of a region is written down three times: in the region crate, in
 //! docs/region-format.md, and in the reader of Go. A change of one is a change of all.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+
+use crate::root;
 
 const LAYOUT: &str = "crates/region/src/layout.rs";
 const BOOK: &str = "docs/region-format.md";
 const GO: &str = "go/reader/layout.go";
 
 fn read(name: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    fs::read_to_string(root.join(name)).unwrap()
+    fs::read_to_string(root().join(name)).unwrap()
 }
 
 /// Returns the number between two texts, of which the first occurs once.

@@ -1,10 +1,10 @@
 //! The files that git tracks are of known kinds, and lists in documents agree with their sources.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::root;
 
 /// Kinds of files that a person writes, by the end of their names.
 const EXTENSIONS: &[&str] = &[
@@ -83,10 +83,6 @@ const NAMES: &[&str] = &[
     "Makefile",
 ];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
-}
-
 fn is_known(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap();
     let extension = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, end)| end);
@@ -116,7 +112,7 @@ fn tracked_files_are_of_known_kinds() {
     assert!(
         unknown.is_empty(),
         "these files look like leftovers of a program; remove them, or add their kind to \
-         crates/testkit/tests/tracked.rs:\n{}",
+         crates/testkit/tests/it/tracked.rs:\n{}",
         unknown.join("\n")
     );
 }

@@ -11,8 +11,8 @@ pub const PAGE_BYTES: usize = 4096;
 ///
 /// Pages are kept on the heap ([`zeroed_page`], [`zeroed_pages`]). LLVM 22 loses the prologue of a
 /// function that has such a value on its stack and may return before it needs it: the function then
-/// writes over the stack of its caller (rustc 1.95, x86-64). `tests/tidy.rs` of the test kit looks
-/// for pages on the stack of this crate.
+/// writes over the stack of its caller (rustc 1.95, x86-64). `tests/it/tidy.rs` of the test kit
+/// looks for pages on the stack of this crate.
 #[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 pub struct Page([u8; PAGE_BYTES]);
