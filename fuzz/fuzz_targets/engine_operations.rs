@@ -2,7 +2,7 @@
 //! cache's memory valid.
 #![no_main]
 
-#[path = "../../crates/larder/tests/pair/mod.rs"]
+#[path = "../../crates/larder/tests/it/pair/mod.rs"]
 mod pair;
 
 use arbitrary::{Result, Unstructured};
