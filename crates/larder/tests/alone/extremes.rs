@@ -1,15 +1,14 @@
 //! Extreme sizes, numbers of processes, memory limits and clocks.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Clock, Deadline, StoreError};
 use larder_testkit::Random;
+
+use crate::{resident_bytes, turn};
 use larder_testkit::children::{Child, Word, fork};
 
 /// Returns a value that identifies its key.
@@ -52,14 +51,9 @@ fn play(cache: &Cache, seed: u64, operations: u64) {
     }
 }
 
-/// Resident memory of this process, in bytes.
-fn resident_bytes() -> u64 {
-    let statm = fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
-
 #[test]
 fn a_cache_of_a_mebibyte_is_full_all_the_time_and_valid() {
+    let _turn = turn();
     let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
     play(&cache, 1, 20_000);
     assert!(cache.memory().used <= 1 << 20, "{:?}", cache.memory());
@@ -70,6 +64,7 @@ fn a_cache_of_a_mebibyte_is_full_all_the_time_and_valid() {
 /// The segments are as small as those of 16 MiB, so there are as many as a cache of 256 GiB has.
 #[test]
 fn sixteen_gibibytes_of_the_smallest_segments_take_no_memory_until_they_are_used() {
+    let _turn = turn();
     const MEMORY_BYTES: u64 = 16 << 30;
     const RESIDENT_BYTES_MAX: u64 = 300 << 20;
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -104,6 +99,7 @@ fn sixteen_gibibytes_of_the_smallest_segments_take_no_memory_until_they_are_used
 
 #[test]
 fn two_hundred_and_fifty_six_processes_use_one_cache_and_half_of_them_are_killed() {
+    let _turn = turn();
     const CHILDREN: u64 = 255;
     const OPERATIONS: u64 = 200;
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -162,6 +158,7 @@ fn wait_for_limit(cache: &Cache, limit: u64) {
 
 #[test]
 fn a_memory_limit_that_rises_and_falls_under_load_is_reached_and_every_account_is_exact() {
+    let _turn = turn();
     const LIMITS: [u64; 2] = [40 << 20, 6 << 20];
     for has_maintainer in [false, true] {
         let builder = Cache::builder().memory_bytes(8 << 20).memory_bytes_max(LIMITS[0]);
@@ -226,6 +223,7 @@ fn use_until(cache: &Cache, thread: u64, is_over: &AtomicBool) {
 
 #[test]
 fn no_step_of_the_clock_lets_an_item_expire_early_or_live_for_ever() {
+    let _turn = turn();
     let cache = &Cache::builder().memory_bytes(64 << 20).clock(Clock::Ticked).open().unwrap();
     let is_over = &AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,7 +1,5 @@
 //! A region with words changed by another program than a cache: it is refused with the name of a
 //! field, or it is used, and no operation hangs or ends the process.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs::{self, File};
 use std::hint::black_box;

@@ -1,7 +1,5 @@
 //! Workers as of a web server: forked by a root process, they change their user or their root
 //! directory before they use a shared cache.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,6 +1,4 @@
 //! Processes forked from one that has a cache open.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

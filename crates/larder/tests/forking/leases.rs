@@ -1,6 +1,4 @@
 //! Leases among processes, and how they end.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::thread;
 use std::time::{Duration, Instant};

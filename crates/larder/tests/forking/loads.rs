@@ -1,7 +1,5 @@
 //! Loads in a cache shared with other processes: a change of the key between the read and the store
 //! takes precedence.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::convert::Infallible;
 use std::path::Path;

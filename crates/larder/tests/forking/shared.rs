@@ -1,6 +1,4 @@
 //! A cache in a file: permissions, refusals, and persistence.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};

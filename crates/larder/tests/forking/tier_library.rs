@@ -1,7 +1,5 @@
 //! What a program that uses the library relies on beside a disk tier: gets that miss nothing,
 //! errors where the disk fails, a stop that frees the directory, and children that cannot use it.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs;
 use std::os::unix::fs::FileExt;

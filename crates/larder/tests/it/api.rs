@@ -1,5 +1,4 @@
 //! The library passes the scenes that all language bindings share.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! All operations at once, by many threads, on memories of several kinds: no value is mixed up, no
 //! count is lost, and all invariants hold afterwards. `CHURN_MS` sets the duration of each scene,
 //! in milliseconds.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-#[path = "../examples/session_store.rs"]
+#[path = "../../examples/session_store.rs"]
 mod session_store;
-#[path = "../examples/shared_counters.rs"]
+#[path = "../../examples/shared_counters.rs"]
 mod shared_counters;
-#[path = "../examples/sql_result_cache.rs"]
+#[path = "../../examples/sql_result_cache.rs"]
 mod sql_result_cache;
 
 fn run(example: fn() -> Result<(), Box<dyn Error>>) {

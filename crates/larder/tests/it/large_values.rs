@@ -1,5 +1,4 @@
 //! Values that are stored in pieces, and values that arrive in parts.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use larder::{Cache, Clock, Deadline, Read, StoreError, StoreMode, StoreRequest, Stored};
 use larder_testkit::value_of;

@@ -1,5 +1,4 @@
 //! The methods that programs use, one fact per test.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::time::Duration;
 

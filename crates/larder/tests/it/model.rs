@@ -1,12 +1,10 @@
 //! Random operations on a cache and on a plain map must have the same results, whatever the clock
 //! does. After every run all invariants of the cache's memory are checked.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
-
-mod pair;
 
 use larder::{Counter, Direction, ReadOptions, Stale, StoreMode};
-use pair::{Operation, Pair, Token, Ttl, Value, With, key_of};
 use proptest::prelude::*;
+
+use crate::pair::{Operation, Pair, Token, Ttl, Value, With, key_of};
 
 fn any_ttl() -> impl Strategy<Value = Ttl> {
     prop_oneof![4 => Just(Ttl::Never), 1 => Just(Ttl::Past), 3 => (1..20u32).prop_map(Ttl::Secs)]

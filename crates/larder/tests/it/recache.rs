@@ -1,6 +1,5 @@
 //! The operations that a server needs beyond get and set: stale items and recache tokens, requested
 //! cas tokens, and metadata.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,4 @@
 //! The reports that a subscriber gets of items that leave the cache.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! A client of a server that accepts connections and does not reply, or hangs up.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,5 +1,4 @@
 //! Many threads on one cache: every value read is one that a thread stored for that key, complete.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
 use std::sync::Barrier;

@@ -1,6 +1,5 @@
 //! A cache with a disk tier has everything that was stored: in a memory that is too small for it,
 //! and after a restart.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
 use std::path::Path;

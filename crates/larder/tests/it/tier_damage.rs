@@ -1,6 +1,5 @@
 //! What is read past the damage of a directory: never a value that a key has not had, and what is
 //! called current is.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};

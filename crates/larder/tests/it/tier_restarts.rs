@@ -1,5 +1,4 @@
 //! What changes between two starts of a disk tier: the clock, the memory, the size.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;

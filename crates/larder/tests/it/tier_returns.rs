@@ -1,5 +1,4 @@
 //! When an item that only the disk has returns to memory.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::path::Path;
 use std::task::Poll;

@@ -1,5 +1,4 @@
 //! Two keys that share a place in the index of the disk: each is changed by itself, and in time.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,6 +1,5 @@
 //! A walk over a cache with a disk tier shows what memory has and what only the disk has, each key
 //! once, while other threads store, read and push items out.
-#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
