@@ -7,11 +7,9 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use larder_testkit::http;
 use larder_testkit::server::{Signal, free_address, larderd};
 use larder_testkit::{Address, ServerUnderTest, Transport};
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
 
 const REQUESTS: &str = "larder_request_duration_seconds";
 const LOOPS: &str = "larder_loop_duration_seconds";

@@ -2,8 +2,6 @@
 //! clients cannot harm the server.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-mod stat;
-
 use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -14,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder::{Client, ClientError, ClientStore, ClientStored, Hit, StoreMode, Swap};
-use larder_testkit::children::fork;
+use larder_testkit::children::{self, fork};
 use larder_testkit::server::{Signal, larderd, memcached, run_to_end};
+use larder_testkit::stat::stat;
 use larder_testkit::{Address, ServerUnderTest, Transport};
 use rustix::process::{Pid, kill_process};
-use stat::stat;
 
 const READERS: [&str; 4] = ["--local-readers", "same-uid", "-m", "64"];
 

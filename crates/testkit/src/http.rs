@@ -6,23 +6,25 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::server::free_address;
+use crate::{Address, ServerUnderTest, Stream, Transport};
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::free_address;
-use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
 /// A response.
 #[derive(Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
+pub struct Response {
+    /// The code of the first line.
+    pub status: u16,
     /// The headers, in lower case.
-    pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) body: String,
+    pub headers: BTreeMap<String, String>,
+    /// The body as text.
+    pub body: String,
     /// The body as it is, for values that are no text.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// Asks for a path with these further header lines.
-pub(crate) fn get(address: &Address, path: &str, headers: &[&str]) -> Result<Response> {
+pub fn get(address: &Address, path: &str, headers: &[&str]) -> Result<Response> {
     let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.iter().any(|line| line.to_ascii_lowercase().starts_with("host:")) {
         request += "Host: localhost\r\n";
@@ -35,7 +37,7 @@ pub(crate) fn get(address: &Address, path: &str, headers: &[&str]) -> Result<Res
 
 /// Waits until the server is ready: its sockets listen before its cache is open, those for clients
 /// of the cache first.
-pub(crate) fn wait_until_ready(address: &Address) -> Result<()> {
+pub fn wait_until_ready(address: &Address) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let asked = get(address, "/ready", &[]);
@@ -48,7 +50,7 @@ pub(crate) fn wait_until_ready(address: &Address) -> Result<()> {
 }
 
 /// Starts a server on TCP with an admin listener on loopback, and waits until it is ready.
-pub(crate) fn start(binary: &Path, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
+pub fn start(binary: &Path, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
     let admin = free_address()?;
     let option = format!("--admin-listen={admin}");
     let args = [&[option.as_str()], args].concat();
@@ -59,7 +61,7 @@ pub(crate) fn start(binary: &Path, args: &[&str]) -> Result<(ServerUnderTest, Ad
 }
 
 /// Sends bytes and reads one response, to the end of the connection.
-pub(crate) fn exchange(address: &Address, request: &[u8]) -> Result<Response> {
+pub fn exchange(address: &Address, request: &[u8]) -> Result<Response> {
     let mut stream = Stream::connect(address)?;
     stream.set_timeout(Duration::from_secs(20))?;
     // Fails if the server refuses the request before it has read all of it.
@@ -71,7 +73,8 @@ pub(crate) fn exchange(address: &Address, request: &[u8]) -> Result<Response> {
     parse(&received)
 }
 
-pub(crate) fn parse(received: &[u8]) -> Result<Response> {
+/// Returns a response that was read to its end.
+pub fn parse(received: &[u8]) -> Result<Response> {
     let end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     let (head, bytes) = received.split_at(end.context("a head without an end")?);
     let (head, bytes) = (String::from_utf8_lossy(head), bytes[4..].to_vec());

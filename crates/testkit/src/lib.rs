@@ -1,18 +1,22 @@
 //! Shared parts of tests: a model of a cache, a server under test, wire transcripts.
 //!
-//! Files in reading order: [`model`], [`server`], [`built`], [`stream`], [`transcript`],
-//! [`mcrouter`], [`mod@traces`], [`fixture`], [`children`], [`api`], [`mod@skip`].
+//! Files in reading order: [`model`], [`server`], [`built`], [`stream`], [`http`], [`mod@stat`],
+//! [`scene`], [`transcript`], [`mcrouter`], [`mod@traces`], [`fixture`], [`children`], [`api`],
+//! [`mod@skip`].
 #![deny(unsafe_code)]
 
 pub mod api;
 pub mod built;
 pub mod children;
 pub mod fixture;
+pub mod http;
 pub mod mcrouter;
 pub mod model;
 pub mod random;
+pub mod scene;
 pub mod server;
 pub mod skip;
+pub mod stat;
 pub mod stream;
 pub mod traces;
 pub mod transcript;
@@ -20,7 +24,9 @@ pub mod transcript;
 pub use built::larderd_of_this_build;
 pub use fixture::{cache_file, memory_folder, value_of};
 pub use random::Random;
+pub use scene::Scene;
 pub use server::{Address, ServerUnderTest, Subject, Transport};
 pub use skip::skip;
+pub use stat::stat;
 pub use stream::{Stream, uninterrupted};
 pub use traces::traces;

@@ -1,19 +1,20 @@
 //! A larderd with a bystander: a well-behaved client that sends requests while other clients
 //! misbehave.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use crate::server::Signal;
+use crate::{Address, ServerUnderTest, Stream, Transport};
 use anyhow::{Context, Result, anyhow, ensure};
-use larder_testkit::server::{Signal, larderd};
-use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
 /// A server under test and its bystander.
-pub(crate) struct Scene {
-    pub(crate) server: ServerUnderTest,
+pub struct Scene {
+    /// The server.
+    pub server: ServerUnderTest,
     address: Address,
     bystander: Bystander,
     rss_before_bytes: u64,
@@ -28,20 +29,19 @@ struct Bystander {
 
 impl Scene {
     /// Starts larderd on a port, and the bystander.
-    pub(crate) fn start(args: &[&str]) -> Result<Self> {
-        Self::start_on(Transport::Tcp, args)
+    pub fn start(larderd: &Path, args: &[&str]) -> Result<Self> {
+        Self::start_on(larderd, Transport::Tcp, args)
     }
 
     /// As [`Self::start`], on a port or a unix socket.
-    pub(crate) fn start_on(transport: Transport, args: &[&str]) -> Result<Self> {
-        let binary: PathBuf = larderd(env!("CARGO_BIN_EXE_larderd"));
-        let server = ServerUnderTest::start(&binary, transport, args)?;
+    pub fn start_on(larderd: &Path, transport: Transport, args: &[&str]) -> Result<Self> {
+        let server = ServerUnderTest::start(larderd, transport, args)?;
         let address = server.address().clone();
         Self::around(server, address)
     }
 
     /// As [`Self::start`], with a running server; the bystander connects to this address.
-    pub(crate) fn around(server: ServerUnderTest, address: Address) -> Result<Self> {
+    pub fn around(server: ServerUnderTest, address: Address) -> Result<Self> {
         let mut stream = Stream::connect(&address)?;
         stream.ask(b"version\r\n", b"\r\n")?;
         // By now all workers run, or nearly all.
@@ -60,13 +60,13 @@ impl Scene {
     }
 
     /// Opens another connection.
-    pub(crate) fn connect(&self) -> Result<Stream> {
+    pub fn connect(&self) -> Result<Stream> {
         let log = || format!("cannot connect to {:?}: {}", self.address, self.server.log());
         Stream::connect(&self.address).with_context(log)
     }
 
     /// Fails if the server has grown by more than this since the start.
-    pub(crate) fn has_grown_at_most(&self, bytes: u64) -> Result<()> {
+    pub fn has_grown_at_most(&self, bytes: u64) -> Result<()> {
         let now_bytes = self.server.rss_bytes()?;
         let grown_bytes = now_bytes.saturating_sub(self.rss_before_bytes);
         ensure!(grown_bytes <= bytes, "the server has grown by {grown_bytes} bytes, not {bytes}");
@@ -74,8 +74,7 @@ impl Scene {
     }
 
     /// Runs `act` while the server is stopped. The bystander must be patient meanwhile.
-    #[allow(dead_code)] // Not every test that has a scene stops it.
-    pub(crate) fn while_stopped(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub fn while_stopped(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         self.server.signal(Signal::STOP)?;
         let acted = act();
         self.server.signal(Signal::CONT)?;
@@ -86,7 +85,7 @@ impl Scene {
     /// bystander was always answered in time, that the descriptors of the other clients are free
     /// again, and that the kernel has no operation in progress for them, which would hold a socket
     /// whose descriptor is closed.
-    pub(crate) fn end(mut self) -> Result<()> {
+    pub fn end(mut self) -> Result<()> {
         let longest = self.bystander.end()?;
         ensure!(longest < BYSTANDER_PATIENCE, "the bystander had to wait for {longest:?}");
         ensure!(self.server.is_running()?, "the server has ended: {}", self.server.log());

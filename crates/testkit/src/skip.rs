@@ -33,7 +33,7 @@ pub fn skip(reason: impl Display) {
         .unwrap_or_else(|error| panic!("cannot note a skipped test in {file:?}: {error}"));
 }
 
-/// Returns `server/udp` for `crates/server/tests/udp.rs`, and `server` for a file in `src`.
+/// Returns `server/it` for `crates/server/tests/it/udp.rs`, and `server` for a file in `src`.
 fn program(file: &str) -> String {
     let file = Path::new(file).with_extension("");
     let names: Vec<_> = file.iter().map(|name| name.to_string_lossy()).collect();
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_note_names_the_program_of_its_test() {
-        assert_eq!(program("crates/server/tests/udp.rs"), "server/udp");
+        assert_eq!(program("crates/server/tests/it/udp.rs"), "server/it");
         assert_eq!(program("crates/cli/tests/tool/top.rs"), "cli/tool");
         assert_eq!(program("crates/server/src/net/worker/tests.rs"), "server");
     }

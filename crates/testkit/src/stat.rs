@@ -1,10 +1,10 @@
 //! The statistics of a server under test.
 
+use crate::Stream;
 use anyhow::{Context, Result};
-use larder_testkit::Stream;
 
 /// Returns a number of `stats`, or of `stats` with the name of a section.
-pub(crate) fn stat(stream: &mut Stream, section: &str, name: &str) -> Result<u64> {
+pub fn stat(stream: &mut Stream, section: &str, name: &str) -> Result<u64> {
     let request = format!("stats {section}").trim_end().to_owned() + "\r\n";
     let answer = String::from_utf8(stream.ask(request.as_bytes(), b"END\r\n")?)?;
     let head = format!("STAT {name} ");

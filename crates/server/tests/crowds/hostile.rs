@@ -1,8 +1,6 @@
 //! Clients that do not read, do not send, disconnect at the worst moment or come in thousands:
 //! memory stays bounded, other clients are served, and descriptors are freed.
 
-mod scene;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::thread::{self, sleep};
@@ -11,9 +9,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use larder_protocol::binary::{Header, REQUEST_MAGIC};
 use larder_testkit::Stream;
+use larder_testkit::scene::Scene;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use scene::Scene;
 use socket2::SockRef;
+
+use crate::binary;
 
 const MIB: u64 = 1 << 20;
 const A_WHILE: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ fn raise_descriptor_limit() -> Result<()> {
 
 #[test]
 fn a_reader_that_does_not_read_100_megabytes_costs_a_bounded_part_of_them() -> Result<()> {
-    let scene = Scene::start(&[])?;
+    let scene = Scene::start(&binary(), &[])?;
     let value = vec![b'v'; 1_000_000];
     let mut reader = scene.connect()?;
     set(&mut reader, "large", &value)?;
@@ -61,7 +61,7 @@ fn a_reader_that_does_not_read_100_megabytes_costs_a_bounded_part_of_them() -> R
 
 #[test]
 fn memory_for_readers_that_never_read_is_bounded() -> Result<()> {
-    let scene = Scene::start(&[])?;
+    let scene = Scene::start(&binary(), &[])?;
     set(&mut scene.connect()?, "large", &vec![b'v'; 1_000_000])?;
     let mut readers = Vec::new();
     for _ in 0..100 {
@@ -78,7 +78,7 @@ fn memory_for_readers_that_never_read_is_bounded() -> Result<()> {
 
 #[test]
 fn a_value_that_is_sent_slowly_is_the_one_that_was_asked_for() -> Result<()> {
-    let scene = Scene::start(&["-m", "64"])?;
+    let scene = Scene::start(&binary(), &["-m", "64"])?;
     let mut writer = scene.connect()?;
     let value = |fill: u8| vec![fill; 900_000];
     set(&mut writer, "large", &value(b'a'))?;
@@ -111,7 +111,7 @@ fn a_value_that_is_sent_slowly_is_the_one_that_was_asked_for() -> Result<()> {
 #[test]
 fn a_client_that_reads_no_responses_stops_being_read() -> Result<()> {
     const REQUESTS: usize = 1_000_000;
-    let scene = Scene::start(&[])?;
+    let scene = Scene::start(&binary(), &[])?;
     let mut reader = scene.connect()?;
     set(&mut reader, "k", &[b'v'; 100])?;
     let mut writer = reader.try_clone()?;
@@ -143,7 +143,7 @@ fn a_client_that_reads_no_responses_stops_being_read() -> Result<()> {
 
 #[test]
 fn slow_writers_are_served_when_they_finish() -> Result<()> {
-    let scene = Scene::start(&["-t", "1"])?;
+    let scene = Scene::start(&binary(), &["-t", "1"])?;
     let mut writers = Vec::new();
     for _ in 0..50 {
         writers.push(scene.connect()?);
@@ -164,7 +164,7 @@ fn slow_writers_are_served_when_they_finish() -> Result<()> {
 
 #[test]
 fn a_silent_client_is_waited_for_before_its_first_byte_and_within_a_value() -> Result<()> {
-    let scene = Scene::start(&[])?;
+    let scene = Scene::start(&binary(), &[])?;
     let (mut silent, mut halting) = (scene.connect()?, scene.connect()?);
     halting.write_all(b"set k 0 0 5\r\nva")?;
     sleep(Duration::from_secs(5));
@@ -177,7 +177,7 @@ fn a_silent_client_is_waited_for_before_its_first_byte_and_within_a_value() -> R
 #[test]
 fn values_that_end_half_way_are_not_stored_and_leave_nothing_behind() -> Result<()> {
     // With -M nothing is evicted, so leaked memory would be missing in the end.
-    let scene = Scene::start(&["-M", "-m", "64"])?;
+    let scene = Scene::start(&binary(), &["-M", "-m", "64"])?;
     let half = [&b"set half 0 0 1000000\r\n"[..], &vec![b'v'; 700_000]].concat();
     for round in 0..100 {
         let mut writer = scene.connect()?;
@@ -202,7 +202,7 @@ fn values_that_end_half_way_are_not_stored_and_leave_nothing_behind() -> Result<
 
 #[test]
 fn a_value_that_is_announced_and_does_not_come_takes_no_memory() -> Result<()> {
-    let scene = Scene::start(&["-m", "4096", "-I", "1g"])?;
+    let scene = Scene::start(&binary(), &["-m", "4096", "-I", "1g"])?;
     let mut writers = Vec::new();
     for index in 0..50 {
         let mut writer = scene.connect()?;
@@ -220,7 +220,7 @@ fn a_value_that_is_announced_and_does_not_come_takes_no_memory() -> Result<()> {
 /// CVE-2011-4971, CVE-2016-8704 to -8706, CVE-2017-9951 and CVE-2020-10931 of memcached.
 #[test]
 fn contradictory_binary_lengths_take_no_memory_and_harm_no_client() -> Result<()> {
-    let scene = Scene::start(&["-vv"])?;
+    let scene = Scene::start(&binary(), &["-vv"])?;
     let mut writers = Vec::new();
     for opcode in 0..=0x40 {
         for (extras, key, body) in [
@@ -253,7 +253,7 @@ fn contradictory_binary_lengths_take_no_memory_and_harm_no_client() -> Result<()
 
 #[test]
 fn a_line_of_keys_without_an_end_is_answered_as_it_comes_and_never_kept() -> Result<()> {
-    let scene = Scene::start(&[])?;
+    let scene = Scene::start(&binary(), &[])?;
     let mut writer = scene.connect()?;
     writer.write_all(b"get")?;
     for _ in 0..100 {
@@ -267,7 +267,7 @@ fn a_line_of_keys_without_an_end_is_answered_as_it_comes_and_never_kept() -> Res
 
 #[test]
 fn a_line_of_nothing_without_an_end_has_a_lower_limit() -> Result<()> {
-    let scene = Scene::start(&[])?;
+    let scene = Scene::start(&binary(), &[])?;
     for byte in [b' ', b'x', 0, 0x80, b'\r'] {
         let mut writer = scene.connect()?;
         let refused = (0..10_000).any(|_| writer.write_all(&[byte; 10_000]).is_err());
@@ -280,7 +280,7 @@ fn a_line_of_nothing_without_an_end_has_a_lower_limit() -> Result<()> {
 #[test]
 fn two_thousand_idle_connections_cost_next_to_nothing() -> Result<()> {
     raise_descriptor_limit()?;
-    let scene = Scene::start(&["-c", "4096"])?;
+    let scene = Scene::start(&binary(), &["-c", "4096"])?;
     let mut idle = Vec::new();
     for _ in 0..2000 {
         let mut stream = scene.connect()?;
@@ -298,7 +298,7 @@ fn two_thousand_idle_connections_cost_next_to_nothing() -> Result<()> {
 /// to wait for one.
 #[test]
 fn megabytes_that_wait_at_the_same_time_are_all_received() -> Result<()> {
-    let scene = Scene::start(&["-t", "1", "-m", "256"])?;
+    let scene = Scene::start(&binary(), &["-t", "1", "-m", "256"])?;
     let mut streams = (0..60).map(|_| scene.connect()).collect::<Result<Vec<_>>>()?;
     let value = "v".repeat(10_000);
     let sets = format!("set k 0 0 10000\r\n{value}\r\n").repeat(15) + "get nothing\r\n";
@@ -317,7 +317,7 @@ fn megabytes_that_wait_at_the_same_time_are_all_received() -> Result<()> {
 
 #[test]
 fn connections_beyond_the_limit_are_refused_and_later_ones_accepted() -> Result<()> {
-    let scene = Scene::start(&["-c", "10"])?;
+    let scene = Scene::start(&binary(), &["-c", "10"])?;
     let (mut accepted, mut refused_count) = (Vec::new(), 0);
     for _ in 0..30 {
         let mut stream = scene.connect()?;
@@ -348,7 +348,7 @@ fn connections_beyond_the_limit_are_refused_and_later_ones_accepted() -> Result<
 
 #[test]
 fn without_maxconns_fast_connections_beyond_the_limit_wait_for_their_turn() -> Result<()> {
-    let scene = Scene::start(&["-c", "3", "-o", "no_maxconns_fast"])?;
+    let scene = Scene::start(&binary(), &["-c", "3", "-o", "no_maxconns_fast"])?;
     let (first, second) = (scene.connect()?, scene.connect()?);
     for stream in [&first, &second] {
         stream.try_clone()?.ask(b"version\r\n", b"\r\n")?;
@@ -366,7 +366,7 @@ fn without_maxconns_fast_connections_beyond_the_limit_wait_for_their_turn() -> R
 
 #[test]
 fn a_connection_idle_for_too_long_is_closed() -> Result<()> {
-    let scene = Scene::start(&["-o", "idle_timeout=1"])?;
+    let scene = Scene::start(&binary(), &["-o", "idle_timeout=1"])?;
     let mut idle = scene.connect()?;
     idle.ask(b"version\r\n", b"\r\n")?;
     assert_eq!(idle.read(&mut [0; 1])?, 0, "the server closes");

@@ -2,19 +2,18 @@
 //! allowance of each connection, every client that reads gets its whole response, and other clients
 //! are served meanwhile.
 
-mod scene;
-mod stat;
-
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use larder_testkit::scene::Scene;
+use larder_testkit::stat::stat;
 use larder_testkit::{Stream, Transport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use scene::Scene;
-use stat::stat;
+
+use crate::binary;
 
 const MIB: u64 = 1 << 20;
 
@@ -67,7 +66,7 @@ fn read_answer(stream: &mut Stream, item: &[u8], keys: usize) -> Result<()> {
 /// Many clients request a megabyte each, read after a while, and all get everything.
 fn late_readers_get_their_whole_answers(clients: usize, value: &[u8], keys: usize) -> Result<()> {
     raise_descriptor_limit()?;
-    let scene = Scene::start_on(Transport::Unix, &["-c", "15000", "-o", BUDGET])?;
+    let scene = Scene::start_on(&binary(), Transport::Unix, &["-c", "15000", "-o", BUDGET])?;
     let mut writer = scene.connect()?;
     set(&mut writer, "k", value)?;
     let mut readers = ask_without_reading(&scene, clients, keys)?;
@@ -112,7 +111,7 @@ fn ten_thousand_late_readers_of_five_megabytes_get_their_whole_answers() -> Resu
 
 #[test]
 fn unfinished_lines_of_keys_take_no_memory_from_others() -> Result<()> {
-    let scene = Scene::start(&["-o", BUDGET])?;
+    let scene = Scene::start(&binary(), &["-o", BUDGET])?;
     let mut reader = scene.connect()?;
     set(&mut reader, "k", b"v")?;
     let line = [&b"get"[..], &b" nothing".repeat(70_000)].concat();
@@ -135,7 +134,7 @@ fn unfinished_lines_of_keys_take_no_memory_from_others() -> Result<()> {
 
 #[test]
 fn a_client_that_reads_a_byte_at_a_time_is_served_to_the_end() -> Result<()> {
-    let scene = Scene::start_on(Transport::Unix, &["-o", BUDGET])?;
+    let scene = Scene::start_on(&binary(), Transport::Unix, &["-o", BUDGET])?;
     let mut writer = scene.connect()?;
     set(&mut writer, "k", &[b'v'; 1000])?;
     let item = [&b"VALUE k 0 1000\r\n"[..], &[b'v'; 1000], b"\r\n"].concat();
@@ -160,7 +159,7 @@ fn a_client_that_reads_a_byte_at_a_time_is_served_to_the_end() -> Result<()> {
 /// Sends every request with a long response, and does not read.
 #[test]
 fn clients_that_request_everything_and_never_read_stay_within_their_share() -> Result<()> {
-    let scene = Scene::start_on(Transport::Unix, &["-c", "4096", "-o", BUDGET])?;
+    let scene = Scene::start_on(&binary(), Transport::Unix, &["-c", "4096", "-o", BUDGET])?;
     let mut writer = scene.connect()?;
     for number in 0..2000 {
         set(&mut writer, &format!("{number}:k"), &[b'v'; 1000])?;
@@ -217,7 +216,7 @@ fn asks_for(scene: &Scene, time: Duration) -> Result<()> {
 fn clients_that_send_without_pause_do_not_starve_others() -> Result<()> {
     const SENDERS: usize = 1500;
     raise_descriptor_limit()?;
-    let scene = Scene::start(&["-t", "1", "-c", "4096"])?;
+    let scene = Scene::start(&binary(), &["-t", "1", "-c", "4096"])?;
     let mut senders = (0..SENDERS).map(|_| scene.connect()).collect::<Result<Vec<_>>>()?;
     // Long requests with short responses: a socket holds enough of them for many buffers.
     let request = [&b"get"[..], &b" nothing".repeat(150), b"\r\n"].concat();
@@ -252,7 +251,8 @@ fn clients_that_send_without_pause_do_not_starve_others() -> Result<()> {
 /// be closed.
 #[test]
 fn over_budget_the_idle_client_that_holds_most_is_closed_first() -> Result<()> {
-    let scene = Scene::start_on(Transport::Unix, &["-c", "4096", "-o", "read_buf_mem_limit=1"])?;
+    let scene =
+        Scene::start_on(&binary(), Transport::Unix, &["-c", "4096", "-o", "read_buf_mem_limit=1"])?;
     let mut writer = scene.connect()?;
     set(&mut writer, "k", &[b'v'; 16_380])?;
     let item = [&b"VALUE k 0 16380\r\n"[..], &[b'v'; 16_380], b"\r\n"].concat();

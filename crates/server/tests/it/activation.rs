@@ -1,25 +1,19 @@
 //! Socket activation by systemd.
 
-mod killed;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
-
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use killed::Killed;
-use larder_testkit::server::{command, larderd, run_to_end};
+use larder_testkit::server::{command, run_to_end};
 use larder_testkit::{Address, Stream, uninterrupted};
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
+use crate::killed::Killed;
+use crate::tls_scene;
 
 /// Returns the command of a larderd that inherits two descriptors, 3 and 4, as from systemd. A
 /// shell has them as its standard input and output, and executes larderd.

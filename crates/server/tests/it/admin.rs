@@ -9,27 +9,19 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
+use larder_testkit::http::{exchange, get, wait_until_ready};
+use larder_testkit::scene::Scene;
+use larder_testkit::server::{Signal, command, free_address, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod scene;
-
-use http::{exchange, get, wait_until_ready};
-use scene::Scene;
+use crate::binary;
 
 const READ: &str = "read-0123456789-0123456789-012345";
 const FULL: &str = "full-0123456789-0123456789-012345";
-
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
 
 /// A folder with a token file.
 struct Tokens {
@@ -270,7 +262,7 @@ fn bad_requests_are_refused_and_slow_ones_end() -> Result<()> {
 #[test]
 fn a_thousand_idle_connections_do_no_harm() -> Result<()> {
     let admin = free_address()?;
-    let scene = Scene::start(&[&format!("--admin-listen={admin}")])?;
+    let scene = Scene::start(&binary(), &[&format!("--admin-listen={admin}")])?;
     let admin = Address::Tcp(admin);
     wait_until_ready(&admin)?;
     let mut idle = Vec::new();

@@ -1,25 +1,18 @@
 //! What changes a running server over HTTP: clear, the memory limit, and the record of both; and
 //! the state of a server that is still opening its memory file.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use larder_testkit::server::{Signal, command, free_address, larderd};
+use larder_testkit::http;
+use larder_testkit::http::{Response, exchange, get};
+use larder_testkit::server::{Signal, command, free_address};
 use larder_testkit::{Address, ServerUnderTest, Stream};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-mod killed;
-
-use http::{Response, exchange, get};
-use killed::Killed;
-
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
+use crate::killed::Killed;
 
 fn start(args: &[&str]) -> Result<(ServerUnderTest, Address)> {
     http::start(&binary(), args)

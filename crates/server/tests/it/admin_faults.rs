@@ -2,26 +2,21 @@
 //! ask for paths that lead elsewhere in other servers.
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{free_address, larderd};
+use larder_testkit::http::{exchange, get, wait_until_ready};
+use larder_testkit::scene::Scene;
+use larder_testkit::server::free_address;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod scene;
-
-use http::{exchange, get, wait_until_ready};
-use scene::Scene;
+use crate::binary;
 
 fn start(suffix: &str, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
     let admin = free_address()?;
     let option = format!("--admin-listen={admin}{suffix}");
     let args = [&[option.as_str()], args].concat();
-    let binary: PathBuf = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     let server = ServerUnderTest::start(&binary, Transport::Tcp, &args)?;
     let admin = Address::Tcp(admin);
     wait_until_ready(&admin)?;
@@ -31,7 +26,7 @@ fn start(suffix: &str, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
 #[test]
 fn a_peer_that_does_not_read_holds_little_and_delays_no_other() -> Result<()> {
     let admin = free_address()?;
-    let scene = Scene::start(&[&format!("--admin-listen={admin}")])?;
+    let scene = Scene::start(&binary(), &[&format!("--admin-listen={admin}")])?;
     let admin = Address::Tcp(admin);
     wait_until_ready(&admin)?;
     let mut deaf = Vec::new();
@@ -64,7 +59,7 @@ fn pages_of_keys_that_no_peer_reads_take_a_bounded_memory() -> Result<()> {
     let place = tempfile::tempdir()?;
     let path = place.path().join("admin");
     let option = format!("--admin-listen={}", path.display());
-    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     let server = ServerUnderTest::start(&binary, Transport::Tcp, &[&option, "-m", "64"])?;
     let admin = Address::Unix(path);
     wait_until_ready(&admin)?;

@@ -1,22 +1,19 @@
 //! The last hour over HTTP, and items looked at for the page of keys.
 
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, free_address, larderd};
+use larder_testkit::http;
+use larder_testkit::http::{Response, exchange, get};
+use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest};
 use serde_json::{Value, json};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-
-use http::{Response, exchange, get};
+use crate::binary;
 
 fn start(args: &[&str]) -> Result<(ServerUnderTest, Address)> {
-    let binary: PathBuf = larderd(env!("CARGO_BIN_EXE_larderd"));
-    http::start(&binary, args)
+    http::start(&binary(), args)
 }
 
 fn parsed(response: &Response) -> Result<Value> {

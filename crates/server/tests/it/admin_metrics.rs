@@ -8,15 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::Address;
+use larder_testkit::http::{get, wait_until_ready};
 use larder_testkit::server::free_address;
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
-
-use http::{get, wait_until_ready};
-use tls_scene::Encrypted;
+use crate::binary;
+use crate::tls_scene;
+use crate::tls_scene::Encrypted;
 
 const TOKEN: &str = "full-0123456789-0123456789-012345";
 
@@ -84,7 +81,7 @@ fn what_happens_at_the_door_is_counted() -> Result<()> {
 fn workers_and_the_budget_are_seen_while_they_are_used() -> Result<()> {
     let admin = free_address()?;
     let listen = format!("--admin-listen={admin}");
-    let binary = larder_testkit::server::larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     let transport = larder_testkit::Transport::Tcp;
     let server = larder_testkit::ServerUnderTest::start(
         &binary,

@@ -10,17 +10,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use larder_testkit::http::exchange;
 use larder_testkit::server::{Signal, command, free_address, run_to_end};
 use larder_testkit::{Address, Stream};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
-
-use http::exchange;
-use tls_scene::{Client, Encrypted, binary, shown_name};
+use crate::binary;
+use crate::tls_scene::{Client, Encrypted, shown_name};
 
 const GET: &[u8] = b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 

@@ -1,19 +1,16 @@
 //! The system's clock is set between two starts of a server with a memory file (`-e`). A time
 //! namespace moves the monotonic clock instead, which is the same.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
-use larder_testkit::server::larderd;
 use larder_testkit::{Address, Stream, skip};
 use tempfile::TempDir;
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 /// Starts a server whose monotonic clock is ahead: since the boot, the wall clock was set back.
 fn start(folder: &TempDir, ahead_secs: u32) -> Result<Child> {

@@ -7,14 +7,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, command, larderd, run_to_end};
+use larder_testkit::server::{Signal, command, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process, test_kill_process};
 use tempfile::TempDir;
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);

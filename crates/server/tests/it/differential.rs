@@ -1,33 +1,34 @@
 //! Random conversations, valid and malformed, have the same results on larderd and on Debian's
 //! memcached. Intentional differences are left to the transcripts and do not occur here.
 
-mod dice;
-mod pair;
-
 use anyhow::{Context, Result};
-use dice::Dice;
-use pair::{Dialect, Pair};
+
+use crate::dice::Dice;
+use crate::pair::{Dialect, Pair};
 
 const CONVERSATIONS: u64 = 60;
 const COMMANDS: usize = 300;
 
-impl Dice {
+/// Draws the requests of a conversation.
+struct Requests<'a>(&'a mut Dice);
+
+impl Requests<'_> {
     /// Returns a key of a text or, less often, of a number.
     fn key(&mut self) -> String {
-        match self.below(10) {
-            0..=3 => format!("text{}", self.below(5)),
-            4..=7 => format!("number{}", self.below(3)),
+        match self.0.below(10) {
+            0..=3 => format!("text{}", self.0.below(5)),
+            4..=7 => format!("number{}", self.0.below(3)),
             8 => "k".repeat(250),
             _ => "b\u{e9}\t\u{1}".into(),
         }
     }
 
     fn exptime(&mut self) -> &'static str {
-        self.one_of(&["0", "0", "0", "100", "2592000", "2147483647", "-1", "1000000000"])
+        self.0.one_of(&["0", "0", "0", "100", "2592000", "2147483647", "-1", "1000000000"])
     }
 
     fn noreply(&mut self) -> &'static str {
-        self.one_of(&["", "", "", " noreply"])
+        self.0.one_of(&["", "", "", " noreply"])
     }
 
     /// Returns a store. Texts are letters and numbers are digits, so no arithmetic is done on a
@@ -35,7 +36,7 @@ impl Dice {
     fn store(&mut self) -> Vec<u8> {
         let key = self.key();
         let is_number = key.starts_with("number");
-        let word = match self.below(8) {
+        let word = match self.0.below(8) {
             0..=3 => "set",
             4 => "add",
             5 => "replace",
@@ -45,12 +46,12 @@ impl Dice {
             _ => "cas",
         };
         let value = if is_number {
-            self.one_of(&["0", "9", "10", "18446744073709551615", "18446744073709551616"]).into()
+            self.0.one_of(&["0", "9", "10", "18446744073709551615", "18446744073709551616"]).into()
         } else {
-            let bytes = *[0, 1, 10, 300, 3000, 30_000].get(self.below(6)).expect("six lengths");
+            let bytes = *[0, 1, 10, 300, 3000, 30_000].get(self.0.below(6)).expect("six lengths");
             "v".repeat(bytes)
         };
-        let flags = self.one_of(&["0", "1", "4294967295", "4294967296"]);
+        let flags = self.0.one_of(&["0", "1", "4294967295", "4294967296"]);
         let cas = if word == "cas" { " 1000000000000" } else { "" };
         let (exptime, noreply) = (self.exptime(), self.noreply());
         let bytes = value.len();
@@ -59,7 +60,7 @@ impl Dice {
 
     fn command(&mut self) -> Vec<u8> {
         let (key, noreply) = (self.key(), self.noreply());
-        let line = match self.below(26) {
+        let line = match self.0.below(26) {
             20..=25 => return self.meta(),
             0..=5 => return self.store(),
             6..=8 => format!("get {key} {} {}", self.key(), self.key()),
@@ -69,13 +70,13 @@ impl Dice {
             12 | 13 => format!("delete {key}{noreply}"),
             14 => format!(
                 "incr {key} {}{noreply}",
-                self.one_of(&["0", "1", "5", "99", "18446744073709551615"])
+                self.0.one_of(&["0", "1", "5", "99", "18446744073709551615"])
             ),
-            15 => format!("decr {key} {}{noreply}", self.one_of(&["0", "1", "5", "1000"])),
-            16 if self.below(10) == 0 => format!("flush_all{noreply}"),
+            15 => format!("decr {key} {}{noreply}", self.0.one_of(&["0", "1", "5", "1000"])),
+            16 if self.0.below(10) == 0 => format!("flush_all{noreply}"),
             _ => return self.nonsense().into_bytes(),
         };
-        [line.as_bytes(), self.one_of(&["\r\n", "\n"]).as_bytes()].concat()
+        [line.as_bytes(), self.0.one_of(&["\r\n", "\n"]).as_bytes()].concat()
     }
 
     /// Returns a meta command, with flags that both versions know.
@@ -84,32 +85,33 @@ impl Dice {
         let mut flags = String::new();
         let mut add = |flag: String| flags.extend([" ", &flag]);
         for flag in ["k", "Oabc", "q", "c"] {
-            if self.below(4) == 0 {
+            if self.0.below(4) == 0 {
                 add(flag.into());
             }
         }
-        let line = match self.below(12) {
+        let line = match self.0.below(12) {
             0..=4 => {
                 // A number that memcached did not write in place is a new item, which has not been
                 // read.
                 let is_text = !key.starts_with("number");
                 for flag in ["v", "f", "t", "h", "u", "R30", "N100"] {
-                    if self.below(4) == 0 && (is_text || flag != "h") {
+                    if self.0.below(4) == 0 && (is_text || flag != "h") {
                         add(flag.into());
                     }
                 }
-                if self.below(8) == 0 {
+                if self.0.below(8) == 0 {
                     add(format!("T{}", self.exptime()));
                 }
                 format!("mg {key}{flags}")
             }
             5..=7 => return self.meta_store(&key, &flags),
             8 | 9 => {
-                let rest = self.one_of(&["", "", " I", " I T100", " C1000000000000", " z"]);
+                let rest = self.0.one_of(&["", "", " I", " I T100", " C1000000000000", " z"]);
                 format!("md {key}{flags}{rest}")
             }
             10 => {
-                let mut rest = self.one_of(&["", " v", " MD v", " D5 v t", " N100 J7 v t", " Dx"]);
+                let mut rest =
+                    self.0.one_of(&["", " v", " MD v", " D5 v t", " N100 J7 v t", " Dx"]);
                 // A text does not become a number: whether memcached converts it in place depends
                 // on its unsent responses, and then `h` does, too.
                 if !key.starts_with("number") && rest.starts_with(" N") {
@@ -120,7 +122,7 @@ impl Dice {
             // With a bare newline the line would be too short for 1.6.45.
             _ => return b"mn\r\n".into(),
         };
-        [line.as_bytes(), self.one_of(&["\r\n", "\n"]).as_bytes()].concat()
+        [line.as_bytes(), self.0.one_of(&["\r\n", "\n"]).as_bytes()].concat()
     }
 
     fn meta_store(&mut self, key: &str, flags: &str) -> Vec<u8> {
@@ -129,10 +131,10 @@ impl Dice {
         } else {
             &["", "", " ME", " MR", " MA", " MP", " C1000000000000", " MX", " Fx"]
         };
-        let mode = self.one_of(modes);
-        let rest = self.one_of(&["", " T0", " T100", " F7", " T-1"]);
+        let mode = self.0.one_of(modes);
+        let rest = self.0.one_of(&["", " T0", " T100", " F7", " T-1"]);
         let value =
-            if key.starts_with("number") { "10".into() } else { "v".repeat(self.below(400)) };
+            if key.starts_with("number") { "10".into() } else { "v".repeat(self.0.below(400)) };
         format!("ms {key} {}{flags}{mode}{rest}\r\n{value}\r\n", value.len()).into_bytes()
     }
 
@@ -140,7 +142,7 @@ impl Dice {
     /// command.
     fn nonsense(&mut self) -> String {
         let (key, long) = (self.key(), "k".repeat(251));
-        match self.below(12) {
+        match self.0.below(12) {
             0 => "nonsense\r\n".into(),
             1 => format!("set {key} 0 0 -1\r\n"),
             2 => format!("set {key} 0 0 2147483647\r\n"),
@@ -199,6 +201,8 @@ fn without_tokens(words: &[&str]) -> String {
 #[test]
 fn random_conversations_have_the_same_results_as_with_memcached() -> Result<()> {
     let text = Dialect { begin: (b"flush_all\r\n", b"OK\r\n"), end: b"quit\r\n", comparable };
-    Pair::start(text)?
-        .compare(CONVERSATIONS, |dice| (0..COMMANDS).map(|_| dice.command()).collect())
+    Pair::start(text)?.compare(CONVERSATIONS, |dice| {
+        let mut requests = Requests(dice);
+        (0..COMMANDS).map(|_| requests.command()).collect()
+    })
 }

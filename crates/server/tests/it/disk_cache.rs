@@ -3,18 +3,15 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, command, larderd, run_to_end};
+use larder_testkit::server::{Signal, command, run_to_end};
 use larder_testkit::{ServerUnderTest, Stream, Transport};
 use tempfile::TempDir;
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 /// A directory for items.
 struct Place(TempDir);

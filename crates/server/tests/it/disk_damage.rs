@@ -8,18 +8,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, command, larderd, run_to_end};
+use larder_testkit::http::{exchange, get, start};
+use larder_testkit::server::{Signal, command, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream};
 use tempfile::TempDir;
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-
-use http::{exchange, get, start};
-
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 /// A store whose items were damaged while no process served.
 struct Scene {

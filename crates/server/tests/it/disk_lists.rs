@@ -1,9 +1,6 @@
 //! Lists of keys beside a directory on disk: they have what only the disk has, each key once, while
 //! other clients change items.
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -12,9 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use larder_testkit::server::larderd;
+use larder_testkit::http;
 use larder_testkit::{Address, ServerUnderTest, Stream};
 use tempfile::TempDir;
+
+use crate::binary;
 
 const ITEMS: u32 = 15_000;
 
@@ -34,7 +33,7 @@ fn start(mode: &str, io: &str) -> Result<Scene> {
     let path = place.path().join("items").display().to_string();
     let args = ["-m", "8", "--tier-path", &path, "--tier-size", "256m", "--tier-mode", mode];
     let args: Vec<&str> = args.into_iter().chain(["--io", io, "-t", "2"]).collect();
-    let (server, admin) = http::start(&larderd(env!("CARGO_BIN_EXE_larderd")), &args)?;
+    let (server, admin) = http::start(&binary(), &args)?;
     let mut stream = server.connect()?;
     for number in 0..ITEMS {
         set(&mut stream, &format!("k{number}"), number)?;

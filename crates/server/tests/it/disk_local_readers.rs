@@ -3,22 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use larder::Client;
-use larder_testkit::server::{Signal, larderd};
+use larder_testkit::server::Signal;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use tempfile::TempDir;
 
-const MODES: [&str; 2] = ["store", "cache"];
+use crate::binary;
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+const MODES: [&str; 2] = ["store", "cache"];
 
 /// Starts a server with 8 MiB of memory.
 fn start(folder: &TempDir, mode: &str, args: &[&str]) -> Result<ServerUnderTest> {

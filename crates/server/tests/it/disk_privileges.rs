@@ -7,16 +7,18 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, larderd};
+use larder_testkit::server::Signal;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
 use tempfile::TempDir;
+
+use crate::binary;
 
 fn start(place: &TempDir, mode: &[&str]) -> Result<(ServerUnderTest, Stream)> {
     let path = place.path().join("items").display().to_string();
     let fixed = ["--tier-path", &path, "--tier-size", "32m", "-m", "4", "-t", "2"];
     let dropped = ["-o", "drop_privileges", "--io=auto"];
     let args = [&fixed, mode, &dropped].concat();
-    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     let server = ServerUnderTest::start(&binary, Transport::Tcp, &args)?;
     let mut stream = server.connect()?;
     // A request for an item waits until the server has opened its directory.

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::{Result, ensure};
-use larder_testkit::server::larderd;
 use larder_testkit::{ServerUnderTest, Transport};
 use tempfile::TempDir;
+
+use crate::binary;
 
 const ITEMS: u32 = 3000;
 
@@ -20,8 +21,7 @@ fn start(place: &TempDir, mode: &str, io: &str) -> Result<ServerUnderTest> {
     let path = place.path().join("items").display().to_string();
     let args = ["-m", "8", "--tier-path", &path, "--tier-size", "256m", "--tier-mode", mode];
     let args: Vec<&str> = args.into_iter().chain(["--io", io, "-t", "1"]).collect();
-    let server =
-        ServerUnderTest::start(&larderd(env!("CARGO_BIN_EXE_larderd")), Transport::Tcp, &args)?;
+    let server = ServerUnderTest::start(&binary(), Transport::Tcp, &args)?;
     let mut stream = server.connect()?;
     for number in 0..ITEMS {
         let value = value(number);

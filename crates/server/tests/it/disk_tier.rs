@@ -3,20 +3,17 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, command, larderd, run_to_end};
+use larder_testkit::server::{Signal, command, run_to_end};
 use larder_testkit::{ServerUnderTest, Stream, Transport};
 use tempfile::TempDir;
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 /// A directory for items.
 struct Place(TempDir);

@@ -13,10 +13,7 @@ use larder_testkit::server::Signal;
 use larder_testkit::{Address, Stream};
 use tempfile::TempDir;
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod upgrade_scene;
-
-use upgrade_scene::{Scene, wait_until};
+use crate::upgrade_scene::{Scene, wait_until};
 
 /// Starts a server with a new directory.
 fn start(mode: &str) -> Result<(Scene, TempDir)> {

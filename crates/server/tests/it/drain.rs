@@ -11,18 +11,15 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, free_address, larderd};
+use larder_testkit::http::{exchange, get, wait_until_ready};
+use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process};
 use rustls::{ClientConnection, StreamOwned};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
-
-use http::{exchange, get, wait_until_ready};
-use tls_scene::Encrypted;
+use crate::binary;
+use crate::tls_scene;
+use crate::tls_scene::Encrypted;
 
 /// Both loops of a worker.
 const LOOPS: [&str; 2] = ["--io=epoll", "--io=auto"];
@@ -38,7 +35,7 @@ impl Drained {
         let admin = free_address()?;
         let option = format!("--admin-listen={admin}");
         let args = [&[option.as_str(), "-t", "2"], args].concat();
-        let binary: PathBuf = larderd(env!("CARGO_BIN_EXE_larderd"));
+        let binary = binary();
         let server = ServerUnderTest::start(&binary, Transport::Tcp, &args)?;
         let admin = Address::Tcp(admin);
         wait_until_ready(&admin)?;

@@ -1,7 +1,5 @@
 //! Dumps of many items while other clients are served.
 
-mod scene;
-
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::Stream;
-use scene::Scene;
+use larder_testkit::scene::Scene;
+
+use crate::binary;
 
 const ITEMS: usize = 100_000;
 
@@ -57,7 +57,7 @@ fn dumped(stream: &mut Stream, request: &str, end: &str) -> Result<HashSet<usize
 
 #[test]
 fn a_dump_shows_every_item_and_others_are_served_meanwhile() -> Result<()> {
-    let scene = Scene::start(&["-m", "64", "-t", "1"])?;
+    let scene = Scene::start(&binary(), &["-m", "64", "-t", "1"])?;
     let mut client = scene.connect()?;
     fill(&mut client)?;
     let mut worker = scene.connect()?;
@@ -91,7 +91,7 @@ fn a_dump_shows_every_item_and_others_are_served_meanwhile() -> Result<()> {
 
 #[test]
 fn an_unread_dump_takes_little_memory_and_continues_when_it_is_read() -> Result<()> {
-    let scene = Scene::start(&["-m", "64", "-t", "1"])?;
+    let scene = Scene::start(&binary(), &["-m", "64", "-t", "1"])?;
     let mut client = scene.connect()?;
     fill(&mut client)?;
     let mut readers = Vec::new();
@@ -113,7 +113,7 @@ fn an_unread_dump_takes_little_memory_and_continues_when_it_is_read() -> Result<
 
 #[test]
 fn a_dump_after_other_commands_is_refused() -> Result<()> {
-    let scene = Scene::start(&[])?;
+    let scene = Scene::start(&binary(), &[])?;
     let mut client = scene.connect()?;
     for (request, refusal) in [
         ("metadump all", "ERROR cannot pipeline other commands before metadump\r\n"),
@@ -131,7 +131,7 @@ fn a_dump_after_other_commands_is_refused() -> Result<()> {
 /// The state of an aborted dump must not be reused.
 #[test]
 fn commands_after_a_dump_wait_for_its_end() -> Result<()> {
-    let scene = Scene::start(&["-m", "64"])?;
+    let scene = Scene::start(&binary(), &["-m", "64"])?;
     let mut client = scene.connect()?;
     fill(&mut client)?;
     let request = b"lru_crawler metadump 9\r\nget key,1\r\nlru_crawler disable\r\n\

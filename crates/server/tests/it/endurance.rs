@@ -18,10 +18,9 @@ use anyhow::{Context, Result, ensure};
 use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest, Stream};
 use rustix::process::{Pid, kill_process};
-use tls_scene::{Files, ask, binary, connect};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
+use crate::binary;
+use crate::tls_scene::{Files, ask, connect};
 
 const SLOW_READERS: usize = 1000;
 const UPGRADE_PERIOD: Duration = Duration::from_secs(60);

@@ -13,14 +13,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use larder_testkit::server::{free_address, larderd};
+use larder_testkit::http;
+use larder_testkit::server::free_address;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-mod killed;
-
-use killed::Killed;
+use crate::killed::Killed;
 
 const MODULE: &str = "github.com/prometheus/memcached_exporter";
 const VERSION: &str = "v0.14.4";
@@ -282,7 +279,7 @@ fn compare_pages(args: &[&str], moved: &[&str]) -> Result<()> {
     let Some(binary) = exporter(folder.path())? else { return Ok(()) };
     let admin = free_address()?;
     let option = format!("--admin-listen={admin}");
-    let larderd = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let larderd = crate::binary();
     let server = ServerUnderTest::start(
         &larderd,
         Transport::Tcp,

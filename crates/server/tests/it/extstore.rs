@@ -6,9 +6,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{larderd, memcached};
+use larder_testkit::server::memcached;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
 use tempfile::TempDir;
+
+use crate::binary;
 
 /// The rows of memcached without a counterpart. docs/start/extstore.md has the reasons.
 const LEFT_OUT: [&str; 7] = [
@@ -31,7 +33,7 @@ impl Place {
 
     /// Starts larderd with a disk of this size.
     fn larderd(&self, size: &str, words: &str) -> Result<(ServerUnderTest, Stream)> {
-        let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+        let binary = binary();
         self.start(&binary, size, words, &["-m", "4"])
     }
 
@@ -117,7 +119,7 @@ fn a_store_and_a_server_without_a_disk_have_no_such_rows() -> Result<()> {
     let path = place.0.path().join("items").display().to_string();
     let tier = ["--tier-path", &path, "--tier-size", "64m", "--tier-mode", "store"];
     for args in [&tier[..], &[]] {
-        let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+        let binary = binary();
         let server = ServerUnderTest::start(&binary, Transport::Tcp, args)?;
         let mut stream = server.connect()?;
         stream.ask(b"get none\r\n", b"END\r\n")?;

@@ -5,20 +5,15 @@
 //! The table combines the state of a peer ([`STATES`]), how it disconnects ([`Death`]), how soon,
 //! how it is connected ([`Route`]) and the server's poller ([`LOOPS`]).
 
-mod peers;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod scene;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
-
 use std::io::{Read, Write};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::{Address, Stream};
-use peers::{Death, Peer, Route, Site};
 use socket2::{Domain, Socket, Type};
+
+use crate::peers::{Death, Peer, Route, Site};
 
 /// The state of a peer when it disconnects.
 struct State {

@@ -3,22 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use larder_testkit::server::{free_address, larderd};
+use larder_testkit::http;
+use larder_testkit::server::free_address;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use serde_json::Value;
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 fn start(args: &[&str]) -> Result<(ServerUnderTest, Address)> {
     http::start(&binary(), args)

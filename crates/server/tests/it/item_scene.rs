@@ -1,19 +1,15 @@
 //! A server with an admin listener, and requests for its items.
 
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use larder_testkit::server::{free_address, larderd};
+use larder_testkit::http::{Response, exchange, wait_until_ready};
+use larder_testkit::server::free_address;
 use larder_testkit::{Address, ServerUnderTest, Transport};
 
-use crate::http::{Response, exchange, wait_until_ready};
+use crate::binary;
 
 pub(crate) const MIB: usize = 1 << 20;
-
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
 
 /// A server with an admin listener.
 pub(crate) struct Cache {

@@ -8,15 +8,10 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use larder_testkit::http::{exchange, parse};
 use larder_testkit::{Address, Stream};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod item_scene;
-
-use http::{exchange, parse};
-use item_scene::{Cache, MIB, chunked, head, pattern, request};
+use crate::item_scene::{Cache, MIB, chunked, head, pattern, request};
 
 #[test]
 fn a_large_value_streams_in_little_memory() -> Result<()> {

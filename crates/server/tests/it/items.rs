@@ -8,14 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::Stream;
+use larder_testkit::http;
+use larder_testkit::http::{exchange, parse};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod item_scene;
-
-use http::{exchange, parse};
-use item_scene::{Cache, MIB, chunked, head, pattern};
+use crate::item_scene::{Cache, MIB, chunked, head, pattern};
 
 #[test]
 fn an_item_is_stored_read_and_removed() -> Result<()> {

@@ -2,13 +2,6 @@
 //! that is not read. An io_uring operation in progress holds its socket even after the descriptor
 //! is closed, so counting descriptors is not enough.
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod peers;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod scene;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
-
 use std::env;
 use std::fs;
 use std::io::Read;
@@ -19,8 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::server::is_root;
 use larder_testkit::{Address, Stream};
-use peers::{Route, Site};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};
+
+use crate::peers::{Route, Site};
 
 /// The kernel counts sockets by network namespace, so the test runs again in its own namespace.
 #[test]
@@ -35,7 +29,8 @@ fn the_kernel_frees_every_socket_of_a_closed_connection() -> Result<()> {
     }
     let mut again = Command::new("unshare");
     again.args(["--net", "--"]).arg(env::current_exe()?).env(MARK, "1").stdin(Stdio::null());
-    again.args(["--exact", "the_kernel_frees_every_socket_of_a_closed_connection", "--nocapture"]);
+    let test = "kernel_sockets::the_kernel_frees_every_socket_of_a_closed_connection";
+    again.args(["--exact", test, "--nocapture"]);
     let output = again.output().context("cannot run unshare")?;
     let (words, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -1,26 +1,18 @@
 //! Large values are returned as they were stored: at any length, in any parts, in each dialect,
 //! while other clients fill, delete and flush the same keys.
 
-mod dice;
-mod large;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod peers;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod scene;
-mod stat;
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
-
 use std::io::Read;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use dice::Dice;
 use larder_testkit::Stream;
-use large::{Guest, value};
-use peers::{Peer, Route, Site};
-use stat::stat;
+use larder_testkit::stat::stat;
+
+use crate::dice::Dice;
+use crate::large;
+use crate::large::{Guest, value};
+use crate::peers::{Peer, Route, Site};
 
 const LOOPS: [&str; 2] = ["uring", "epoll"];
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,13 +9,11 @@ use anyhow::{Context, Result, ensure};
 use larder_protocol::binary::client::{Manner, ParsedReply, read_reply, request};
 use larder_protocol::binary::{HEADER_BYTES, status};
 use larder_protocol::{Command, Store};
-use larder_testkit::server::{Signal, command, larderd, run_to_end};
+use larder_testkit::server::{Signal, command, run_to_end};
 use larder_testkit::{ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process};
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 /// A user file, deleted when it is dropped.
 fn users(text: &str) -> Result<tempfile::NamedTempFile> {

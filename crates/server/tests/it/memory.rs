@@ -1,7 +1,5 @@
 //! The process stays within `-m` plus a constant, whatever it stores.
 
-mod stat;
-
 use std::io::Write;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,9 +7,10 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::larderd;
+use larder_testkit::stat::stat;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
-use stat::stat;
+
+use crate::binary;
 
 const MIB: u64 = 1 << 20;
 const LIMIT_BYTES: u64 = 64 * MIB;
@@ -62,7 +61,7 @@ impl Stores {
 
 #[test]
 fn a_server_filled_several_times_over_takes_no_more_than_it_may() -> Result<()> {
-    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     let server = ServerUnderTest::start(&binary, Transport::Unix, &["-m", "64"])?;
     let mut stream = server.connect()?;
     let mut stores = Stores { state: 1 };
@@ -103,7 +102,7 @@ fn peak_bytes(server: &ServerUnderTest) -> Result<u64> {
 #[test]
 fn long_appends_and_prepends_take_no_memory_beside_the_cache() -> Result<()> {
     const LIMIT_BYTES: u64 = 128 * MIB;
-    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     let args = ["-m", "128", "-I", "60m"];
     let server = ServerUnderTest::start(&binary, Transport::Unix, &args)?;
     let mut stream = server.connect()?;
@@ -153,7 +152,7 @@ fn store_on(stream: &mut Stream, stop: &AtomicBool) -> Result<(usize, Duration)>
 #[test]
 fn a_lower_limit_is_reached_while_stores_continue() -> Result<()> {
     const LONGEST: Duration = Duration::from_millis(250);
-    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     let args = ["-m", "1024", "-t", "2"];
     let server = ServerUnderTest::start(&binary, Transport::Unix, &args)?;
     let mut stream = server.connect()?;

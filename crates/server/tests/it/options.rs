@@ -5,15 +5,17 @@ use std::process::{Command, Output};
 
 use anyhow::Result;
 use larder_options::{LARDER_COMMIT, LARDER_VERSION, LARDERD_BUILD};
-use larder_testkit::server::{command, is_root, larderd, memcached, run_to_end};
+use larder_testkit::server::{command, is_root, memcached, run_to_end};
 use larder_testkit::{ServerUnderTest, Transport};
+
+use crate::binary;
 
 fn run(binary: &Path, args: &[&str]) -> Result<Output> {
     run_to_end(command(binary).args(args))
 }
 
 fn run_larderd(args: &[&str]) -> Result<Output> {
-    run(&larderd(env!("CARGO_BIN_EXE_larderd")), args)
+    run(&binary(), args)
 }
 
 /// Command lines that memcached refuses.
@@ -114,7 +116,7 @@ fn every_source_of_a_wrong_option_ends_with_exit_code_64() {
         (&["--memory-limt=1"], "1", "--memory-limt: no such option; did you mean --memory-limit?"),
         (&["--io=io_uring"], "1", "did you mean uring?"),
     ] {
-        let larderd = larderd(env!("CARGO_BIN_EXE_larderd"));
+        let larderd = binary();
         let output = run_to_end(command(&larderd).args(args).env("LARDER_THREADS", variable));
         let output = output.unwrap();
         let message = String::from_utf8_lossy(&output.stderr);
@@ -125,7 +127,7 @@ fn every_source_of_a_wrong_option_ends_with_exit_code_64() {
 
 #[test]
 fn a_small_memory_starts_with_a_largest_item_of_half_of_it() {
-    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     for (memory, item) in [("1", 512 << 10), ("2", 1 << 20), ("4", 1 << 20), ("8", 1 << 20)] {
         let args = ["-m", memory];
         let server = ServerUnderTest::start(&binary, Transport::Unix, &args).unwrap();
@@ -174,7 +176,7 @@ fn root_has_to_name_a_user() {
     if !is_root() {
         return larder_testkit::skip("needs root");
     }
-    for binary in [larderd(env!("CARGO_BIN_EXE_larderd")), memcached().unwrap()] {
+    for binary in [binary(), memcached().unwrap()] {
         let output = run_to_end(&mut Command::new(binary)).unwrap();
         assert_eq!(output.status.code(), Some(64), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("-u"), "{output:?}");
@@ -223,7 +225,7 @@ fn settings_are_shown_as_memcached_shows_them() {
     ] {
         let args: Vec<_> = line.split(' ').map(|word| word.replace('~', " ")).collect();
         let args: Vec<_> = args.iter().map(String::as_str).collect();
-        let larderd = settings(&larderd(env!("CARGO_BIN_EXE_larderd")), &args).unwrap();
+        let larderd = settings(&binary(), &args).unwrap();
         let memcached = settings(&memcached().unwrap(), &args).unwrap();
         let named = |name: &str| memcached.iter().any(|(other, _)| other == name);
         let compared = |rows: &[(String, String)]| -> Vec<String> {
@@ -241,7 +243,7 @@ fn settings_are_shown_as_memcached_shows_them() {
 
 #[test]
 fn options_without_effect_are_accepted_with_a_warning_each() {
-    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let binary = binary();
     let args = ["-N", "2", "-o", "tail_repair_time=20,ext_threads=2,modern,relaxed_privileges"];
     let server = ServerUnderTest::start(&binary, Transport::Unix, &args).unwrap();
     let warnings = server.log();

@@ -6,9 +6,10 @@ use std::thread::{self, sleep};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
-use larder_testkit::server::{larderd, memcached};
+use larder_testkit::server::memcached;
 use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
 
+use crate::binary;
 use crate::dice::Dice;
 
 /// A command has been answered after the first of these times, or after the second where other
@@ -40,11 +41,7 @@ impl Pair {
             let args = ["-o", "no_lru_maintainer,no_lru_crawler"];
             ServerUnderTest::start(&binary, Transport::Unix, &args)
         };
-        Ok(Self {
-            larderd: start(larderd(env!("CARGO_BIN_EXE_larderd")))?,
-            memcached: start(memcached()?)?,
-            dialect,
-        })
+        Ok(Self { larderd: start(binary())?, memcached: start(memcached()?)?, dialect })
     }
 
     /// Holds this many conversations with both servers, and compares the results.

@@ -7,13 +7,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use larder_testkit::scene::Scene;
 use larder_testkit::server::free_address;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustls::{ClientConfig, ClientConnection};
 use socket2::SockRef;
 
-use crate::scene::Scene;
-use crate::tls_scene::{Client, Encrypted, Files, binary, connect};
+use crate::binary;
+use crate::tls_scene::{Client, Encrypted, Files, connect};
 
 /// How a peer is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl Site {
             Route::Unix => Transport::Unix,
             Route::Tls => return Self::encrypted(&args).map(Some),
         };
-        Ok(Some(Self { scene: Scene::start_on(transport, &args)?, tls: None }))
+        Ok(Some(Self { scene: Scene::start_on(&binary(), transport, &args)?, tls: None }))
     }
 
     /// The bystander and the statistics connection do not use TLS.

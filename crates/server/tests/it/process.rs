@@ -1,7 +1,5 @@
 //! larderd as a process: unix sockets, pid files, the daemon, signals.
 
-mod killed;
-
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,17 +10,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use killed::Killed;
-use larder_testkit::server::{
-    Signal, command, free_address, is_root, larderd, memcached, run_to_end,
-};
+use larder_testkit::server::{Signal, command, free_address, is_root, memcached, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
+use crate::killed::Killed;
 
 fn start(transport: Transport, args: &[&str]) -> Result<ServerUnderTest> {
     ServerUnderTest::start(&binary(), transport, args)

@@ -4,28 +4,21 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, free_address, larderd};
+use larder_testkit::http::{Response, exchange, get, wait_until_ready};
+use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod http;
-
-use http::{Response, exchange, get, wait_until_ready};
+use crate::binary;
 
 /// A removal of these takes a hundred milliseconds or more.
 const ITEMS: usize = 300_000;
-
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
 
 /// The address of an admin listener, and the folder of its socket, which goes with it.
 struct Admin {

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{larderd, memcached};
+use larder_testkit::server::memcached;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
+
+use crate::binary;
 
 type Lines = Vec<(String, String)>;
 
@@ -17,7 +19,7 @@ fn start(binary: &Path, args: &[&str]) -> Result<(ServerUnderTest, Stream)> {
 }
 
 fn start_larderd(args: &[&str]) -> Result<(ServerUnderTest, Stream)> {
-    start(&larderd(env!("CARGO_BIN_EXE_larderd")), args)
+    start(&binary(), args)
 }
 
 fn ask(stream: &mut Stream, command: &str) -> Result<Lines> {

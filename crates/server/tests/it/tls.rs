@@ -1,7 +1,5 @@
 //! TLS: which clients are served and which refused, and that clients do not affect each other.
 
-mod tls_scene;
-
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +12,10 @@ use larder_testkit::server::{Signal, command, free_address, run_to_end};
 use rustix::process::{Pid, kill_process};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ClientConnection, HandshakeKind};
-use tls_scene::{Authority, Encrypted, Files, ask, binary, connect, shown_name, stat};
+
+use crate::binary;
+use crate::tls_scene;
+use crate::tls_scene::{Authority, Encrypted, Files, ask, connect, shown_name, stat};
 
 fn set(stream: &mut impl tls_scene::ReadWrite, key: &str, value: &[u8]) -> Result<()> {
     let request =

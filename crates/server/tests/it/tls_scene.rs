@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use larder_testkit::server::{free_address, larderd};
+use larder_testkit::server::free_address;
 use larder_testkit::{Address, ServerUnderTest};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::client::{ClientSessionMemoryCache, Resumption};
@@ -18,6 +18,8 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 use tempfile::TempDir;
+
+use crate::binary;
 
 /// A certificate authority.
 pub(crate) struct Authority {
@@ -164,10 +166,6 @@ impl Encrypted {
     pub(crate) fn client(&self) -> Result<Client> {
         self.connect(&Arc::new(self.config()))
     }
-}
-
-pub(crate) fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
 }
 
 pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Client> {

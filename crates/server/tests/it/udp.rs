@@ -2,17 +2,14 @@
 //! others.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
+use larder_testkit::server::{Signal, command, free_address, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, uninterrupted};
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 /// A server with TCP and UDP at one address.
 struct Scene {

@@ -17,11 +17,9 @@ use larder_testkit::server::{Signal, command, free_address, run_to_end};
 use larder_testkit::{Address, Stream, uninterrupted};
 use rustix::process::{Pid, kill_process};
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod tls_scene;
-mod upgrade_scene;
-
-use upgrade_scene::{PidFile, Scene, binary, has_ended, wait_until};
+use crate::binary;
+use crate::tls_scene;
+use crate::upgrade_scene::{PidFile, Scene, has_ended, wait_until};
 
 /// Clients that reconnect until `stop` is set. Returns how often they connected.
 fn come_and_go(address: &Address, stop: &AtomicBool, number: usize) -> Result<usize> {

@@ -7,14 +7,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, free_address, larderd};
+use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
-pub(crate) fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 /// A pid file; its process is killed at the end of the test.
 pub(crate) struct PidFile(pub(crate) PathBuf);

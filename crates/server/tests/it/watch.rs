@@ -1,20 +1,18 @@
 //! `watch` connections, and those that read too slowly.
 
-mod scene;
-mod stat;
-
 use std::io::{BufRead, BufReader, Write};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::larderd;
+use larder_testkit::scene::Scene;
+use larder_testkit::stat::stat;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
-use scene::Scene;
-use stat::stat;
+
+use crate::binary;
 
 fn start(transport: Transport, args: &[&str]) -> Result<ServerUnderTest> {
-    ServerUnderTest::start(&larderd(env!("CARGO_BIN_EXE_larderd")), transport, args)
+    ServerUnderTest::start(&binary(), transport, args)
 }
 
 /// A watching connection; it is sent everything from now on.
@@ -177,7 +175,7 @@ fn evictions_are_shown() -> Result<()> {
 
 #[test]
 fn a_watcher_that_does_not_read_misses_lines_and_blocks_no_client() -> Result<()> {
-    let scene = Scene::start(&["-o", "watcher_logbuf_size=8"])?;
+    let scene = Scene::start(&binary(), &["-o", "watcher_logbuf_size=8"])?;
     let mut watcher = Watcher::on(scene.connect()?, "fetchers")?;
     let mut client = scene.connect()?;
     let gets = b"get nothing-of-the-kind\r\n".repeat(1000);

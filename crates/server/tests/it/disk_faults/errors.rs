@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::server::Signal;
+use larder_testkit::stat::stat;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
-use crate::history::History;
-use crate::passing::Passing;
-use crate::stat::stat;
-use crate::{ask, binary, http, options, start, value};
+use super::history::History;
+use super::passing::Passing;
+use super::{ask, binary, http, options, start, value};
 
 const STORE: [&str; 4] = ["--tier-mode", "store", "--durability", "sync"];
 const REFUSED: &str = "SERVER_ERROR the disk has failed; the log of the server says why";

@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use larder_testkit::Stream;
 use larder_testkit::server::Signal;
 
-use crate::image::{Image, KINDS};
-use crate::{ask, line, start, value};
+use super::image::{Image, KINDS};
+use super::{ask, line, start, value};
 
 const FROZEN: Duration = Duration::from_secs(10);
 /// Longer than any hit takes on a busy machine.

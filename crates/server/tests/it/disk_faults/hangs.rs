@@ -7,12 +7,12 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use larder_testkit::http::Response;
 use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
-use crate::http::Response;
-use crate::passing::Passing;
-use crate::{binary, http, line, options, start};
+use super::passing::Passing;
+use super::{binary, http, line, options, start};
 
 const VALUE: [u8; 10_000] = [b'v'; 10_000];
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use larder_testkit::Stream;
 
-use crate::value;
+use super::value;
 
 /// A change of one of the client's keys.
 pub(crate) struct Change {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tempfile::TempDir;
 
-use crate::{folders, run};
+use super::{folders, run};
 
 /// The file systems that docs/disk-tier.md recommends.
 pub(crate) const KINDS: [&str; 2] = ["ext4", "xfs"];

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::server::Signal;
+use larder_testkit::stat::stat;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
 use tempfile::TempDir;
 
-use crate::history::History;
-use crate::stat::stat;
-use crate::{ask, binary, options, start, value};
+use super::history::History;
+use super::{ask, binary, options, start, value};
 
 const STORE: [&str; 4] = ["--tier-mode", "store", "--durability", "sync"];
 

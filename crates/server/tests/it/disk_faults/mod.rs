@@ -3,12 +3,6 @@
 //! system need root and the packages that `conformance/install.sh all` installs;
 //! `make verify ONLY=tier` runs them.
 
-#[allow(dead_code, reason = "the parts of a response that no test here reads")]
-#[path = "../http/mod.rs"]
-mod http;
-#[path = "../stat/mod.rs"]
-mod stat;
-
 mod errors;
 mod freeze;
 mod hangs;
@@ -22,21 +16,19 @@ mod room;
 
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::larderd;
+use larder_testkit::http;
 use larder_testkit::{Address, ServerUnderTest, Stream};
+
+use crate::binary;
 
 /// Starts a server with its items in a directory of this file system, and waits until it is ready.
 fn start(file_system: &Path, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
     let args = options(file_system, args)?;
     http::start(&binary(), &args.iter().map(String::as_str).collect::<Vec<_>>())
-}
-
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
 }
 
 /// The options of a server with little memory and its items in a directory of this file system.

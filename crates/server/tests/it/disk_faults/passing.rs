@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
-use crate::folders;
+use super::folders;
 
 /// A mounted file system of `file_system.py`.
 pub(crate) struct Passing {
@@ -20,7 +20,8 @@ pub(crate) struct Passing {
 impl Passing {
     pub(crate) fn mount() -> Result<Self> {
         let place = folders(&["real", "mounted", "orders"])?;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/disk_faults/file_system.py");
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/disk_faults/file_system.py");
         let process = Command::new("/usr/bin/python3")
             .arg(script)
             .args(["real", "mounted", "orders"].map(|name| place.path().join(name)))

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use larder_testkit::server::Signal;
 use larder_testkit::{ServerUnderTest, Transport};
 
-use crate::history::{Change, History};
-use crate::image::{Image, KINDS};
-use crate::{ask, binary, options, start, value};
+use super::history::{Change, History};
+use super::image::{Image, KINDS};
+use super::{ask, binary, options, start, value};
 
 /// Lets clients change a store, and takes the power from its disk, several times. `judge` gets the
 /// changes that are lost and the instant of the power loss.

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, ensure};
 use larder_testkit::server::{Signal, command, run_to_end};
 
-use crate::history::History;
-use crate::image::{Image, KINDS};
-use crate::{ask, binary, http, options, start, value};
+use super::history::History;
+use super::image::{Image, KINDS};
+use super::{ask, binary, http, options, start, value};
 
 const ARGS: [&str; 4] = ["--tier-mode", "store", "--durability", "sync"];
 

@@ -8,8 +8,8 @@ use anyhow::{Result, bail, ensure};
 use larder_testkit::Stream;
 use larder_testkit::server::{Signal, command, run_to_end};
 
-use crate::image::{Image, KINDS};
-use crate::{ask, binary, http, options, start, value};
+use super::image::{Image, KINDS};
+use super::{ask, binary, http, options, start, value};
 
 const ARGS: [&str; 4] = ["--tier-mode", "store", "--durability", "async"];
 const NO_ROOM: &str = "SERVER_ERROR out of disk space storing object";

@@ -5,9 +5,9 @@ use larder_server::Step::{self, *};
 use larder_testkit::server::Signal;
 use rustix::process::{Pid, kill_process};
 
-use crate::scene::{KINDS, Kind, Scene, has_ended};
-use crate::start_and_stop::{PROMPT, START};
-use crate::{run_all, wants_all};
+use super::scene::{KINDS, Kind, Scene, has_ended};
+use super::start_and_stop::{PROMPT, START};
+use super::{run_all, wants_all};
 
 /// The steps that a change-over has and a start has not.
 pub(crate) const STEPS: &[Step] = &[Rehearsed, DirectoryTaken, Retired, DirectoryLeft];
@@ -107,7 +107,7 @@ fn a_signal_at_any_step_of_a_change_over_loses_nothing() {
 fn judge(
     case: Case,
     scene: &mut Scene,
-    old: &mut crate::scene::Server,
+    old: &mut super::scene::Server,
     new: Pid,
 ) -> Result<Option<Pid>> {
     let (ends, is_killed) = (case.told == Signal::TERM, case.told == Signal::KILL);

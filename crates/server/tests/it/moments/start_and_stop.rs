@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use larder_server::Step::{self, *};
 use larder_testkit::server::Signal;
 
-use crate::scene::{KINDS, Kind, Scene};
-use crate::{run_all, wants_all};
+use super::scene::{KINDS, Kind, Scene};
+use super::{run_all, wants_all};
 
 /// The steps of a start.
 pub(crate) const START: &[Step] = &[
@@ -133,7 +133,7 @@ fn fill(scene: &mut Scene) -> Result<()> {
 fn judge(
     case: Case,
     mut scene: Scene,
-    mut server: crate::scene::Server,
+    mut server: super::scene::Server,
     mut keys: Vec<&str>,
 ) -> Result<()> {
     for signal in case.told {
@@ -156,7 +156,7 @@ fn judge(
             let successor = scene.wait_for_new(Announced)?;
             scene.set("later")?;
             rustix::process::kill_process(successor, Signal::TERM)?;
-            scene.wait_until("the successor ends", || Ok(crate::scene::has_ended(successor)))?;
+            scene.wait_until("the successor ends", || Ok(super::scene::has_ended(successor)))?;
         } else {
             scene.wait_for(server.pid, Announced)?;
             scene.set("later")?;

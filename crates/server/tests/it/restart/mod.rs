@@ -12,14 +12,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, command, is_root, larderd, run_to_end};
+use larder_testkit::server::{Signal, command, is_root, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
-fn binary() -> PathBuf {
-    larderd(env!("CARGO_BIN_EXE_larderd"))
-}
+use crate::binary;
 
 /// A directory with a memory file.
 struct Place(TempDir);

@@ -2,8 +2,6 @@
 //! memcached's own proxy.
 
 mod backend;
-#[path = "../dice/mod.rs"]
-mod dice;
 
 use std::io::{Read, Write};
 use std::thread;
@@ -11,15 +9,16 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use backend::{Backend, Conversation};
 use larder_testkit::mcrouter::{Reply, Request};
-use larder_testkit::server::larderd;
 use larder_testkit::transcript::Split;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
+
+use crate::binary;
 
 const CONVERSATIONS: u64 = 40;
 const BATCHES: u64 = 12;
 
 fn start(transport: Transport, args: &[&str]) -> Result<ServerUnderTest> {
-    ServerUnderTest::start(&larderd(env!("CARGO_BIN_EXE_larderd")), transport, args)
+    ServerUnderTest::start(&binary(), transport, args)
 }
 
 /// Sends requests at once, in random pieces, and passes the replies on in order.

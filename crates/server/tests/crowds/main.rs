@@ -1,0 +1,12 @@
+//! Thousands of connections at once. The tests raise the limit of open files of their process, so
+//! they are a program of their own.
+
+mod hostile;
+mod readers;
+
+use std::path::PathBuf;
+
+/// Returns the larderd to test.
+fn binary() -> PathBuf {
+    larder_testkit::server::larderd(env!("CARGO_BIN_EXE_larderd"))
+}

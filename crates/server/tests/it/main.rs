@@ -1,0 +1,63 @@
+//! The integration tests of larderd, in one program: each file or folder is a module, and
+//! `cargo test -p larder-server --test it udp::` runs the tests of one. Most start their own
+//! servers.
+
+mod activation;
+mod admin;
+mod admin_control;
+mod admin_faults;
+mod admin_history;
+mod admin_metrics;
+mod admin_tls;
+mod binary_differential;
+mod clock;
+mod daemon;
+mod dice;
+mod differential;
+mod disk_cache;
+mod disk_damage;
+mod disk_faults;
+mod disk_lists;
+mod disk_local_readers;
+mod disk_privileges;
+mod disk_reads;
+mod disk_tier;
+mod disk_upgrade;
+mod drain;
+mod dumps;
+mod endurance;
+mod exporter;
+mod extstore;
+mod faults;
+mod hot_keys;
+mod item_scene;
+mod item_streams;
+mod items;
+mod kernel_sockets;
+mod killed;
+mod large;
+mod large_values;
+mod login;
+mod memory;
+mod moments;
+mod options;
+mod pair;
+mod peers;
+mod process;
+mod removal;
+mod restart;
+mod routers;
+mod statistics;
+mod tls;
+mod tls_scene;
+mod udp;
+mod upgrade;
+mod upgrade_scene;
+mod watch;
+
+use std::path::PathBuf;
+
+/// Returns the larderd to test.
+fn binary() -> PathBuf {
+    larder_testkit::server::larderd(env!("CARGO_BIN_EXE_larderd"))
+}
