@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use larder::{Cache, Clock, Deadline, StoreError};
 use larder_testkit::Random;
+use larder_testkit::children::{Child, Word, fork};
 
 use crate::{resident_bytes, turn};
-use larder_testkit::children::{Child, Word, fork};
 
 /// Returns a value that identifies its key.
 fn value_of(key: u64, bytes: u64) -> Vec<u8> {

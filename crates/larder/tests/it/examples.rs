@@ -1,14 +1,14 @@
 //! Runs the examples: each checks its output, and is short enough to watch.
 
-use std::error::Error;
-use std::time::{Duration, Instant};
-
 #[path = "../../examples/session_store.rs"]
 mod session_store;
 #[path = "../../examples/shared_counters.rs"]
 mod shared_counters;
 #[path = "../../examples/sql_result_cache.rs"]
 mod sql_result_cache;
+
+use std::error::Error;
+use std::time::{Duration, Instant};
 
 fn run(example: fn() -> Result<(), Box<dyn Error>>) {
     let started = Instant::now();
