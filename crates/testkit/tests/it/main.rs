@@ -6,6 +6,7 @@ mod arrows;
 mod book;
 mod figures;
 mod memcached;
+mod programs;
 mod region_format;
 mod tidy;
 mod tracked;

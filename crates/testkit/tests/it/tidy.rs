@@ -200,7 +200,7 @@ fn files_and_folders_stay_small() {
 }
 
 /// Returns the documents whose statements are checked. Generated ones are right by construction.
-fn documents() -> Vec<(String, String)> {
+pub(crate) fn documents() -> Vec<(String, String)> {
     let is_checked = |name: &str| {
         let is_generated = ["docs/options.md", "docs/stats.md", "docs/protocol.md"].contains(&name);
         (!name.contains('/') || name.starts_with("docs/"))
@@ -284,7 +284,7 @@ fn identifiers_in_documents_exist() {
 }
 
 /// Returns the candidates for commands in a document: spans in back-ticks, and code lines.
-fn commands(text: &str) -> Vec<(usize, String)> {
+pub(crate) fn commands(text: &str) -> Vec<(usize, String)> {
     let mut in_code = false;
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -131,8 +131,8 @@ fn leftovers_are_no_known_kind() {
     }
 }
 
-/// Returns the crates of the workspace that can be published: those without `publish`.
-fn published() -> BTreeSet<String> {
+/// Returns what cargo knows of the packages of the workspace.
+pub(crate) fn metadata() -> serde_json::Value {
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"])
         .current_dir(root())
@@ -140,7 +140,12 @@ fn published() -> BTreeSet<String> {
         .unwrap();
     let message = String::from_utf8_lossy(&metadata.stderr);
     assert!(metadata.status.success(), "cargo metadata: {message}");
-    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    serde_json::from_slice(&metadata.stdout).unwrap()
+}
+
+/// Returns the crates of the workspace that can be published: those without `publish`.
+fn published() -> BTreeSet<String> {
+    let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap().iter();
     let can_publish = packages.filter(|package| package["publish"].is_null());
     can_publish.map(|package| package["name"].as_str().unwrap().to_owned()).collect()
