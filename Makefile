@@ -132,4 +132,4 @@ book: ## Writes the book of docs/ to target/book; installs mdbook if it is missi
 	mdbook build docs
 
 header: ## Writes c/include/larder.h from crates/capi
-	LARDER_BLESS=1 cargo test -p larder-capi --locked --test header
+	LARDER_BLESS=1 cargo test -p larder-capi --locked --test it header::

@@ -16,7 +16,7 @@ BENCH_TLS = -Z -o ssl_chain_cert=$(BUILT)/cert.pem,ssl_key=$(BUILT)/key.pem
 RUNS ?= servers
 bench-readme: build $(MEMCACHED) ## The figures of README.md: servers, or other RUNS of figures.py --list; 9 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) crates/bench/figures.py $(RUNS)
-	LARDER_BLESS=1 cargo test -p larder-testkit --locked --test figures saved
+	LARDER_BLESS=1 cargo test -p larder-testkit --locked --test it figures::
 
 bench-server: build $(MEMCACHED) ## Processor time per request beside memcached, unix socket and TCP, 4 min
 	$(COMPARE) --rounds 2 --workloads $(WORKLOADS) $(call SERVERS,-s @SOCK)
@@ -53,8 +53,8 @@ bench-local: build ## A get in a server's memory beside one through its socket, 
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench local
 
 bench-restart: build ## Restart with 5 million items in 1 GiB after `kill -9` under load, 1 min
-	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test restart -- \
-		--ignored --nocapture
+	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test it -- \
+		restart:: --ignored --nocapture
 
 # The disk of LARDER_TIER_DIR is measured. Needs librocksdb-dev.
 TIER_DIR := $(or $(LARDER_TIER_DIR),/tmp)

@@ -47,8 +47,8 @@ transcripts: $(MEMCACHED) ## Plays the transcripts on larderd and two versions o
 
 # Tests of the wire whose options do not contradict a disk tier: they run with one, too. What of
 # them, and of memcached's own suite, contradicts it is in conformance/tier.toml.
-WIRE_TESTS = differential binary_differential items large_values dumps faults watch statistics \
-	transcripts
+WIRE_TESTS = differential:: items:: large_values:: dumps:: faults:: watch:: statistics:: \
+	--skip admin_faults:: --skip disk_faults::
 
 binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 25 min
 	conformance/install.sh all
@@ -62,14 +62,17 @@ php-versions: build ## Tests the extensions on PHP 8.4, 8.5 and 8.6, 4 min; at f
 SEEDS ?= 10000
 # Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.
 tier: build ## Runs the disk tier on simulated disks (SEEDS), on real faults, and under the wire, 40 min
-	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test crashes --locked
-	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test store --locked
-	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test cache --locked
+	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test it --locked -- \
+		crashes:: --skip disk::
+	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test it --locked -- store:: cache::
 	set -e; for mode in store cache; do \
-	  LARDER_TIER=$$mode cargo test --release -p larder-server --locked $(WIRE_TESTS:%=--test %); \
+	  export LARDER_TIER=$$mode; \
+	  cargo test --release -p larder-server --locked --test it -- $(WIRE_TESTS); \
+	  cargo test --release -p larder-server --locked --test transcripts; \
 	done
-	LARDER_MOMENTS=1 cargo test -p larder-server --test moments --locked
-	cargo test --release -p larder-server --test disk_faults --locked -- --ignored --test-threads 1
+	LARDER_MOMENTS=1 cargo test -p larder-server --test it --locked moments::
+	cargo test --release -p larder-server --test it --locked -- disk_faults:: \
+		--ignored --test-threads 1
 	set -e; for mode in store cache; do LARDERD=$(LARDERD) LARDER=$(LARDER) \
 	  conformance/tier.sh $$mode $(SUITES); done
 
@@ -93,7 +96,7 @@ sanitize: ## Tests the code that shares memory with the kernel under AddressSani
 # Fails if what the server or the kernel holds grows, or if a bystander waits for more than 100 ms.
 endurance: build ## Loads a server with all kinds of clients and upgrades it, MINUTES (10)
 	LARDERD=$(LARDERD) LARDER_MINUTES=$(MINUTES) cargo test -p larder-server --locked \
-		--test endurance -- --ignored --nocapture
+		--test it -- endurance:: --ignored --nocapture
 
 # Needs nutcracker and haproxy: conformance/install.sh all. SCENARIOS=one_behind_haproxy plays one.
 scale-out: build ## Upgrades and kills servers behind real routers, checks every read, 1 min
@@ -104,12 +107,13 @@ book-test: build ## Pastes all pages on a bare Debian, as root and as a user, tw
 	.ci/pages --bare $(PAGES)
 
 readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
-	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored
+	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test crowds -- \
+		readers:: --ignored
 
 hot-keys: build ## Finds the hottest keys of Zipf loads of 400,000 gets per second, 4 min
 	LARDER_SEEDS=20 cargo test -p larder-server --locked --lib -- hot::collector
 	LARDERD=$(LARDERD) LARDER=$(LARDER) cargo test -p larder-server --locked \
-		--test hot_keys -- --ignored --nocapture
+		--test it -- hot_keys:: --ignored --nocapture
 
 # Needs root, and the Debian packages debootstrap and lintian.
 package-test: release ## Installs, upgrades under load and purges the Debian package in a chroot
