@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use larder_protocol::text::client::{Reply, request};
 use larder_protocol::{Command, Delete};
 
@@ -12,21 +12,25 @@ use crate::admin::removal;
 use crate::connection::{Connection, unexpected};
 use crate::get::{shown, unsendable};
 use crate::outcome::Outcome;
-use larder_loadgen::address::ServerArgument;
+use larder_loadgen::address::Address;
+use larder_loadgen::argument::Quoted;
 use larder_loadgen::connect::dialer::AccessArguments;
 
 /// Remove items, by their keys or all with a prefix
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    server: ServerArgument,
+    /// The server: host[:port], [IPv6][:port], or the path of a Unix socket; the port is 11211 if
+    /// none is given [default: 127.0.0.1:11211]. With --prefix the admin listener of larderd, which
+    /// needs a port [default: LARDER_ADMIN, or /run/larder/admin.sock]
+    #[arg(short, long, value_name = "ADDR", value_parser = NamedServer::parse)]
+    server: Option<NamedServer>,
     /// The keys
     #[arg(value_name = "KEY", required_unless_present = "prefix")]
     keys: Vec<OsString>,
     /// Remove all items whose keys begin with this; needs larderd's admin listener, and the role
     /// full
-    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["keys", "server"])]
+    #[arg(long, value_name = "PREFIX", conflicts_with = "keys")]
     prefix: Option<OsString>,
     #[command(flatten)]
     admin: ListenerArguments,
@@ -43,24 +47,45 @@ about a million per second; an item stored later stays. Ctrl-C cancels the remov
 Examples:
   larder delete greeting
   larder delete user:1 user:2 user:3
-  larder delete --prefix user:7: --admin 127.0.0.1:11212
+  larder delete --prefix user:7: --server 127.0.0.1:11212
 
 Exit code: 0 done; 1 a key has no item, or the removal was cancelled; 2 bad usage, or no server was
 reached or it refused (-F forbids --prefix).";
+
+/// The address of `--server`: that of a cache, or with `--prefix` that of an admin listener.
+#[derive(Clone, Debug)]
+struct NamedServer {
+    text: String,
+    cache: Address,
+}
+
+impl NamedServer {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self { text: text.to_owned(), cache: text.parse()? })
+    }
+
+    /// Returns the address of an admin listener, which has no usual port.
+    fn listener(&self) -> Result<Address> {
+        Address::with_port(&self.text)
+            .map_err(|error| anyhow!("--server is {}: {error}", Quoted::text(&self.text)))
+    }
+}
 
 /// Runs `larder delete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(prefix) = &arguments.prefix {
         arguments.access.refuse_login("--prefix uses the admin listener, which takes a token")?;
-        return removal::run(&arguments.admin.client(&arguments.access.tls)?, prefix);
+        let listener = arguments.server.as_ref().map(NamedServer::listener).transpose()?;
+        return removal::run(&arguments.admin.client(listener, &arguments.access.tls)?, prefix);
     }
-    if arguments.admin.is_given() {
-        bail!("--admin and --token-file go with --prefix; --server is where keys are deleted");
-    }
+    arguments.admin.refuse()?;
     let keys: Vec<&[u8]> = arguments.keys.iter().map(|key| key.as_bytes()).collect();
     // If one key is invalid, nothing is deleted.
     let requests = keys.iter().map(|key| request_of(key)).collect::<Result<Vec<_>>>()?;
-    let address = &arguments.server.server;
+    let address = &match &arguments.server {
+        Some(named) => named.cache.clone(),
+        None => Address::default(),
+    };
     let mut connection = Connection::open(&arguments.access.dialer(address)?)?;
     let mut outcome = Outcome::Done;
     for (key, request) in keys.iter().zip(requests) {

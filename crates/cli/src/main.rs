@@ -94,16 +94,17 @@ Examples:
   larder keys --prefix user:
   larder drain --wait 10
   larder inspect /dev/shm/larder
-  larder export neighbour:11211 - | larder import - localhost:11211
+  larder export --server neighbour - | larder import - --server localhost
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder bench --rate 20000 --seconds 30
   larder stats --server cache7:11211 --tls --tls-ca authority.pem --user ops
 
-An address (--server) is a host, host:port, [IPv6]:port or the path of a Unix socket:
-/run/larder.sock, ./larder.sock or unix:larder.sock. A host without a port has port 11211; without
---server it is 127.0.0.1. The admin listener (--admin) is an address of the same form with its port;
-without it: LARDER_ADMIN, or /run/larder/admin.sock. The password of --user is the line of
---password-file, or LARDER_PASSWORD.
+Each subcommand that uses a server takes its address as --server: a host, host:port, [IPv6]:port or
+the path of a Unix socket, /run/larder.sock, ./larder.sock or unix:larder.sock. A host without a port
+has port 11211; without --server it is 127.0.0.1, but export has no default, and replay then needs no
+server. top, keys, hot, drain and delete --prefix take the address of the admin listener, which has
+its port; without --server it is LARDER_ADMIN, or /run/larder/admin.sock. The password of --user is
+the line of --password-file, or LARDER_PASSWORD.
 
 Exit code: 0 done; 1 the command did its work, and the outcome is not the one that was asked for: a
 key has no item, the condition of a set does not hold, a check has found something; 2 the command

@@ -29,11 +29,18 @@ pub struct ServerArgument {
         short,
         long,
         value_name = "ADDR",
-        default_value = "127.0.0.1:11211",
+        default_value_t,
         help = "The server: host[:port], [IPv6][:port], or the path of a Unix socket; the port \
                 is 11211 if none is given"
     )]
     pub server: Address,
+}
+
+impl Default for Address {
+    /// Returns the address at which larderd and memcached listen by default, on this machine.
+    fn default() -> Self {
+        Self::Tcp { host: "127.0.0.1".to_owned(), port: PORT }
+    }
 }
 
 impl Address {

@@ -16,18 +16,23 @@ use super::client::Client;
 /// How the admin listener is reached: its address, a token, TLS.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AdminArguments {
+    /// The admin listener of larderd: host:port, [IPv6]:port, or the path of a Unix socket.
+    /// Without it: LARDER_ADMIN, or /run/larder/admin.sock
+    #[arg(short, long, value_name = "ADDR", value_parser = Address::with_port)]
+    server: Option<Address>,
     #[command(flatten)]
     listener: ListenerArguments,
     #[command(flatten)]
     tls: TlsArguments,
 }
 
-/// Where the admin listener is, and the token for it.
+/// The token for the admin listener, and the old option with its address. The subcommand has the
+/// option `--server`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListenerArguments {
-    /// The admin listener of larderd: host:port, or the path of its Unix socket. Without it:
-    /// LARDER_ADMIN, or /run/larder/admin.sock
+    /// The old form of --server
     #[arg(long, value_name = "ADDR", value_parser = Address::with_port)]
+    #[arg(hide = true, conflicts_with = "server")]
     admin: Option<Address>,
     /// A file with a token of the admin listener. Without it: LARDER_TOKEN, or no token
     #[arg(long, value_name = "FILE")]
@@ -40,47 +45,40 @@ impl AdminArguments {
     /// # Errors
     /// Those of [`ListenerArguments::client`].
     pub(crate) fn client(&self) -> Result<Client> {
-        self.listener.client(&self.tls)
+        self.listener.client(self.server.clone(), &self.tls)
     }
 }
 
 impl ListenerArguments {
-    /// True if the user gave one of the options.
-    pub(crate) fn is_given(&self) -> bool {
-        self.admin.is_some() || self.token_file.is_some()
+    /// Returns an error if one of the options is given.
+    ///
+    /// # Errors
+    /// The message names the option and its use.
+    pub(crate) fn refuse(&self) -> Result<()> {
+        if self.admin.is_some() {
+            bail!("--admin goes with --prefix: --server names the server of these keys");
+        }
+        if self.token_file.is_some() {
+            bail!("--token-file goes with --prefix: a login to the cache is --user");
+        }
+        Ok(())
     }
 
-    /// Returns a client for the listener. Does not connect.
+    /// Returns a client for the listener at the address of `--server`. Does not connect.
     ///
     /// # Errors
     /// No address is known, the token or a certificate cannot be read, or the options of TLS do not
     /// fit the address.
-    pub(crate) fn client(&self, tls: &TlsArguments) -> Result<Client> {
-        let address = self.address()?;
+    pub(crate) fn client(&self, server: Option<Address>, tls: &TlsArguments) -> Result<Client> {
+        let address = match server.or_else(|| self.admin.clone()) {
+            Some(address) => address,
+            None => default_address()?,
+        };
         if let (Address::Unix(_), Some(option)) = (&address, tls.first_given()) {
             bail!("{option} has no effect: a Unix socket, here {address}, has no TLS over HTTP");
         }
         let tls = tls.open(&address)?;
         Client::new(address, tls, self.token()?)
-    }
-
-    fn address(&self) -> Result<Address> {
-        if let Some(address) = &self.admin {
-            return Ok(address.clone());
-        }
-        match env::var(ADDRESS) {
-            Ok(text) => Address::with_port(&text)
-                .map_err(|error| anyhow!("{ADDRESS} is {}: {error}", Quoted::text(&text))),
-            Err(VarError::NotUnicode(path)) => Ok(Address::Unix(path.into())),
-            // A folder that this user cannot enter may have the socket: connecting explains it.
-            Err(VarError::NotPresent) => match Path::new(SOCKET).try_exists() {
-                Ok(false) => bail!(
-                    "which larderd? there is no {SOCKET}: name its admin listener with --admin \
-                     ADDR or {ADDRESS} (larderd opens one with --admin-listen)"
-                ),
-                Ok(true) | Err(_) => Ok(Address::Unix(SOCKET.into())),
-            },
-        }
     }
 
     /// Returns the value of the header that carries the token.
@@ -94,6 +92,23 @@ impl ListenerArguments {
             },
         };
         header(&token).map(Some).with_context(|| format!("{source} has no token"))
+    }
+}
+
+/// Returns the address of the listener that no option names.
+fn default_address() -> Result<Address> {
+    match env::var(ADDRESS) {
+        Ok(text) => Address::with_port(&text)
+            .map_err(|error| anyhow!("{ADDRESS} is {}: {error}", Quoted::text(&text))),
+        Err(VarError::NotUnicode(path)) => Ok(Address::Unix(path.into())),
+        // A folder that this user cannot enter may have the socket: connecting explains it.
+        Err(VarError::NotPresent) => match Path::new(SOCKET).try_exists() {
+            Ok(false) => bail!(
+                "which larderd? there is no {SOCKET}: name its admin listener with --server ADDR \
+                 or {ADDRESS} (larderd opens one with --admin-listen)"
+            ),
+            Ok(true) | Err(_) => Ok(Address::Unix(SOCKET.into())),
+        },
     }
 }
 

@@ -38,7 +38,7 @@ connection is closed between two of its requests. That takes a second without bu
 Examples:
   larder drain --wait 15 && systemctl stop larderd
   larder drain --undo
-  larder drain --wait 10 --admin /run/larder/admin.sock
+  larder drain --wait 10 --server /run/larder/admin.sock
 
 Exit code: 0 the server is drained, or without --wait draining; 1 connections are still open after
 --wait, or another command undid the drain; 2 the server refused or could not be reached.";

@@ -34,7 +34,7 @@ map the memory appear only in part. Bytes of a key outside 0x21 to 0x7e are esca
 
 Examples:
   larder hot
-  larder hot --limit 5 --admin 127.0.0.1:11212
+  larder hot --limit 5 --server 127.0.0.1:11212
 
 Exit code: 0 done; 2 the server refused (-X forbids it) or could not be reached.";
 

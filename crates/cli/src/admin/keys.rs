@@ -39,7 +39,7 @@ the server's index. Listing counts as no use of the items.
 
 Examples:
   larder keys --prefix user:7:
-  larder keys --limit 1000000 --admin 127.0.0.1:11212 | awk '$1 > 100000'
+  larder keys --limit 1000000 --server 127.0.0.1:11212 | awk '$1 > 100000'
 
 Exit code: 0 done; 2 the server refused (-X forbids it) or could not be reached.";
 

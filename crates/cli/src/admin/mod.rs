@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `address.rs` | the options `--admin` and `--token-file`, and their defaults |
+//! | `address.rs` | the options `--server` and `--token-file`, and their defaults |
 //! | `client.rs` | a request over HTTP and its answer |
 //! | `refusal.rs` | the words for an answer that is an error |
 //! | `drain.rs` | `larder drain` |

@@ -29,6 +29,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use larder_loadgen::address::ServerArgument;
 use larder_loadgen::argument::Quoted;
 use larder_loadgen::connect::dialer::AccessArguments;
 
@@ -41,9 +42,12 @@ use facts::Facts;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// A server (host:port, [IPv6]:port, path of a Unix socket), or the file of a cache (-e)
-    #[arg(value_name = "ADDR|FILE")]
-    subject: PathBuf,
+    /// Instead of --server: the file of a cache (-e)
+    // The old form of --server also stands here.
+    #[arg(value_name = "FILE", conflicts_with = "server")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgument,
     /// Leave out findings with this name
     #[arg(long, value_name = "NAME")]
     ignore: Vec<String>,
@@ -59,10 +63,10 @@ of the server, or since the last `stats reset`. What the kernel knows about the 
 asked only if the server runs on this machine.
 
 Examples:
-  larder doctor 127.0.0.1:11211
-  larder doctor /run/larder.sock --ignore restart
+  larder doctor
+  larder doctor --server /run/larder.sock --ignore restart
   larder doctor /dev/shm/larder
-  larder doctor cache7:11211 --tls --tls-ca authority.pem --user ops --password-file password
+  larder doctor --server cache7 --tls --tls-ca authority.pem --user ops --password-file password
 
 Exit code: 0 nothing found; 1 findings; 2 the server or file could not be examined.";
 
@@ -127,7 +131,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             NAMES.join(", ")
         );
     }
-    let found = match Source::open(&arguments.subject, &arguments.access)? {
+    let access = &arguments.access;
+    let source = match &arguments.file {
+        Some(file) => Source::open(file, access)?,
+        None => Source::Server(access.dialer(&arguments.server.server)?),
+    };
+    let found = match source {
         Source::MemoryFile(inspection) => memory_file::examine(&inspection),
         Source::Directory(found) => {
             bail!("{} is a directory: check it with larder fsck", found.path().display())

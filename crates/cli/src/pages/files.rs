@@ -2,9 +2,9 @@
 
 use std::iter;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
-use larder_options::sample;
+use larder_options::{LARDER_VERSION, sample};
 
 use super::{daemon, tool};
 use crate::CommandLine;
@@ -34,9 +34,10 @@ pub(super) fn man_pages() -> Vec<File> {
 /// Returns the completions of both programs, under the names by which the shells find them.
 pub(super) fn completions() -> Vec<File> {
     let mut files = Vec::new();
-    for (program, command) in
-        [("larder", CommandLine::command()), ("larderd", daemon::command_to_complete())]
-    {
+    for (program, command) in [
+        ("larder", shown(&CommandLine::command()).version(LARDER_VERSION)),
+        ("larderd", daemon::command_to_complete()),
+    ] {
         for (shell, path) in [
             (Shell::Bash, format!("bash/{program}")),
             (Shell::Zsh, format!("zsh/_{program}")),
@@ -48,6 +49,17 @@ pub(super) fn completions() -> Vec<File> {
         }
     }
     files
+}
+
+/// Returns the command without its hidden arguments, which clap_complete would offer.
+fn shown(command: &Command) -> Command {
+    // clap takes names that live as long as the program.
+    let name: &'static str = command.get_name().to_owned().leak();
+    Command::new(name)
+        .about(command.get_about().cloned().unwrap_or_default())
+        .args(command.get_arguments().filter(|argument| !argument.is_hide_set()))
+        .subcommands(command.get_subcommands().map(shown))
+        .subcommand_required(command.is_subcommand_required_set())
 }
 
 /// Returns /etc/larder/larderd.toml of the Debian package. Its directories are those of the unit

@@ -82,6 +82,20 @@ fn the_page_of_larderd_has_every_option() {
     }
 }
 
+/// The old form of `--server` works, and neither a page nor a completion has it.
+#[test]
+fn pages_and_completions_lack_hidden_options() {
+    let files = man_pages().into_iter().chain(completions());
+    for file in files.filter(|file| !file.path.contains("larderd")) {
+        let text = file.text.replace('\\', "");
+        let words: Vec<_> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
+        assert!(!words.contains(&"--admin"), "{} has --admin", file.path);
+        if file.path.contains("keys") || !file.path.ends_with(".1") {
+            assert!(text.contains("server"), "{} lacks --server", file.path);
+        }
+    }
+}
+
 #[test]
 fn bash_completes_subcommands_of_larder_and_options_of_larderd() {
     let folder = tempdir().expect("a folder can be made");

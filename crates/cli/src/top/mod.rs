@@ -52,8 +52,8 @@ index, g ghost, a dot free.
 
 Examples:
   larder top
-  larder top --admin 127.0.0.1:11212
-  LARDER_TOKEN=$(cat token) larder top --admin cache7:9150
+  larder top --server 127.0.0.1:11212
+  LARDER_TOKEN=$(cat token) larder top --server cache7:9150
   larder top --once | grep 'hit ratio'
 
 Exit code: 0 done; 2 the server refused or could not be reached.";

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use larder_dump::Writer;
+use larder_loadgen::address::Address;
 use larder_loadgen::argument::whole;
 use larder_loadgen::connect::dialer::AccessArguments;
 use larder_protocol::StatsSection;
@@ -27,14 +28,20 @@ use crate::{stats, time_limit};
 ///
 /// Values, flags and times to live are kept; cas tokens are not. Counts no use of the items.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, override_usage = USAGE)]
 pub(crate) struct Arguments {
-    /// A server (host:port, [IPv6]:port, path of a Unix socket), the file of a cache (-e), or the
+    /// With --server: the file to write; - is stdout. Without it: the file of a cache (-e), or the
     /// directory of a disk tier (--tier-path) that no server uses
-    source: PathBuf,
-    /// The file to write; - is stdout
-    #[arg(value_name = "FILE")]
-    dump: PathBuf,
+    // The old form of --server is an address here.
+    #[arg(value_name = "FILE|CACHE")]
+    first: PathBuf,
+    /// After CACHE: the file to write; - is stdout
+    #[arg(value_name = "FILE", conflicts_with = "server")]
+    second: Option<PathBuf>,
+    /// The server: host[:port], [IPv6][:port], or the path of a Unix socket; the port is 11211 if
+    /// none is given
+    #[arg(short, long, value_name = "ADDR")]
+    server: Option<Address>,
     #[command(flatten)]
     access: AccessArguments,
     /// Export only items whose keys begin with this
@@ -54,6 +61,10 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+const USAGE: &str = "\
+larder export [OPTIONS] --server <ADDR> <FILE>
+       larder export [OPTIONS] <CACHE> <FILE>";
+
 const AFTER_HELP: &str = "\
 The source may be any memcached from 1.6.10 on, with TCP or a Unix socket, with TLS (--tls) and a
 login (--user), but not one that takes only the binary protocol (-S). It goes on serving; --rate
@@ -68,12 +79,12 @@ may be out of date. current leaves such items out, readable writes them. Neither
 older value of a key whose newest one is known to be damaged.
 
 Examples:
-  larder export 127.0.0.1:11211 items.dump
-  larder export /run/larder.sock - | zstd > items.dump.zst
-  larder export neighbour:11211 - --rate 50000 | larder import - localhost:11211
+  larder export --server 127.0.0.1:11211 items.dump
+  larder export --server /run/larder.sock - | zstd > items.dump.zst
+  larder export --server neighbour - --rate 50000 | larder import - --server localhost
   larder export /dev/shm/larder users.dump --prefix user:
   larder export /var/lib/larder/store items.dump
-  larder export cache7:11211 items.dump --tls --tls-ca authority.pem --user ops
+  larder export --server cache7 items.dump --tls --tls-ca authority.pem --user ops
 
 Exit code: 0 done; 1 items are missing in the dump, because their values could not be read to the
 end, the server does not take their keys, or the directory is damaged; 2 there is no complete dump.";
@@ -83,8 +94,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(secs) = arguments.timeout {
         time_limit::begin(secs);
     }
-    let source = Source::open(&arguments.source, &arguments.access)?;
-    let output = Output::open(&arguments.dump)?;
+    let (first, access) = (&arguments.first, &arguments.access);
+    let (source, dump) = match (&arguments.server, &arguments.second) {
+        (Some(address), _) => (Source::Server(access.dialer(address)?), first),
+        (None, Some(second)) => (Source::open(first, access)?, second),
+        // The only path may be that of the cache: no export of a default server replaces it.
+        (None, None) => bail!(
+            "export from where, or to where? name a server with --server ADDR, or two paths, those \
+             of a cache and of the dump; found {}",
+            first.display()
+        ),
+    };
+    let output = Output::open(dump)?;
     let mut writer = Writer::new(output, now_unix_secs()).map_err(as_message)?;
     let mut progress = Progress::begin("exported", items_of(&source), arguments.quiet);
     let pace = Pace::new(arguments.rate);

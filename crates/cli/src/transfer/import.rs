@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use larder_dump::{Piece, ReadEntry, Reader};
-use larder_loadgen::address::Address;
+use larder_loadgen::address::{Address, ServerArgument};
 use larder_loadgen::argument::whole;
 use larder_loadgen::connect::dialer::AccessArguments;
 
@@ -25,8 +25,11 @@ pub(crate) struct Arguments {
     /// The dump that larder export wrote; - is stdin
     #[arg(value_name = "FILE")]
     dump: PathBuf,
-    /// The server: host:port, [IPv6]:port, or the path of a Unix socket
-    target: Address,
+    /// The old form of --server
+    #[arg(value_name = "ADDR", hide = true, conflicts_with = "server")]
+    target: Option<Address>,
+    #[command(flatten)]
+    server: ServerArgument,
     #[command(flatten)]
     access: AccessArguments,
     /// Replace the items that the server has already
@@ -50,10 +53,10 @@ A server that serves clients already may be warmed: a newer value is never overw
 that a client deletes during the import may come back with its older value.
 
 Examples:
-  larder import items.dump 127.0.0.1:11211
-  zstd -d < items.dump.zst | larder import - /run/larder.sock
-  larder export neighbour:11211 - | larder import - localhost:11211
-  larder import items.dump cache7:11211 --tls --tls-ca authority.pem
+  larder import items.dump --server 127.0.0.1:11211
+  zstd -d < items.dump.zst | larder import - --server /run/larder.sock
+  larder export --server neighbour:11211 - | larder import - --server localhost:11211
+  larder import items.dump --server cache7:11211 --tls --tls-ca authority.pem
 
 Exit code: 0 all items are stored, kept or expired; 1 items were too large or refused; 2 the dump
 could not be read to its end, or the server could not be reached.";
@@ -69,16 +72,17 @@ struct Skipped {
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let (input, input_bytes) = open(&arguments.dump)?;
     let mut reader = Reader::new(input).with_context(|| shown(&arguments.dump))?;
-    let dialer = arguments.access.dialer(&arguments.target)?;
+    let address = arguments.target.as_ref().unwrap_or(&arguments.server.server);
+    let dialer = arguments.access.dialer(address)?;
     let mut target = Target::open(&dialer, arguments.overwrite)
-        .with_context(|| format!("import to {}", arguments.target))?;
+        .with_context(|| format!("import to {address}"))?;
     let mut progress = Progress::begin("imported", input_bytes, arguments.quiet);
     let mut skipped = Skipped::default();
     let mut pace = Pace::new(arguments.rate);
     let stored = store_all(&mut reader, &mut target, &mut pace, &mut skipped, &mut progress);
     // Items that are sent are counted also if the dump ends early.
     let stored = stored.with_context(|| shown(&arguments.dump));
-    let finished = target.finish().with_context(|| format!("import to {}", arguments.target));
+    let finished = target.finish().with_context(|| format!("import to {address}"));
     let counts = target.counts();
     progress.end(counts.stored, counts.bytes, &rest(&counts, &skipped));
     stored.and(finished)?;

@@ -38,9 +38,9 @@ impl Managed {
         managed
     }
 
-    /// Runs `larder ARGS --admin ADDR`.
+    /// Runs `larder ARGS --server ADDR` with the address of the admin listener.
     pub(crate) fn larder(&self, args: &[&str]) -> Ran {
-        larder(b"", &[args, &["--admin", &self.admin]].concat())
+        larder(b"", &[args, &["--server", &self.admin]].concat())
     }
 
     /// Stores items under keys of any bytes.
@@ -84,7 +84,7 @@ fn a_drain_waits_for_connections_and_can_be_undone() {
 fn another_drain_command_ends_the_wait() {
     let managed = Managed::start(&[]);
     let mut waiting = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["drain", "--wait", "20", "--admin", &managed.admin])
+        .args(["drain", "--wait", "20", "--server", &managed.admin])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -146,7 +146,7 @@ fn a_prefix_is_removed_and_other_items_stay() {
     let bytes = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff");
     let bytes: &std::ffi::OsStr = bytes;
     let ran = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["delete", "--admin", &managed.admin, "--prefix"])
+        .args(["delete", "--server", &managed.admin, "--prefix"])
         .arg(bytes)
         .output()
         .unwrap();
@@ -154,7 +154,9 @@ fn a_prefix_is_removed_and_other_items_stay() {
     assert_eq!(managed.fixture.larder("get", &["b"]).printed(), b"value");
     managed.larder(&["delete", "--prefix", ""]).failed(2, "the prefix is empty");
     managed.larder(&["delete", "--prefix", "a", "b"]).failed(2, "cannot be used with");
-    managed.larder(&["delete", "b"]).failed(2, "go with --prefix");
+    let with = |option| larder(b"", &["delete", "b", option, &managed.admin]);
+    with("--admin").failed(2, "--admin goes with --prefix");
+    with("--token-file").failed(2, "--token-file goes with --prefix");
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn an_interrupt_cancels_the_removal_on_the_server() {
         stream.ask((requests + "mn\r\n").as_bytes(), b"MN\r\n").unwrap();
     }
     let mut removing = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["delete", "--prefix", "u:", "--admin", &managed.admin])
+        .args(["delete", "--prefix", "u:", "--server", &managed.admin])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -189,16 +191,16 @@ fn a_refusal_names_the_remedy() {
     managed.larder(&["keys"]).failed(2, "the server runs with -X");
     managed.larder(&["delete", "--prefix", "a"]).failed(2, "the server runs with -F");
     let path = managed.folder.path().join("none").display().to_string();
-    let none = larder(b"", &["drain", "--admin", &path]);
+    let none = larder(b"", &["drain", "--server", &path]);
     none.failed(2, &format!("is larderd running with --admin-listen {path}?"));
-    let cache = larder(b"", &["drain", "--admin", &managed.fixture.address()]);
+    let cache = larder(b"", &["drain", "--server", &managed.fixture.address()]);
     cache.failed(2, "is it the address that larderd has from --admin-listen?");
     let other = start_server(|mut stream| {
         let mut request = [0; 1000];
         assert!(stream.read(&mut request).unwrap() > 0);
         stream.write_all(b"ERROR\r\nERROR\r\n").unwrap();
     });
-    larder(b"", &["drain", "--admin", &other]).failed(2, "does not answer in HTTP");
+    larder(b"", &["drain", "--server", &other]).failed(2, "does not answer in HTTP");
 }
 
 #[test]
@@ -220,9 +222,9 @@ fn a_token_gives_the_role_that_a_listener_asks_for() {
     let args = ["-Y", &users, "--admin-listen", &listen, "--admin-token-file", &tokens];
     let _managed = Managed::start(&args);
 
-    larder(b"", &["keys", "--admin", &address]).failed(2, "must have the role read");
+    larder(b"", &["keys", "--server", &address]).failed(2, "must have the role read");
     let token = token.display().to_string();
-    let with = |what: &str| larder(b"", &[what, "--admin", &address, "--token-file", &token]);
+    let with = |what: &str| larder(b"", &[what, "--server", &address, "--token-file", &token]);
     with("keys").printed();
     with("drain").failed(2, "it needs the role full");
     let by_environment = Command::new(env!("CARGO_BIN_EXE_larder"))
@@ -256,7 +258,7 @@ fn hot_keys_are_shown_with_their_error_and_escaped() {
             "by_bytes":[{"key":"big","per_sec":2,"error_per_sec":0,
             "bytes_per_sec":3145728,"error_bytes_per_sec":1024}]}"#,
     );
-    let shown = text(larder(b"", &["hot", "--admin", &address]).printed());
+    let shown = text(larder(b"", &["hot", "--server", &address]).printed());
     let expected = "\
 52.0 k sampled requests of about the last 14 s
 
@@ -273,11 +275,11 @@ requests/s          ±      bytes/s  key
 #[test]
 fn a_server_without_hot_keys_is_named() {
     let address = answering("404 Not Found", "");
-    larder(b"", &["hot", "--admin", &address]).failed(2, "has no hot keys");
+    larder(b"", &["hot", "--server", &address]).failed(2, "has no hot keys");
     let address = answering("403 Forbidden", "hot keys are disabled: the server runs with -X\n");
-    larder(b"", &["hot", "--admin", &address]).failed(2, "the server runs with -X");
+    larder(b"", &["hot", "--server", &address]).failed(2, "the server runs with -X");
     let address = answering("200 OK", "[1");
-    larder(b"", &["hot", "--admin", &address]).failed(2, "its answer is not JSON");
+    larder(b"", &["hot", "--server", &address]).failed(2, "its answer is not JSON");
     let address = answering("200 OK", r#"{"by_rate":[{}]}"#);
-    larder(b"", &["hot", "--admin", &address]).failed(2, "no number");
+    larder(b"", &["hot", "--server", &address]).failed(2, "no number");
 }

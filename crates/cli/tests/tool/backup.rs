@@ -88,7 +88,7 @@ fn a_store_under_writes_is_exported_and_a_fresh_one_has_it_all() {
     thread::scope(|scope| {
         let _ends = Ends(&is_over);
         scope.spawn(|| write_on(&server, &is_over));
-        larder(b"", &["export", "--quiet", &address, &dump]).printed();
+        larder(b"", &["export", "--quiet", "--server", &address, &dump]).printed();
     });
     let items = read_dump(&dump);
     for n in 0..STABLE {
@@ -107,10 +107,10 @@ fn a_store_under_writes_is_exported_and_a_fresh_one_has_it_all() {
     }
     assert_eq!(items.len() as u32, STABLE + BUSY);
     let (fresh, address) = start(&path("fresh"));
-    larder(b"", &["import", "--quiet", &dump, &address]).printed();
+    larder(b"", &["import", "--quiet", &dump, "--server", &address]).printed();
     let again = path("again.dump");
     thread::sleep(Duration::from_millis(10));
-    larder(b"", &["export", "--quiet", &address, &again]).printed();
+    larder(b"", &["export", "--quiet", "--server", &address, &again]).printed();
     let copy = read_dump(&again);
     assert_eq!(copy.len(), items.len());
     for (key, (flags, until, value)) in &items {

@@ -135,7 +135,7 @@ fn damage_is_found_and_ends_an_export() {
     for (key, value) in &current {
         assert_eq!(items.get(key), Some(value), "{}", key.escape_ascii());
     }
-    larder(b"", &["export", "--past-damage", "current", "127.0.0.1:1", out])
+    larder(b"", &["export", "--past-damage", "current", "--server", "127.0.0.1:1", out])
         .failed(2, "--past-damage is for the directory of a disk tier");
     // A start from the index does not look at the log.
     std::fs::remove_file(folder.path().join("tier/INDEX")).unwrap();

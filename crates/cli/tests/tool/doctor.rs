@@ -13,8 +13,14 @@ use rustix::thread::disable_transparent_huge_pages;
 
 use crate::{Fixture, Ran, larder};
 
-pub(crate) fn examine(subject: &str, more: &[&str]) -> Ran {
-    larder(b"", &[&["doctor", subject], more].concat())
+/// Runs `larder doctor FILE MORE`.
+fn examine(file: &str, more: &[&str]) -> Ran {
+    larder(b"", &[&["doctor", file], more].concat())
+}
+
+/// Runs `larder doctor --server ADDR MORE`.
+pub(crate) fn examine_server(address: &str, more: &[&str]) -> Ran {
+    larder(b"", &[&["doctor", "--server", address], more].concat())
 }
 
 /// Asserts that the doctor finds exactly this, and says these words.
@@ -54,10 +60,10 @@ fn a_healthy_server_under_load_has_no_finding() {
         larder(b"", &args)
     });
     sleep(Duration::from_secs(2));
-    assert_eq!(examine(&address, &[]).printed(), b"nothing found\n", "under load");
+    assert_eq!(examine_server(&address, &[]).printed(), b"nothing found\n", "under load");
     assert_eq!(examine(&file, &[]).printed(), b"nothing found\n", "its memory file");
     assert_eq!(load.join().unwrap().exit_code, 0, "the load failed");
-    assert_eq!(examine(&address, &[]).printed(), b"nothing found\n", "after the load");
+    assert_eq!(examine_server(&address, &[]).printed(), b"nothing found\n", "after the load");
 }
 
 #[test]
@@ -73,7 +79,7 @@ fn a_memory_smaller_than_what_clients_read_is_found() {
             set(&mut stream, &key, 1000);
         }
     }
-    let ran = examine(&fixture.address(), OF_TESTS);
+    let ran = examine_server(&fixture.address(), OF_TESTS);
     assert_finds(&ran, "memory-small", &["stored again shortly after their eviction", "now 4 MiB"]);
 }
 
@@ -82,7 +88,7 @@ fn refused_stores_are_found() {
     let fixture = Fixture::start_on(Transport::Unix, &["-m", "4", "-M"]);
     let mut stream = fixture.server.connect().unwrap();
     (0..6000).for_each(|number| set(&mut stream, &format!("key-{number}"), 1000));
-    let ran = examine(&fixture.address(), OF_TESTS);
+    let ran = examine_server(&fixture.address(), OF_TESTS);
     assert_finds(&ran, "memory-refused", &["because memory was full", "start without -M"]);
 }
 
@@ -90,9 +96,9 @@ fn refused_stores_are_found() {
 fn values_beyond_the_limit_are_found_also_on_memcached() {
     let theirs = ServerUnderTest::start(&memcached().unwrap(), Transport::Unix, &[]).unwrap();
     for fixture in [Fixture { server: theirs }, Fixture::start_on(Transport::Unix, &[])] {
-        assert_eq!(examine(&fixture.address(), &[]).printed(), b"nothing found\n");
+        assert_eq!(examine_server(&fixture.address(), &[]).printed(), b"nothing found\n");
         set(&mut fixture.server.connect().unwrap(), "k", 2 << 20);
-        let ran = examine(&fixture.address(), OF_TESTS);
+        let ran = examine_server(&fixture.address(), OF_TESTS);
         assert_finds(&ran, "value-too-large", &["1 store was", "-I, now 1048576 bytes"]);
     }
 }
@@ -109,9 +115,9 @@ fn connections_at_their_limit_are_found() {
         sleep(Duration::from_millis(300));
         drop(streams.split_off(1));
         let deadline = Instant::now() + Duration::from_secs(10);
-        let mut ran = examine(&fixture.address(), OF_TESTS);
+        let mut ran = examine_server(&fixture.address(), OF_TESTS);
         while ran.exit_code == 2 && Instant::now() < deadline {
-            ran = examine(&fixture.address(), OF_TESTS);
+            ran = examine_server(&fixture.address(), OF_TESTS);
         }
         assert_finds(&ran, "connections-limit", &[words, "of 4 are open", "Raise -c"]);
     }
@@ -131,10 +137,10 @@ fn connections_closed_over_the_budget_are_found() {
     };
     let holders: Vec<Stream> = (0..2000).map(ask).collect();
     let deadline = Instant::now() + Duration::from_secs(30);
-    let mut ran = examine(&fixture.address(), OF_TESTS);
+    let mut ran = examine_server(&fixture.address(), OF_TESTS);
     while ran.exit_code == 0 && Instant::now() < deadline {
         sleep(Duration::from_millis(500));
-        ran = examine(&fixture.address(), OF_TESTS);
+        ran = examine_server(&fixture.address(), OF_TESTS);
     }
     assert_finds(&ran, "buffers-limit", &["with unread answers", "do not read their answers"]);
     drop(holders);
@@ -145,7 +151,7 @@ fn workers_on_epoll_are_found() {
     let has_uring = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     if has_uring.is_ok_and(|setting| setting.trim() == "0") {
         let fixture = Fixture::start_on(Transport::Unix, &["--io=epoll"]);
-        let ran = examine(&fixture.address(), OF_TESTS);
+        let ran = examine_server(&fixture.address(), OF_TESTS);
         assert_finds(&ran, "no-io-uring", &["wait by epoll", "start without --io=epoll"]);
     }
 }
@@ -163,16 +169,20 @@ fn memory_without_huge_pages_is_found() {
     drop(start);
     let mut stream = fixture.server.connect().unwrap();
     (0..100).for_each(|number| set(&mut stream, &format!("key-{number}"), 500_000));
-    let ran = examine(&fixture.address(), &["--ignore", "restart"]);
+    let ran = examine_server(&fixture.address(), &["--ignore", "restart"]);
     assert_finds(&ran, "no-huge-pages", &["MiB of memory have no huge pages", "by prctl"]);
 }
 
 #[test]
 fn items_that_a_restart_loses_are_found() {
     let fixture = Fixture::start_on(Transport::Unix, &[]);
-    assert_eq!(examine(&fixture.address(), &[]).printed(), b"nothing found\n");
+    assert_eq!(examine_server(&fixture.address(), &[]).printed(), b"nothing found\n");
     fixture.larder("set", &["k", "v"]).printed();
-    assert_finds(&examine(&fixture.address(), &[]), "restart", &["holds, 1 item:", "-e FILE"]);
+    assert_finds(
+        &examine_server(&fixture.address(), &[]),
+        "restart",
+        &["holds, 1 item:", "-e FILE"],
+    );
 }
 
 #[test]
@@ -206,10 +216,10 @@ fn pretend_another_boot(path: &Path) {
 
 #[test]
 fn what_cannot_be_examined_is_an_error() {
-    examine("./absent.sock", &[]).failed(2, "cannot connect to");
+    examine_server("./absent.sock", &[]).failed(2, "cannot connect to");
     examine("absent", &[])
         .failed(2, "there is no file or directory absent, and it is not the address");
     examine("/etc/hostname", &[])
         .failed(2, "name a file that larderd -e or a program of this release");
-    examine("./absent.sock", &["--ignore", "x"]).failed(2, "expected one of memory-small, ");
+    examine_server("./absent.sock", &["--ignore", "x"]).failed(2, "expected one of memory-small, ");
 }

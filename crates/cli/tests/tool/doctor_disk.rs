@@ -10,7 +10,7 @@ use larder_testkit::Stream;
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 use tempfile::TempDir;
 
-use crate::doctor::{assert_finds, examine, set};
+use crate::doctor::{assert_finds, examine_server, set};
 use crate::doctor_kernel::{examine_with_path, filtered};
 use crate::{Fixture, Ran};
 
@@ -48,7 +48,7 @@ impl Disk {
     }
 
     fn examine(&self, more: &[&str]) -> Ran {
-        examine(&self.fixture.address(), &[OF_TESTS, more].concat())
+        examine_server(&self.fixture.address(), &[OF_TESTS, more].concat())
     }
 
     /// Examines the server until the doctor finds something.
@@ -172,7 +172,7 @@ fn slow_syncs_that_clients_wait_for_are_found() {
 fn a_file_system_that_does_not_suit_is_found() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let disk = Disk::start_in(folder, "store", "64m", &[], Fixture::start_with);
-    let ran = examine(&disk.fixture.address(), &["--ignore", "no-huge-pages"]);
+    let ran = examine_server(&disk.fixture.address(), &["--ignore", "no-huge-pages"]);
     assert_finds(&ran, "disk-file-system", &["it is on tmpfs", "a reboot deletes it"]);
 }
 

@@ -15,7 +15,7 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-use crate::doctor::{self, OF_TESTS, assert_finds, examine, set};
+use crate::doctor::{self, OF_TESTS, assert_finds, examine_server, set};
 use crate::{Fixture, Ran};
 
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -68,7 +68,7 @@ pub(crate) fn examine_with_path(
     let run = Command::new("unshare")
         .args(["-m", "sh", "-c", MOUNT, "sh"])
         .arg(file.path())
-        .args([setting, env!("CARGO_BIN_EXE_larder"), "doctor", &fixture.address()])
+        .args([setting, env!("CARGO_BIN_EXE_larder"), "doctor", "--server", &fixture.address()])
         .args(more)
         .env("PATH", path)
         .output();
@@ -85,7 +85,7 @@ fn an_io_uring_that_is_forbidden_is_found() {
         return;
     }
     let fixture = without_uring();
-    let ran = examine(&fixture.address(), OF_TESTS);
+    let ran = examine_server(&fixture.address(), OF_TESTS);
     assert_finds(&ran, "no-io-uring", &["wait by epoll", "io_uring in the seccomp profile"]);
     let Some(ran) = examine_with(IO_URING, "2\n", &fixture, OF_TESTS) else { return };
     assert_finds(&ran, "no-io-uring", &["the kernel forbids it", "io_uring_disabled=0"]);
@@ -113,7 +113,7 @@ fn huge_pages_that_the_system_never_gives_are_found() {
     let words = ["MiB of memory have no huge pages", "echo madvise > /sys/kernel/mm/"];
     assert_finds(&ran, "no-huge-pages", &words);
     if setting.contains("[madvise]") {
-        let ran = examine(&fixture.address(), &ignored);
+        let ran = examine_server(&fixture.address(), &ignored);
         assert_finds(&ran, "no-huge-pages", &["the kernel has none free"]);
     }
 }

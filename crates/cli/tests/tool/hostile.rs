@@ -107,21 +107,16 @@ fn serve_without_end(answer: &'static [u8], pause: Duration) -> SocketAddr {
 fn a_server_that_trickles_does_not_hold_a_command_longer_than_its_timeout() {
     let pause = Duration::from_millis(100);
     for (answer, subcommand) in [
-        (&b"STAT pid 1\r\n"[..], "stats"),
-        (b"STAT pid 1\r\n", "doctor"),
-        (b"key=a exp=-1 la=1 cas=1 fetch=no cls=1 size=1\r\n", "export"),
+        (&b"STAT pid 1\r\n"[..], &["stats"][..]),
+        (b"STAT pid 1\r\n", &["doctor"]),
+        (b"key=a exp=-1 la=1 cas=1 fetch=no cls=1 size=1\r\n", &["export", "-"]),
     ] {
         let address = serve_without_end(answer, pause).to_string();
-        let of_subcommand: &[&str] = match subcommand {
-            "stats" => &["stats", "-s", &address],
-            "export" => &["export", &address, "-"],
-            subcommand => &[subcommand, &address],
-        };
         let begun = Instant::now();
-        let ran = larder(b"", &[of_subcommand, &["--timeout", "1"]].concat());
+        let ran = larder(b"", &[subcommand, &["--server", &address, "--timeout", "1"]].concat());
         let took = begun.elapsed();
         ran.failed(2, "the command has not ended within 1 s");
-        assert!(took < Duration::from_secs(5), "{subcommand} ends after {took:?}");
+        assert!(took < Duration::from_secs(5), "{subcommand:?} ends after {took:?}");
     }
 }
 
@@ -131,7 +126,7 @@ fn an_export_that_takes_too_long_leaves_no_file() {
     let answer = b"key=a exp=-1 la=1 cas=1 fetch=no cls=1 size=1\r\n";
     let address = serve_without_end(answer, Duration::from_millis(100)).to_string();
     let dump = folder.path().join("items.dump").display().to_string();
-    larder(b"", &["export", &address, &dump, "--timeout", "1"]).failed(2, "within 1 s");
+    larder(b"", &["export", "--server", &address, &dump, "--timeout", "1"]).failed(2, "within 1 s");
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -140,7 +135,7 @@ fn an_export_that_takes_too_long_leaves_no_file() {
 fn statistics_without_an_end_are_an_error() {
     let answer: &[u8] = Vec::leak(b"STAT a 0123456789\r\n".repeat(4096));
     let address = serve_without_end(answer, Duration::ZERO).to_string();
-    for subcommand in [&["stats", "-s", &address][..], &["doctor", &address]] {
+    for subcommand in [&["stats", "-s", &address][..], &["doctor", "--server", &address]] {
         larder(b"", subcommand).failed(2, "sends more than 64 MiB of statistics");
     }
 }

@@ -21,6 +21,7 @@ mod messages;
 mod regions;
 mod replay;
 mod secured;
+mod servers;
 mod top;
 mod transfer;
 

@@ -65,7 +65,7 @@ fn a_snapshot_needs_a_server_and_the_screen_a_terminal() {
     let managed = Managed::start(&[]);
     managed.larder(&["top"]).failed(2, "the output is not a terminal: larder top --once");
     let address = managed.fixture.address();
-    larder(b"", &["top", "--once", "--admin", &address]).failed(2, "--admin-listen");
+    larder(b"", &["top", "--once", "--server", &address]).failed(2, "--admin-listen");
 }
 
 /// `larder top` on a terminal.
@@ -94,7 +94,7 @@ impl Screen {
         assert!(is_cooked(&master), "a new terminal echoes and edits lines");
         let clone = || Stdio::from(slave.try_clone().unwrap());
         let tool = tool
-            .args(["top", "--admin", &managed.admin])
+            .args(["top", "--server", &managed.admin])
             .stdin(clone())
             .stdout(clone())
             .stderr(clone())

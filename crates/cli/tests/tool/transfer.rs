@@ -121,9 +121,9 @@ fn a_hundred_thousand_items_come_back_as_they_were() {
     let expected = items(100_000);
     let fixture = Fixture::start_with(&["-m", "256"]);
     write_dump(&path, &expected);
-    larder(b"", &["import", &path, &fixture.address(), "--quiet"]).printed();
+    larder(b"", &["import", &path, "--server", &fixture.address(), "--quiet"]).printed();
     let again = folder.path().join("again").display().to_string();
-    let ran = larder(b"", &["export", &fixture.address(), &again]);
+    let ran = larder(b"", &["export", "--server", &fixture.address(), &again]);
     assert_eq!(ran.exit_code, 0, "{ran:?}");
     assert!(ran.stderr.contains("100000 items exported"), "{}", ran.stderr);
     assert_equal(&read_dump(&again), &expected);
@@ -136,28 +136,28 @@ fn items_move_from_memcached_and_to_memcached() {
     let expected = items(2000);
     write_dump(&path, &expected);
     let (ours, theirs) = (Fixture::start(), memcached(&["-m", "64"]));
-    larder(b"", &["import", &path, &theirs.address(), "--quiet"]).printed();
+    larder(b"", &["import", &path, "--server", &theirs.address(), "--quiet"]).printed();
     for (from, to) in [(&theirs, &ours), (&ours, &theirs)] {
-        larder(b"", &["export", &from.address(), &path, "--quiet"]).printed();
+        larder(b"", &["export", "--server", &from.address(), &path, "--quiet"]).printed();
         ask(to, b"flush_all\r\n", b"OK\r\n");
         // The servers count whole seconds: an item of this second would be flushed too.
         thread::sleep(Duration::from_millis(2100));
-        larder(b"", &["import", &path, &to.address(), "--quiet"]).printed();
-        larder(b"", &["export", &to.address(), &path, "--quiet"]).printed();
+        larder(b"", &["import", &path, "--server", &to.address(), "--quiet"]).printed();
+        larder(b"", &["export", "--server", &to.address(), &path, "--quiet"]).printed();
         assert_equal(&read_dump(&path), &expected);
     }
 }
 
-/// Runs `larder export FROM - | larder import - TO`. Returns the import's summary.
+/// Runs `larder export --server FROM - | larder import - --server TO`. Returns the import's summary.
 #[track_caller]
 fn pipe(from: &Fixture, to: &Fixture) -> String {
     let mut export = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["export", &from.address(), "-", "--quiet"])
+        .args(["export", "--server", &from.address(), "-", "--quiet"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let import = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["import", "-", &to.address()])
+        .args(["import", "-", "--server", &to.address()])
         .stdin(export.stdout.take().unwrap())
         .stderr(Stdio::piped())
         .output()
@@ -223,8 +223,9 @@ fn a_pipe_warms_a_server_and_keeps_its_newer_items() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = dump_at(&folder);
-    larder(b"", &["export", &neighbour.address(), &path, "--quiet"]).printed();
-    larder(b"", &["import", &path, &joining.address(), "--overwrite", "--quiet"]).printed();
+    larder(b"", &["export", "--server", &neighbour.address(), &path, "--quiet"]).printed();
+    larder(b"", &["import", &path, "--server", &joining.address(), "--overwrite", "--quiet"])
+        .printed();
     assert_eq!(joining.larder("get", &["both"]).printed(), b"old");
 }
 
@@ -237,7 +238,7 @@ fn an_export_counts_no_use_and_leaves_out_stale_items() {
     fixture.larder("set", &["stale", "1"]).printed();
     ask(&fixture, b"md stale I T60\r\n", b"HD\r\n");
     ask(&fixture, b"mg loading N30 v\r\n", b"W\r\n\r\n");
-    let ran = larder(b"", &["export", &fixture.address(), &path]);
+    let ran = larder(b"", &["export", "--server", &fixture.address(), &path]);
     assert!(ran.stderr.contains("; 2 stale or being loaded, left out"), "{ran:?}");
     assert_eq!(read_dump(&path).into_keys().collect::<Vec<_>>(), [b"unread"]);
     let listed = ask(&fixture, b"lru_crawler metadump all\r\n", b"END\r\n");
@@ -253,10 +254,11 @@ fn a_prefix_and_a_rate_limit_the_export() {
     let fixture = Fixture::start();
     let all = items(100);
     write_dump(&path, &all);
-    larder(b"", &["import", &path, &fixture.address(), "--quiet"]).printed();
+    larder(b"", &["import", &path, "--server", &fixture.address(), "--quiet"]).printed();
     let started = Instant::now();
     let rate = ["--prefix", "user:", "--rate", "40", "--quiet"];
-    larder(b"", &[&["export", &fixture.address(), &path], &rate[..]].concat()).printed();
+    larder(b"", &[&["export", "--server", &fixture.address(), &path], &rate[..]].concat())
+        .printed();
     let took = started.elapsed().as_secs_f64();
     let found = read_dump(&path);
     assert!(found.len() == 80 && found.keys().all(|key| key.starts_with(b"user:")));
@@ -303,7 +305,7 @@ fn what_a_server_does_not_take_is_counted_and_fails_the_import() {
     .into();
     write_dump(&path, &items);
     for fixture in [Fixture::start(), memcached(&[])] {
-        let ran = larder(b"", &["import", &path, &fixture.address()]);
+        let ran = larder(b"", &["import", &path, "--server", &fixture.address()]);
         ran.failed(1, "; 1 expired; 1 too large for the server (-I); 1 refused");
         ran.failed(1, "refused: \\x20\\x20");
         ran.failed(1, "2 items imported");
@@ -325,14 +327,15 @@ fn a_dump_that_is_cut_off_or_no_dump_is_an_error() {
     ]);
     write_dump(&path, &items);
     let dump = std::fs::read(&path).unwrap();
-    let ran = larder(&dump[..400_000], &["import", "-", &address]);
+    let ran = larder(&dump[..400_000], &["import", "-", "--server", &address]);
     ran.failed(2, "stdin: the dump ends at byte 400000 without the rest of a block");
     assert!(ran.stderr.contains("1 item imported"), "{}", ran.stderr);
     assert_eq!(fixture.larder("get", &["a"]).printed(), b"whole");
     assert_eq!(fixture.larder("get", &["b"]).exit_code, 1);
-    larder(b"GIF89a", &["import", "-", &address])
+    larder(b"GIF89a", &["import", "-", "--server", &address])
         .failed(2, "this is not a dump of larder export: it begins with");
-    larder(b"", &["import", "/nowhere/dump", &address]).failed(2, "cannot read /nowhere/dump");
+    larder(b"", &["import", "/nowhere/dump", "--server", &address])
+        .failed(2, "cannot read /nowhere/dump");
 }
 
 #[test]
@@ -340,11 +343,11 @@ fn an_export_that_fails_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = dump_at(&folder);
     let absent = folder.path().join("socket").display().to_string();
-    larder(b"", &["export", &absent, &path]).failed(2, "cannot connect to");
+    larder(b"", &["export", "--server", &absent, &path]).failed(2, "cannot connect to");
     larder(b"", &["export", "absent", &path])
         .failed(2, "there is no file or directory absent, and it is no");
     let fixture = Fixture::start_with(&["-X"]);
-    larder(b"", &["export", &fixture.address(), &path]).failed(2, "started with -X");
+    larder(b"", &["export", "--server", &fixture.address(), &path]).failed(2, "started with -X");
     assert!(!Path::new(&path).exists());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a part of a dump is left");
 }
@@ -363,8 +366,9 @@ fn a_server_without_the_meta_protocol_gets_no_value() {
     let folder = tempfile::tempdir().unwrap();
     let path = dump_at(&folder);
     write_dump(&path, &items(1));
-    larder(b"", &["import", &path, &address]).failed(2, "does not store by the meta protocol");
-    larder(b"", &["export", &address, &path]).failed(2, "lists no keys: ERROR");
+    larder(b"", &["import", &path, "--server", &address])
+        .failed(2, "does not store by the meta protocol");
+    larder(b"", &["export", "--server", &address, &path]).failed(2, "lists no keys: ERROR");
 }
 
 /// A server that evicts a value while it sends it closes the connection.
@@ -388,7 +392,7 @@ fn an_item_whose_value_breaks_off_is_left_out_and_the_export_goes_on() {
     });
     let folder = tempfile::tempdir().unwrap();
     let path = dump_at(&folder);
-    let ran = larder(b"", &["export", &address, &path]);
+    let ran = larder(b"", &["export", "--server", &address, &path]);
     ran.failed(1, "1 item exported");
     ran.failed(1, "; 1 not read to the end");
     assert_eq!(read_dump(&path), Items::from([(b"whole".to_vec(), (7, None, b"ok".to_vec()))]));
@@ -406,7 +410,7 @@ fn a_void_item_of_a_dump_is_not_stored() {
     writer.item(&entry(b"behind"), &value).unwrap();
     let dump = writer.finish().unwrap();
     let fixture = Fixture::start();
-    let ran = larder(&dump, &["import", "-", &fixture.address()]);
+    let ran = larder(&dump, &["import", "-", "--server", &fixture.address()]);
     assert_eq!(ran.exit_code, 0, "{ran:?}");
     assert!(ran.stderr.contains("2 items imported"), "{}", ran.stderr);
     assert!(ran.stderr.contains("; 1 without a complete value"), "{}", ran.stderr);

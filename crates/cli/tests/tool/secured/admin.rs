@@ -43,7 +43,7 @@ impl Encrypted {
     }
 
     fn larder(&self, args: &[&str]) -> Ran {
-        larder(b"", &[args, &["--admin", &self.admin, &self.token]].concat())
+        larder(b"", &[args, &["--server", &self.admin, &self.token]].concat())
     }
 
     fn keys(&self, options: &[&str]) -> Ran {
@@ -78,8 +78,8 @@ fn an_admin_listener_that_is_missed_is_explained() {
 
     let plain = free_address().unwrap().to_string();
     let _managed = Managed::start(&["--admin-listen", &plain]);
-    larder(b"", &["keys", "--admin", &plain]).failed(2, "this needs a token");
-    let ran = larder(b"", &[&["keys", "--admin", &plain], &tls[..]].concat());
+    larder(b"", &["keys", "--server", &plain]).failed(2, "this needs a token");
+    let ran = larder(b"", &[&["keys", "--server", &plain], &tls[..]].concat());
     ran.failed(2, "does not speak TLS: leave --tls out");
 }
 

@@ -78,13 +78,14 @@ fn check_all_subcommands(fixture: &Fixture, files: &Files, options: &[&str]) {
     assert!(on_server("stats", &["--raw"]).starts_with(b"STAT pid "));
     assert!(on_server("ping", &[]).starts_with(address.as_bytes()));
     let dump = files.write("dump", "");
-    assert_eq!(at(&["export", &address, &dump, "--quiet"]).printed(), b"");
+    assert_eq!(at(&["export", "--server", &address, &dump, "--quiet"]).printed(), b"");
     on_server("delete", &["small", "large"]);
     assert_eq!(on_server("stats", &["--raw", "reset"]), b"");
-    at(&["import", &dump, &address, "--quiet"]).printed();
+    at(&["import", &dump, "--server", &address, "--quiet"]).printed();
     assert_eq!(on_server("get", &["small"]), b"value");
     assert_eq!(on_server("get", &["large"]), large.as_bytes());
-    let examined = at(&["doctor", &address, "--ignore=restart", "--ignore=no-huge-pages"]);
+    let examined =
+        at(&["doctor", "--server", &address, "--ignore=restart", "--ignore=no-huge-pages"]);
     assert_eq!(examined.stderr, "", "{examined:?}");
 }
 
@@ -116,8 +117,10 @@ fn many_items_move_between_servers_with_tls() {
     let keys = ["--keys=3000", "--value-bytes=0-5000", "--seconds=1", "--connections=1"];
     source.larder("bench", &[&keys[..], &tls].concat()).printed();
     let dump = scene.files.write("dump", "");
-    larder(b"", &[&["export", &source.address(), &dump, "--quiet"], &tls[..]].concat()).printed();
-    larder(b"", &[&["import", &dump, &target.address(), "--quiet"], &tls[..]].concat()).printed();
+    larder(b"", &[&["export", "--server", &source.address(), &dump, "--quiet"], &tls[..]].concat())
+        .printed();
+    larder(b"", &[&["import", &dump, "--server", &target.address(), "--quiet"], &tls[..]].concat())
+        .printed();
     let check = ["--no-load", "--mode=get", "--json"];
     let ran = target.larder("bench", &[&keys[..], &check, &tls].concat());
     let counted = crate::bench::json(ran.printed());
@@ -145,9 +148,9 @@ fn all_fail(address: &str, options: &[&str], words: &str) {
     for subcommand in [
         &["get", "-s", address, "k"][..],
         &["ping", "-s", address],
-        &["export", address, "-", "--quiet"],
-        &["import", &empty, address, "--quiet"],
-        &["doctor", address],
+        &["export", "--server", address, "-", "--quiet"],
+        &["import", &empty, "--server", address, "--quiet"],
+        &["doctor", "--server", address],
     ] {
         let ran = larder(b"", &[subcommand, options].concat());
         assert_eq!(ran.exit_code, 2, "{subcommand:?} {options:?}: {ran:?}");
@@ -158,7 +161,7 @@ fn all_fail(address: &str, options: &[&str], words: &str) {
 /// Writes a dump without items: an import talks to the server all the same.
 fn larder_dump_of_nothing(path: &str) {
     let fixture = Fixture::start();
-    larder(b"", &["export", &fixture.address(), path, "--quiet"]).printed();
+    larder(b"", &["export", "--server", &fixture.address(), path, "--quiet"]).printed();
 }
 
 #[test]
@@ -250,7 +253,7 @@ fn options_that_have_no_effect_are_refused() {
         (&["ping", "--tls", "--tls-ca=x", "-s", "./s"], "needs --tls-name"),
         (&["ping", "--tls", "--tls-ca=/nowhere/x"], "cannot read certificates in /nowhere/x"),
         (&["ping", "--password-file=x"], "--password-file needs --user"),
-        (&["keys", "--admin", "./s", "--tls"], "--tls has no effect: a Unix socket"),
+        (&["keys", "--server", "./s", "--tls"], "--tls has no effect: a Unix socket"),
         (&["delete", "--prefix=a", "--user=b"], "--user has no effect: --prefix uses the admin"),
     ] {
         larder(b"", args).failed(2, words);
