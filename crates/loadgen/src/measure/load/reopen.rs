@@ -142,7 +142,10 @@ impl Load<'_> {
     /// True if connections are lost and nothing has been received for as long as an answer may
     /// take.
     pub(crate) fn is_hopeless(&self, now_ns: u64) -> bool {
-        let is_silent = |since_ns| u128::from(now_ns - since_ns) >= self.orders.timeout.as_nanos();
+        // A connection that was lost in this turn was lost after `now_ns` was read.
+        let is_silent = |since_ns: u64| {
+            u128::from(now_ns.saturating_sub(since_ns)) >= self.orders.timeout.as_nanos()
+        };
         // A connection without requests cannot have received anything.
         self.reopening
             .as_ref()
