@@ -58,10 +58,22 @@ pub enum Outcome {
     Missed,
 }
 
-/// Runs `larder bench`.
+/// Runs `larder bench`. Writes its report to stdout.
+///
+/// # Errors
+/// The options contradict each other, a file cannot be used, or no connection to the server is left
+/// that can be trusted.
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    run_to(arguments, &mut std::io::stdout())
+}
+
+/// Runs `larder bench` and writes its report to `output`.
+///
+/// # Errors
+/// Those of [`run`], and errors of `output`.
+pub fn run_to(arguments: &Arguments, output: &mut impl Write) -> Result<Outcome> {
     if let Some(Verb::Compare(arguments)) = &arguments.verb {
-        return compare::run(arguments);
+        return compare::run(arguments, output);
     }
     let load = &arguments.load;
     load.check()?;
@@ -79,7 +91,6 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     plan.store_keys().with_context(at)?;
     let measured = plan.measure(&mut live).with_context(at)?;
     let report = Report::new(load, &measured, stop.is_asked());
-    let mut output = std::io::stdout();
     match arguments.json {
         true => writeln!(output, "{}", report.json())?,
         false => write!(output, "{}", report.text())?,

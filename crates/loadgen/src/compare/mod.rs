@@ -92,8 +92,8 @@ Examples:
 
 Exit code: 0 all were measured and all values were right; 1 some were not; 2 a server failed.";
 
-/// Runs `larder bench compare`.
-pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+/// Runs `larder bench compare` and writes the table to `output`.
+pub(crate) fn run(arguments: &Arguments, output: &mut impl Write) -> Result<Outcome> {
     for (at, server) in arguments.servers.iter().enumerate() {
         let is_double = arguments.servers[..at].iter().any(|other| other.name == server.name);
         ensure!(!is_double, "two servers are named {}: give each its own name", server.name);
@@ -119,7 +119,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             }
         }
     }
-    let mut output = std::io::stdout();
     match arguments.json {
         true => writeln!(output, "{}", table.json(comparison.processors.are_apart()))?,
         false => write!(output, "{}", table.text())?,
