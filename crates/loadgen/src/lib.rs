@@ -32,6 +32,8 @@ pub mod mix;
 mod options;
 mod report;
 mod request;
+#[cfg(test)]
+mod scene;
 pub mod trace;
 pub mod value;
 mod wire;

@@ -355,3 +355,134 @@ pub(crate) fn skew(text: &str) -> Result<f64, String> {
 
 const GET_SHARE: f64 = 0.9;
 const KEYS: u32 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::{load, parsed};
+
+    /// Returns the reason why the options do not fit together.
+    fn refusal(args: &[&str]) -> String {
+        load(args).check().map_or_else(|error| format!("{error:#}"), |()| "accepted".to_owned())
+    }
+
+    #[test]
+    fn options_that_contradict_each_other_are_named() {
+        for (args, words) in [
+            (&["--get-share=0.5"][..], "--get-share needs --mode mix"),
+            (&["--get-share=0.5", "--mode=get"], "--get-share needs --mode mix"),
+            (&["--trace=t", "--keys=5"], "--keys excludes --trace"),
+            (&["--trace=t", "--skew=1"], "--skew excludes --trace"),
+            (&["--trace=t", "--sizes-of=s"], "--sizes-of excludes --trace"),
+            (&["--sizes-of=s", "--value-bytes=5"], "--sizes-of and --value-bytes both set"),
+            (&["--multiget=2", "--dialect=meta"], "--multiget needs --dialect text"),
+            (&["--multiget=2", "--dialect=binary"], "--multiget needs --dialect text"),
+            (&["--multiget=2", "--mode=set"], "--multiget needs gets"),
+            (&["--multiget=2", "--trace=t"], "--multiget needs a --mode"),
+            (&["--fill", "--mode=set"], "--fill needs gets"),
+            (&["--no-load", "--mode=set"], "--no-load has no effect"),
+            (&["--no-load", "--trace=t"], "--no-load has no effect"),
+            (&["--insecure"], "--insecure needs --tls"),
+            (&["--insecure", "--tls", "--tls-ca=f"], "it excludes --tls-ca and --tls-name"),
+            (&["--insecure", "--tls", "--tls-name=n"], "it excludes --tls-ca and --tls-name"),
+            (&["--insecure", "--tls", "--tls-key=k"], "belong together"),
+            (&["--tls"], "--tls needs --tls-ca FILE"),
+            (&["--udp", "--mode=set"], "--udp has only gets"),
+            (&["--udp", "--mode=mix"], "--udp has only gets"),
+            (&["--udp", "--fill"], "--udp has only gets"),
+            (&["--udp", "--trace=t"], "--udp has only gets"),
+            (&["--udp", "--pipeline=2"], "--udp has one request at a time"),
+            (&["--udp", "--tls", "--insecure"], "--udp has no TLS"),
+            (&["--udp", "--server=./socket"], "not a Unix socket"),
+            (&["--udp", "--user=u"], "--udp has no login"),
+            (&["--user=a b"], "expected a name without spaces"),
+            (&["--password-file=f"], "--password-file needs --user"),
+            (&["--rate=0.5", "--seconds=1"], "less than one request for each of the --threads"),
+            (&["--rate=3", "--seconds=1", "--threads=4"], "less than one request for each"),
+        ] {
+            let reason = refusal(args);
+            assert!(reason.contains(words), "{args:?} is {reason:?}, expected {words:?}");
+        }
+    }
+
+    #[test]
+    fn options_that_fit_together_are_accepted() {
+        for args in [
+            &[][..],
+            &["--mode=mix", "--get-share=0"],
+            &["--trace=t", "--mode=get", "--multiget=8"],
+            &["--trace=t", "--fill"],
+            &["--sizes-of=s", "--skew=1", "--keys=7"],
+            &["--mode=set", "--pipeline=1000"],
+            &["--tls", "--tls-ca=f"],
+            &["--tls", "--tls-ca=f", "--tls-name=n", "--server=./socket"],
+            &["--tls", "--insecure", "--tls-cert=c", "--tls-key=k"],
+            &["--udp", "--multiget=5", "--rate=10"],
+            &["--user=u", "--password-file=f"],
+            // One connection has one thread, however many are allowed.
+            &["--rate=1", "--seconds=1", "--threads=4", "--connections=1"],
+        ] {
+            assert_eq!(refusal(args), "accepted", "{args:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_out_of_its_range_is_refused_with_the_range() {
+        for (arg, words) in [
+            ("--get-share=1.1", "from 0 to 1"),
+            ("--get-share=NaN", "from 0 to 1"),
+            ("--rate=0", "0.01 to 100000000"),
+            ("--rate=inf", "0.01 to 100000000"),
+            ("--skew=-1", "from 0 to 10"),
+            ("--skew=11", "from 0 to 10"),
+            ("--seconds=0", "from 1 to 86400"),
+            ("--connections=100001", "from 1 to 100000"),
+            ("--threads=0", "from 1 to 1024"),
+            ("--pipeline=1001", "from 1 to 1000"),
+            ("--multiget=0", "from 1 to 1000"),
+            ("--keys=0", "from 1 to 4294967295"),
+            ("--timeout=61", "from 1 to 60"),
+            ("--value-bytes=9-3", "the minimum 9 exceeds the maximum 3"),
+            ("--mode=scan", "possible values: get, set, mix"),
+            ("--dialect=http", "possible values: text, meta, binary"),
+            ("--server=::1", "brackets: [::1]"),
+        ] {
+            let message = parsed(&[arg]).unwrap_err();
+            assert!(message.contains(words), "{arg} is refused by {message:?}, not {words:?}");
+        }
+    }
+
+    #[test]
+    fn a_subcommand_takes_no_option_of_a_load() {
+        let message = parsed(&["--keys=5", "compare", "a=b @SOCK"]).unwrap_err();
+        assert!(message.contains("cannot be used"), "{message}");
+    }
+
+    /// The defaults are written twice: as attributes for clap, and for a comparison.
+    #[test]
+    fn a_closed_loop_has_the_defaults_of_the_command_line() {
+        let by_hand = LoadArguments::closed_loop(Address::default(), Dialect::Text);
+        assert_eq!(format!("{by_hand:?}"), format!("{:?}", load(&[])));
+    }
+
+    #[test]
+    fn the_mode_decides_about_gets_and_keys_stored_ahead() {
+        for (args, gets, fills, stores, mode) in [
+            (&[][..], 1.0, false, true, "get"),
+            (&["--no-load"], 1.0, false, false, "get"),
+            (&["--mode=get", "--fill"], 1.0, true, true, "get"),
+            (&["--mode=set"], 0.0, false, false, "set"),
+            (&["--mode=mix"], 0.9, false, true, "mix"),
+            (&["--mode=mix", "--get-share=0.25"], 0.25, false, true, "mix"),
+            (&["--trace=t"], 1.0, true, false, "trace"),
+            (&["--trace=t", "--mode=mix"], 0.9, false, true, "mix"),
+        ] {
+            let load = load(args);
+            let found = (load.gets(), load.fills(), load.stores_keys(), load.mode_name());
+            assert_eq!(found, (gets, fills, stores, mode.to_owned()), "{args:?}");
+        }
+        assert_eq!((load(&[]).key_count(), load(&["--keys=7"]).key_count()), (10_000, 7));
+        assert_eq!(load(&["--seconds=3"]).duration(), Duration::from_secs(3));
+        assert_eq!(load(&["--timeout=2"]).timeout(), Duration::from_secs(2));
+    }
+}

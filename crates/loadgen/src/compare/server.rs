@@ -213,4 +213,42 @@ mod tests {
             assert!(Contestant::parse(bad).is_err(), "{bad:?}");
         }
     }
+
+    /// Starts a contestant with this command and ends it again.
+    fn started(command: &str) -> Result<String> {
+        let contestant = Contestant::parse(&format!("a={command}")).unwrap();
+        let folder = Folder(tempfile::tempdir()?.keep());
+        let server = contestant.start(&folder, None, &Stop::default())?;
+        Ok(server.address().to_string())
+    }
+
+    #[test]
+    fn a_server_that_ends_is_an_error_with_its_last_lines() {
+        let command = "sh -c 'for line in 1 2 3 4 5 6; do echo line $line; done; exit 3' @PORT";
+        let words = format!("{:#}", started(command).unwrap_err());
+        assert!(words.contains("ended with exit status: 3 before it listened"), "{words}");
+        assert!(words.contains(r#"the server wrote: "line 2\nline 3"#), "{words}");
+        assert!(!words.contains("line 1"), "only the last lines are shown: {words}");
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_named_by_the_shell() {
+        let words = format!("{:#}", started("/nowhere/server -s @SOCK").unwrap_err());
+        assert!(words.contains("/nowhere/server"), "{words}");
+    }
+
+    #[test]
+    fn the_folder_of_a_server_is_new_at_each_start_and_removed_at_the_end() {
+        let folder = Folder(tempfile::tempdir().unwrap().keep());
+        let path = folder.0.clone();
+        let command = "a=sh -c 'mkdir @DIR || echo there; exit 1' @SOCK";
+        let contestant = Contestant::parse(command).unwrap();
+        for _ in 0..2 {
+            let error = contestant.start(&folder, None, &Stop::default()).unwrap_err();
+            assert!(!format!("{error:#}").contains("there"), "{error:#}");
+            assert!(path.join("files").is_dir(), "the server made its folder");
+        }
+        drop(folder);
+        assert!(!path.exists());
+    }
 }

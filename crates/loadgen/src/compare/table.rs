@@ -271,4 +271,52 @@ mod tests {
         let changed = table.name_version("a", "1.6.18".to_owned()).unwrap_err().to_string();
         assert!(changed.contains("a was 1.6.45 and is 1.6.18 now"), "{changed}");
     }
+
+    #[test]
+    fn a_row_has_the_processor_time_of_a_request() {
+        let mut tally = Tally { requests: 1000, gets: 800, hits: 200, ..Tally::default() };
+        tally.elapsed = std::time::Duration::from_secs(2);
+        tally.latency_ns.record(70_000).unwrap();
+        let row = Row::new("a".to_owned(), "w".to_owned(), 500_000_000, &tally);
+        assert_eq!((row.cost_ns, row.requests_per_second), (500_000.0, 500.0));
+        assert_eq!((row.busy_share, row.hit_ratio, row.is_sound), (0.25, Some(0.25), true));
+        assert!((69.9..70.2).contains(&row.p99_us), "{}", row.p99_us);
+        tally.wrong_values = 1;
+        assert!(!Row::new("a".to_owned(), "w".to_owned(), 1, &tally).is_sound);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        assert_eq!((median(vec![3.0]), median(vec![9.0, 1.0])), (3.0, 5.0));
+        assert_eq!((median(vec![9.0, 1.0, 2.0]), median(vec![4.0, 1.0, 2.0, 9.0])), (2.0, 3.0));
+        assert!(median(vec![]).is_nan(), "nothing has no median");
+    }
+
+    #[test]
+    fn one_unsound_round_marks_the_server_and_the_workload() {
+        let mut table = Table::default();
+        table.push(0, row("a", "get:1:1", 1.0));
+        table.push(1, Row { is_sound: false, ..row("a", "get:1:1", 1.0) });
+        table.push(0, row("b", "get:1:1", 1.0));
+        let text = table.text();
+        let marked: Vec<_> = text.lines().filter(|line| line.contains("WRONG VALUES")).collect();
+        assert_eq!(marked.len(), 1, "{text}");
+        assert!(marked[0].contains(" a "), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&table.json(false)).unwrap();
+        assert_eq!(
+            (&json["rows"][0]["sound"], &json["rows"][1]["sound"]),
+            (&false.into(), &true.into())
+        );
+        assert_eq!((&json["rounds"], &json["processors_apart"]), (&2.into(), &false.into()));
+    }
+
+    #[test]
+    fn a_load_that_waited_for_its_processor_is_noted() {
+        let mut table = Table::default();
+        let starved = |share| Row { generator_starved_share: share, ..row("a", "get:1:1", 1.0) };
+        table.push(0, starved(0.04));
+        assert!(!table.text().contains("note: "), "{}", table.text());
+        table.push(1, starved(0.25));
+        assert!(table.text().contains("waited for its processor up to 25 % of the time"));
+    }
 }

@@ -75,4 +75,24 @@ mod tests {
         assert_eq!(version_of("VERSION 1.6.45\r\nSTAT pid 1\r\nEND\r\n"), "1.6.45");
         assert_eq!(version_of("ERROR\r\nERROR\r\n"), "no answer to `version`");
     }
+
+    fn asked(answer: &'static [u8]) -> Result<String> {
+        use crate::scene::serve;
+        let address = serve(move |_, mut stream| {
+            let mut request = [0; 64];
+            let received = stream.read(&mut request).unwrap();
+            assert_eq!(&request[..received], b"version\r\nstats\r\n");
+            // In pieces: an answer is read to its end.
+            answer.chunks(7).for_each(|piece| stream.write_all(piece).unwrap());
+        });
+        ask(&Dialer::new(address, None, None))
+    }
+
+    #[test]
+    fn a_server_is_asked_over_a_connection() {
+        let version = asked(b"VERSION 1.6.45\r\nSTAT pid 1\r\nSTAT x END\r\nEND\r\n").unwrap();
+        assert_eq!(version, "1.6.45");
+        let ended = asked(b"VERSION 1.6.45\r\nSTAT pid 1\r\n").unwrap_err().to_string();
+        assert_eq!(ended, "the server closed the connection when asked for its version");
+    }
 }

@@ -107,4 +107,27 @@ mod tests {
             assert!(Workload::parse(bad).is_err(), "{bad:?}");
         }
     }
+
+    #[test]
+    fn a_workload_is_the_load_that_it_names() {
+        let Some(crate::options::Verb::Compare(arguments)) =
+            crate::scene::parsed(&["compare", "--keys=7", "--tls", "a=b @SOCK"]).unwrap().verb
+        else {
+            panic!("the verb is compare");
+        };
+        for (text, gets, fills, sizes, pipeline) in [
+            ("get:100:1", 1.0, false, "100", 1),
+            ("set:1-9:16", 0.0, false, "1-9", 16),
+            ("mix:1:2", 0.9, false, "1", 2),
+            ("aside:1:2", 1.0, true, "1", 2),
+        ] {
+            let workload = Workload::parse(text).unwrap();
+            let load = LoadArguments::of_comparison(Address::default(), &workload, &arguments);
+            load.check().unwrap();
+            assert_eq!((load.gets(), load.fills()), (gets, fills), "{text}");
+            assert_eq!((load.sizes().to_string(), load.pipeline), (sizes.to_owned(), pipeline));
+            assert_eq!((load.key_count(), load.seconds, load.threads), (7, 3, 1), "{text}");
+            assert!(load.tls.is_on() && load.insecure, "the servers are its own");
+        }
+    }
 }

@@ -163,3 +163,128 @@ impl Dialer {
 const BINARY_ONLY: &str = "the server takes only the binary protocol, as with -S (SASL), and this \
                            command speaks the text protocol: use a server, or an address of it, \
                            that has -Y or no login";
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::scene::{load, nobody, serve};
+
+    /// Returns a dialer that logs in as `user` with the password `secret`.
+    fn with_login(address: &Address, mechanism: Mechanism) -> Dialer {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "secret\n").unwrap();
+        let file = format!("--password-file={}", file.display());
+        let login = Login::new(&load(&["--user=user", &file]).login, mechanism).unwrap();
+        Dialer::new(address.clone(), None, login)
+    }
+
+    /// Starts a server that reads once and answers with these bytes.
+    fn answering(answer: &'static [u8]) -> Address {
+        serve(move |_, mut stream| {
+            let mut request = [0; 512];
+            while stream.read(&mut request).is_ok_and(|received| received > 0) {
+                stream.write_all(answer).unwrap();
+            }
+        })
+    }
+
+    /// Answers as a server that has the binary protocol only: it closes on text.
+    fn binary_only(mut stream: TcpStream) {
+        let mut request = [0; 512];
+        let received = stream.read(&mut request).unwrap();
+        if received > 0 && request[0] == 0x80 {
+            let mut answer = [0; 24];
+            (answer[0], answer[1]) = (0x81, request[1]);
+            stream.write_all(&answer).unwrap();
+        }
+    }
+
+    fn open_error(dialer: &Dialer) -> String {
+        format!("{:#}", dialer.open().unwrap_err())
+    }
+
+    #[test]
+    fn a_login_that_is_accepted_opens_the_connection() {
+        let address = answering(b"STORED\r\n");
+        let dialer = with_login(&address, Mechanism::Text);
+        dialer.open().unwrap();
+        assert_eq!((dialer.address(), dialer.has_tls()), (&address, false));
+    }
+
+    #[test]
+    fn a_login_that_is_refused_is_an_error_with_the_remedy() {
+        let dialer =
+            with_login(&answering(b"CLIENT_ERROR authentication failure\r\n"), Mechanism::Text);
+        let words = open_error(&dialer);
+        for part in [
+            "logging in at 127.0.0.1:",
+            "refuses the login of \"user\": CLIENT_ERROR authentication failure",
+            "check the name and the password",
+        ] {
+            assert!(words.contains(part), "{words:?} lacks {part:?}");
+        }
+        assert!(!words.contains("secret"), "{words}");
+    }
+
+    #[test]
+    fn nobody_at_the_address_is_an_error_with_the_command_that_starts_one() {
+        let address = nobody();
+        let words = open_error(&Dialer::new(address.clone(), None, None));
+        assert!(words.starts_with(&format!("cannot connect to {address}: ")), "{words}");
+        assert!(words.contains("; is larderd running? start it with: larderd -p "), "{words}");
+    }
+
+    #[test]
+    fn a_server_of_the_binary_protocol_only_is_named() {
+        let address = serve(|_, stream| binary_only(stream));
+        let diagnosis = Dialer::new(address.clone(), None, None).diagnosis().unwrap();
+        assert!(diagnosis.contains("takes only the binary protocol, as with -S"), "{diagnosis}");
+        let words = open_error(&with_login(&address, Mechanism::Text));
+        assert!(words.contains("takes only the binary protocol, as with -S"), "{words}");
+        // Whoever speaks the binary protocol has another problem.
+        assert_eq!(with_login(&address, Mechanism::Sasl).diagnosis(), None);
+    }
+
+    #[test]
+    fn a_server_that_answers_with_an_alert_speaks_tls() {
+        let address = answering(b"\x15\x03\x03\0\x02\x022");
+        let diagnosis = Dialer::new(address, None, None).diagnosis();
+        assert_eq!(diagnosis.as_deref(), Some(refusal::TLS_ONLY));
+    }
+
+    #[test]
+    fn a_server_that_answers_as_it_should_or_not_at_all_has_no_diagnosis() {
+        for address in [answering(b"VERSION 1\r\n"), answering(b"HTTP/1.1 400\r\n"), nobody()] {
+            assert_eq!(Dialer::new(address, None, None).diagnosis(), None);
+        }
+    }
+
+    #[test]
+    fn options_of_no_effect_are_refused_by_name() {
+        #[derive(clap::Parser)]
+        struct CommandLine {
+            #[command(flatten)]
+            access: AccessArguments,
+        }
+        let access = |args: &[&str]| {
+            let args = ["tool"].iter().chain(args);
+            <CommandLine as clap::Parser>::try_parse_from(args).unwrap().access
+        };
+        for (args, option) in [
+            (&["--tls"][..], "--tls"),
+            (&["--tls-ca=f"], "--tls-ca"),
+            (&["--user=u"], "--user"),
+            (&["--password-file=f"], "--password-file"),
+            (&["--user=u", "--tls-key=k"], "--tls-key"),
+        ] {
+            let refused = access(args).refuse("a file has no server").unwrap_err().to_string();
+            assert_eq!(refused, format!("{option} has no effect: a file has no server"));
+        }
+        access(&[]).refuse("x").unwrap();
+        access(&["--tls"]).refuse_login("x").unwrap();
+    }
+}

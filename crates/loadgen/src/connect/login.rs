@@ -213,3 +213,169 @@ const PASSWORD: &str = "LARDER_PASSWORD";
 const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
 
 const ANSWER_BYTES_MAX: usize = 4 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// A server that answers in pieces, and then ends the connection.
+    struct Conversation {
+        sent: Vec<u8>,
+        pieces: VecDeque<Vec<u8>>,
+    }
+
+    impl Conversation {
+        fn of(pieces: &[&[u8]]) -> Self {
+            Self { sent: Vec::new(), pieces: pieces.iter().map(|piece| piece.to_vec()).collect() }
+        }
+    }
+
+    impl Read for Conversation {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let piece = self.pieces.pop_front().unwrap_or_default();
+            buffer[..piece.len()].copy_from_slice(&piece);
+            Ok(piece.len())
+        }
+    }
+
+    impl Write for Conversation {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.sent.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A login as `user` with the password `pass word`.
+    fn login(mechanism: Mechanism) -> Login {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "pass word\r\n").unwrap();
+        let user = Some("user".to_owned());
+        let arguments = LoginArguments { user, password_file: Some(file) };
+        Login::new(&arguments, mechanism).unwrap().unwrap()
+    }
+
+    /// The header of a response, with the status, and its value.
+    fn binary(status: u8, value: &[u8]) -> Vec<u8> {
+        let mut head = [0; 24];
+        (head[0], head[1], head[7], head[11]) = (0x81, 0x21, status, value.len() as u8);
+        [&head, value].concat()
+    }
+
+    #[test]
+    fn the_request_has_the_name_and_the_password() {
+        let text = login(Mechanism::Text);
+        let expected = b"set login 0 -1 14\r\nuser pass word\r\n";
+        assert_eq!(text.request, expected, "{}", text.request.escape_ascii());
+        let sasl = login(Mechanism::Sasl);
+        assert_eq!(sasl.request[..2], [0x80, 0x21]);
+        assert!(
+            sasl.request.ends_with(b"PLAIN\0user\0pass word"),
+            "{}",
+            sasl.request.escape_ascii()
+        );
+    }
+
+    #[test]
+    fn no_debug_form_has_the_password() {
+        for mechanism in [Mechanism::Text, Mechanism::Sasl] {
+            let shown = format!("{:?}", login(mechanism));
+            assert!(shown.contains("user") && !shown.contains("pass"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn an_accepted_login_returns_also_if_the_answer_comes_in_pieces() {
+        let binary = binary(0, b"Authenticated");
+        for (mechanism, pieces) in [
+            (Mechanism::Text, &[&b"STORED\r\n"[..]][..]),
+            (Mechanism::Text, &[b"S", b"TORED\r", b"\n"]),
+            (Mechanism::Sasl, &[&binary]),
+            (Mechanism::Sasl, &[&binary[..1], &binary[1..24], &binary[24..]]),
+        ] {
+            let (login, mut server) = (login(mechanism), Conversation::of(pieces));
+            login.log_in(&mut server).unwrap();
+            assert_eq!(server.sent, login.request);
+            assert!(server.pieces.is_empty(), "the whole answer is read: {:?}", server.pieces);
+        }
+    }
+
+    #[test]
+    fn a_refused_login_has_the_words_of_the_server() {
+        let binary = binary(0x20, b"Auth failure.");
+        for (mechanism, answer, words) in [
+            (
+                Mechanism::Text,
+                &b"CLIENT_ERROR no\x1b\r\n"[..],
+                r#"of "user": CLIENT_ERROR no\x1b;"#,
+            ),
+            (Mechanism::Sasl, &binary, r#"of "user": Auth failure.;"#),
+        ] {
+            let refused = login(mechanism).log_in(&mut Conversation::of(&[answer])).unwrap_err();
+            let said = refused.to_string();
+            assert!(
+                said.contains(words) && !said.contains("pass word"),
+                "{said:?} lacks {words:?}"
+            );
+            assert!(refused.downcast_ref::<io::Error>().is_none(), "the server has answered");
+        }
+    }
+
+    /// These are errors of the conversation: the caller asks the server what it speaks.
+    #[test]
+    fn an_answer_of_another_kind_ends_the_conversation() {
+        let endless = [&[b'x'; 512][..]; 20];
+        for (mechanism, pieces, kind) in [
+            (Mechanism::Text, &[][..], ErrorKind::ConnectionReset),
+            (Mechanism::Text, &[&b"STOR"[..]], ErrorKind::ConnectionReset),
+            (Mechanism::Text, &[b"DELETED\r\n"], ErrorKind::InvalidData),
+            (Mechanism::Text, &[b"220 smtp\r\n"], ErrorKind::InvalidData),
+            (Mechanism::Text, &endless, ErrorKind::InvalidData),
+            (Mechanism::Sasl, &[b"ERROR\r\n"], ErrorKind::InvalidData),
+        ] {
+            let ended = login(mechanism).log_in(&mut Conversation::of(pieces)).unwrap_err();
+            let ended = ended.downcast_ref::<io::Error>().unwrap();
+            assert_eq!(ended.kind(), kind, "{mechanism:?}, {} pieces: {ended}", pieces.len());
+        }
+    }
+
+    #[test]
+    fn a_password_is_one_line_and_no_message_shows_it() {
+        for (text, password) in [("p w", "p w"), ("pw\n", "pw"), ("pw\r\n", "pw"), (" pw ", " pw ")]
+        {
+            assert_eq!(only_line(text).unwrap(), password);
+        }
+        for bad in ["", "\n", "\r\n", "secret\nsecret\n", "secret\n\n", "se\0cret", "secret\t"] {
+            let said = only_line(bad).unwrap_err().to_string();
+            assert!(said.contains("expected one line") && !said.contains("secret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_password_is_read_up_to_a_limit_and_named_in_errors() {
+        let endless = read_file(Path::new("/dev/zero")).unwrap();
+        assert_eq!(endless.len() as u64, PASSWORD_FILE_BYTES_MAX);
+        let error = |path: &str| {
+            let (user, file) = (Some("u".to_owned()), Some(path.into()));
+            let arguments = LoginArguments { user, password_file: file };
+            format!("{:#}", Login::new(&arguments, Mechanism::Text).unwrap_err())
+        };
+        let missing = error("/nowhere/password");
+        assert!(
+            missing.starts_with("cannot read the password in /nowhere/password: "),
+            "{missing}"
+        );
+        assert_eq!(error("/dev/zero"), "/dev/zero: expected one line with the password");
+    }
+
+    #[test]
+    fn without_a_user_there_is_no_login() {
+        assert!(Login::new(&LoginArguments::default(), Mechanism::Text).unwrap().is_none());
+    }
+}

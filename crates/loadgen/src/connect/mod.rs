@@ -110,3 +110,79 @@ fn connect_one(domain: Domain, address: &SockAddr) -> Result<Socket> {
     socket.set_write_timeout(answer_time)?;
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::scene::{nobody, serve};
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn a_connection_sends_at_once_and_waits_for_a_bounded_time() {
+        let socket = connect(&serve(|_, _| {})).unwrap();
+        let answer_time = Some(Duration::from_secs(ANSWER_SECS_MAX));
+        assert!(socket.tcp_nodelay().unwrap());
+        let times = (socket.read_timeout().unwrap(), socket.write_timeout().unwrap());
+        assert_eq!(times, (answer_time, answer_time));
+    }
+
+    #[test]
+    fn a_unix_socket_is_connected_to_by_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::Unix(path.clone());
+        let missing = connect(&address).unwrap_err();
+        assert!(hint(&address, &missing).contains("larderd -s "), "{}", hint(&address, &missing));
+        let _listener = UnixListener::bind(&path).unwrap();
+        connect(&address).unwrap();
+    }
+
+    #[test]
+    fn a_port_without_a_server_has_the_hint_of_its_address() {
+        let address = nobody();
+        let refused = connect(&address).unwrap_err();
+        assert!(refused.to_string().contains("refused"), "{refused:#}");
+        assert_eq!(hint(&address, &refused), address.hint());
+    }
+
+    #[test]
+    fn a_host_that_nobody_knows_has_the_hint_to_check_its_name() {
+        let address = tcp("no-such-host.invalid", 11211);
+        let unknown = connect(&address).unwrap_err();
+        let words = unknown.to_string();
+        assert!(words.starts_with("the host is not known ("), "{words}");
+        assert!(hint(&address, &unknown).starts_with("check the name"), "{words}");
+    }
+
+    #[test]
+    fn a_host_is_looked_up_with_its_port() {
+        let found: Vec<_> = look_up("127.0.0.1", 7).unwrap().collect();
+        assert_eq!(found, ["127.0.0.1:7".parse().unwrap()]);
+    }
+
+    /// The kernel reports a full queue at once: the client tries again for a while.
+    #[test]
+    fn a_full_queue_of_connections_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        listener.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        listener.listen(0).unwrap();
+        let address = Address::Unix(path);
+        let _first = connect(&address).unwrap();
+        let begun = Instant::now();
+        let accepting = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            // Returned, so that the queue stays.
+            (listener.accept().unwrap(), listener)
+        });
+        connect(&address).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(100), "{:?}", begun.elapsed());
+        accepting.join().unwrap();
+    }
+}

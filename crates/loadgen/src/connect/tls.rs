@@ -245,3 +245,127 @@ impl ServerCertVerifier for AcceptsAll {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A folder with a certificate, its key, and files that are neither.
+    struct Files(TempDir);
+
+    impl Files {
+        fn new() -> Self {
+            let files = Self(tempfile::tempdir().unwrap());
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+            let certificate = params.self_signed(&key).unwrap().pem();
+            let cut_off = &certificate[..certificate.len() / 2];
+            let other = KeyPair::generate().unwrap().serialize_pem();
+            for (name, text) in [
+                ("certificate", &*certificate),
+                ("key", &key.serialize_pem()),
+                ("other-key", &other),
+                ("text", "no certificate"),
+                ("cut-off", cut_off),
+            ] {
+                std::fs::write(files.path(name), text).unwrap();
+            }
+            files
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn ca(&self) -> TlsArguments {
+            TlsArguments { tls_ca: Some(self.path("certificate")), ..TlsArguments::only(true) }
+        }
+
+        fn with_identity(&self, certificate: &str, key: &str) -> TlsArguments {
+            TlsArguments {
+                tls_cert: Some(self.path(certificate)),
+                tls_key: Some(self.path(key)),
+                ..self.ca()
+            }
+        }
+    }
+
+    fn tcp(host: &str) -> Address {
+        Address::Tcp { host: host.to_owned(), port: 11211 }
+    }
+
+    fn refusal(arguments: &TlsArguments, address: &Address) -> String {
+        format!("{:#}", arguments.open(address).unwrap_err())
+    }
+
+    #[test]
+    fn without_the_option_there_is_no_tls() {
+        assert!(TlsArguments::default().open(&tcp("localhost")).unwrap().is_none());
+        assert!(TlsArguments::default().open_insecure(&tcp("localhost")).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_name_is_the_host_of_the_address_unless_another_is_given() {
+        let files = Files::new();
+        for (given, address, name) in [
+            (None, tcp("cache.example"), "cache.example"),
+            (None, tcp("::1"), "::1"),
+            (Some("other.example"), tcp("127.0.0.1"), "other.example"),
+            (Some("cache"), Address::Unix("./s".into()), "cache"),
+        ] {
+            let arguments = TlsArguments { tls_name: given.map(str::to_owned), ..files.ca() };
+            let tls = arguments.open(&address).unwrap().unwrap();
+            assert_eq!((&*tls.name.to_str(), tls.has_certificate), (name, false), "{address}");
+        }
+        let unnamed = refusal(&files.ca(), &Address::Unix("./s".into()));
+        assert!(unnamed.contains("needs --tls-name"), "{unnamed}");
+        let bad = TlsArguments { tls_name: Some("a b".to_owned()), ..files.ca() };
+        let words = refusal(&bad, &tcp("localhost"));
+        assert_eq!(words, "--tls-name \"a b\": expected a host name or an IP address");
+    }
+
+    #[test]
+    fn a_certificate_of_the_client_is_used_with_its_key() {
+        let files = Files::new();
+        let tls = files.with_identity("certificate", "key").open(&tcp("localhost")).unwrap();
+        assert!(tls.unwrap().has_certificate);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named_with_its_option_and_the_reason() {
+        let files = Files::new();
+        let ca = |name: &str| TlsArguments { tls_ca: Some(files.path(name)), ..files.ca() };
+        for (arguments, parts) in [
+            (ca("missing"), ["cannot read certificates in ", "missing (--tls-ca): No such file"]),
+            (ca("text"), ["--tls-ca ", "text: there is no certificate in this file"]),
+            (ca("key"), ["--tls-ca ", "key: there is no certificate in this file"]),
+            (ca("cut-off"), ["cannot read certificates in ", "the file is damaged"]),
+            (files.with_identity("missing", "key"), ["missing (--tls-cert)", "No such file"]),
+            (files.with_identity("text", "key"), ["--tls-cert ", "there is no certificate"]),
+            (files.with_identity("certificate", "missing"), ["missing (--tls-key)", "No such"]),
+            (files.with_identity("certificate", "text"), ["--tls-key ", "there is no private key"]),
+            (files.with_identity("certificate", "other-key"), ["other-key: ", "does not belong"]),
+        ] {
+            let words = refusal(&arguments, &tcp("localhost"));
+            for part in parts {
+                assert!(words.contains(part), "{words:?} lacks {part:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_given_option_is_named() {
+        let files = Files::new();
+        let with = |arguments: TlsArguments| TlsArguments { tls: false, ..arguments };
+        assert_eq!(TlsArguments::default().first_given(), None);
+        assert_eq!(files.ca().first_given(), Some("--tls"));
+        assert_eq!(with(files.ca()).first_given(), Some("--tls-ca"));
+        let words = refusal(&with(files.ca()), &tcp("localhost"));
+        assert_eq!(words, "--tls-ca needs --tls");
+        let identity = TlsArguments { tls_ca: None, ..with(files.with_identity("c", "k")) };
+        assert_eq!(identity.first_given(), Some("--tls-cert"));
+    }
+}

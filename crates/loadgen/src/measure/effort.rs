@@ -55,3 +55,46 @@ fn starved_ns() -> u64 {
 
 /// A request sent later than this after its due time is late.
 const LATE_NS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_late_after_a_millisecond_and_its_cause_is_known() {
+        let mut lateness = Lateness::default();
+        lateness.count(LATE_NS, true);
+        lateness.count(LATE_NS, false);
+        assert_eq!((lateness.late_for_connections, lateness.late_for_generator), (0, 0));
+        lateness.count(LATE_NS + 1, true);
+        lateness.count(LATE_NS + 2, false);
+        lateness.count(LATE_NS + 3, false);
+        assert_eq!((lateness.late_for_connections, lateness.late_for_generator), (1, 2));
+        assert_eq!(lateness.for_connections_max_ns, LATE_NS + 1);
+        assert_eq!(lateness.for_generator_max_ns, LATE_NS + 3, "the longest delay stays");
+        lateness.count(1, false);
+        assert_eq!(lateness.for_generator_max_ns, LATE_NS + 3, "a shorter one changes nothing");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_not_busy() {
+        let meter = Meter::start();
+        sleep(Duration::from_millis(50));
+        let Effort { busy_share, .. } = meter.read();
+        assert!(busy_share < 0.2, "the thread was busy {busy_share} of its time");
+    }
+
+    #[test]
+    fn a_thread_that_computes_is_busy_or_waits_for_a_processor() {
+        let meter = Meter::start();
+        // Another thread may take the processor, so the loop counts its own time.
+        let begun_ns = busy_ns();
+        while busy_ns() - begun_ns < 20_000_000 {}
+        let Effort { busy_share, starved_share } = meter.read();
+        assert!(busy_share > 0.0, "busy {busy_share}");
+        assert!((0.7..1.3).contains(&(busy_share + starved_share)), "{busy_share} {starved_share}");
+    }
+}

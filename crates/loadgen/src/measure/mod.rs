@@ -250,3 +250,285 @@ const STORE_PIPELINE: u32 = 64;
 const POLL: Duration = Duration::from_millis(100);
 /// Descriptors for files, epolls and timers.
 const DESCRIPTORS_BESIDE: u64 = 3 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::thread::sleep;
+
+    use super::*;
+    use crate::address::Address;
+    use crate::measure::tally::Lateness;
+    use crate::scene::{forget_all, load_at, nobody, serve};
+
+    /// Runs a load of one second on the server.
+    #[track_caller]
+    fn run(server: &Address, args: &[&str]) -> Measured {
+        let load = load_at(server, &[&["--seconds=1", "--no-load"], args].concat());
+        let plan = Plan::new(&load, &Stop::default(), None).unwrap();
+        plan.measure(&mut Live::new("")).unwrap()
+    }
+
+    /// A server that keeps nothing and answers each request after a millisecond, so that a closed
+    /// loop does not take a whole processor.
+    fn forgetful() -> Address {
+        serve(|_, stream| {
+            forget_all(stream, |_| {
+                sleep(Duration::from_millis(1));
+                true
+            });
+        })
+    }
+
+    /// A server that answers everything that it receives with these bytes.
+    fn answering(answer: &'static [u8]) -> Address {
+        serve(move |_, mut stream| {
+            let mut request = [0; 4096];
+            while stream.read(&mut request).is_ok_and(|received| received > 0) {
+                sleep(Duration::from_millis(1));
+                if stream.write_all(answer).is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn every_missed_key_is_set_once_with_the_next_request() {
+        let tally = run(&forgetful(), &["--fill", "--connections=2"]).tally;
+        assert_eq!((tally.hits, tally.requests), (0, tally.gets + tally.sets), "{tally:?}");
+        // A get at the very end has no set.
+        assert!(tally.gets > 10 && tally.gets.abs_diff(tally.sets) <= 2, "{tally:?}");
+        assert!(tally.is_sound() && tally.failed.is_none(), "{tally:?}");
+    }
+
+    #[test]
+    fn a_missed_key_is_not_set_unless_the_load_fills() {
+        let tally = run(&forgetful(), &["--connections=2"]).tally;
+        assert_eq!((tally.sets, tally.hits), (0, 0), "{tally:?}");
+        assert!(tally.gets > 10, "{tally:?}");
+    }
+
+    #[test]
+    fn the_points_of_a_run_sum_up_to_its_tally() {
+        let Measured { tally, series, .. } =
+            run(&forgetful(), &["--connections=5", "--threads=2", "--rate=200"]);
+        let [point] = series.points() else { panic!("one second is one point: {series:?}") };
+        assert_eq!((tally.requests, tally.alive_connections), (200, 5), "{tally:?}");
+        // The answers to the last requests may fall into the next second.
+        assert!((150.0..=201.0).contains(&point.requests_per_second), "{point:?}");
+        assert_eq!(point.hit_ratio, Some(0.0));
+    }
+
+    /// Counts the latencies above 100 ms on a server that stops for 300 ms, and otherwise answers
+    /// after this time.
+    fn latencies_of_a_stall(answer_ms: u64, args: &[&str]) -> (u64, Tally) {
+        let server = serve(move |_, stream| {
+            forget_all(stream, |number| {
+                sleep(Duration::from_millis(if number == 50 { 300 } else { answer_ms }));
+                true
+            });
+        });
+        let tally = run(&server, &[&["--connections=1"], args].concat()).tally;
+        (tally.latency_ns.count_between(100_000_000, u64::MAX), tally)
+    }
+
+    /// The schedule goes on while the server stops: each request that was due then counts with the
+    /// time since it was due, and is not left out because none could be sent.
+    #[test]
+    fn an_open_loop_counts_the_requests_that_a_stall_held_up() {
+        let (long, tally) = latencies_of_a_stall(0, &["--rate=200"]);
+        // 60 requests are due within the stall, 40 of them more than 100 ms before its end.
+        assert!(long >= 30, "{long} long latencies of {}", tally.requests);
+        let lateness = tally.lateness;
+        assert_eq!((lateness.scheduled, tally.requests + lateness.unsent), (200, 200));
+        assert_eq!(tally.latency_ns.len(), 200, "each request of the schedule has a latency");
+        assert!(lateness.late_for_connections >= 30, "{lateness:?}");
+        assert!(lateness.for_connections_max_ns > 150_000_000, "{lateness:?}");
+    }
+
+    #[test]
+    fn a_closed_loop_counts_a_stall_once() {
+        let (long, tally) = latencies_of_a_stall(2, &[]);
+        assert!((1..=5).contains(&long), "{long} long latencies of {}", tally.requests);
+        assert_eq!(tally.lateness.scheduled, 0, "it has no schedule");
+    }
+
+    #[test]
+    fn requests_that_no_connection_could_take_count_as_never_sent() {
+        // A single connection answers ten requests a second.
+        let server = serve(|_, stream| {
+            forget_all(stream, |_| {
+                sleep(Duration::from_millis(100));
+                true
+            });
+        });
+        let tally = run(&server, &["--connections=1", "--rate=100"]).tally;
+        let Lateness { scheduled, unsent, .. } = tally.lateness;
+        assert_eq!((scheduled, tally.requests + unsent), (100, 100), "{tally:?}");
+        assert!(unsent >= 80, "{unsent} unsent");
+        assert_eq!(tally.latency_ns.len(), 100, "they count with the time that they waited");
+        assert!(tally.latency_us(0.5) > 300_000.0, "{} us", tally.latency_us(0.5));
+    }
+
+    #[test]
+    fn lost_connections_are_reopened_and_their_requests_are_errors() {
+        let server = serve(|_, stream| {
+            forget_all(stream, |number| {
+                sleep(Duration::from_millis(1));
+                number < 20
+            });
+        });
+        let tally = run(&server, &["--connections=2", "--rate=300"]).tally;
+        assert!(tally.lost_connections >= 4, "{tally:?}");
+        assert!(tally.reopened_connections.abs_diff(tally.lost_connections) <= 2, "{tally:?}");
+        assert_eq!(tally.errors.keys().collect::<Vec<_>>(), ["connection closed"]);
+        assert!(tally.error_count() >= tally.lost_connections, "{tally:?}");
+        assert_eq!((&tally.failed, tally.is_sound()), (&None, false), "the run went on");
+        assert!(tally.requests > 100, "{tally:?}");
+    }
+
+    #[test]
+    fn a_server_that_ends_every_connection_ends_the_run_after_the_timeout() {
+        let begun = Instant::now();
+        let server = serve(|_, stream| drop(stream));
+        let load = load_at(&server, &["--seconds=60", "--no-load", "--timeout=1"]);
+        let plan = Plan::new(&load, &Stop::default(), None).unwrap();
+        let tally = plan.measure(&mut Live::new("")).unwrap().tally;
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        let reason = tally.failed.unwrap();
+        assert!(reason.contains("closed the connection before it answered"), "{reason}");
+        assert_eq!((tally.requests, tally.alive_connections), (0, 0));
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_given_up_after_the_timeout() {
+        let server = serve(|_, stream: TcpStream| {
+            sleep(Duration::from_secs(20));
+            drop(stream);
+        });
+        let tally = run(&server, &["--timeout=1", "--connections=2"]).tally;
+        assert_eq!(tally.errors.keys().collect::<Vec<_>>(), ["no answer in time"]);
+        assert_eq!(tally.requests, 0);
+        let reason = tally.lost.or(tally.failed).unwrap();
+        assert!(reason.contains("no answer within 1 s: the server is stopped"), "{reason}");
+    }
+
+    /// Later answers of such a connection cannot be trusted: it is not reopened.
+    #[test]
+    fn an_answer_that_does_not_fit_fails_the_run_with_its_reason() {
+        for (answer, kind, reason) in [
+            (
+                &b"HTTP/1.1 400 Bad Request\r\n"[..],
+                "not the protocol",
+                "the server does not answer in memcached's text protocol",
+            ),
+            (b"STORED\r\n", "wrong answer", "the server answered with a reply of another kind"),
+            (
+                b"VALUE a 0 1\r\nx\r\nEND\r\n",
+                "wrong answer",
+                "the server answered with another key's item",
+            ),
+            (b"VALUE a 0 99999999\r\n", "answer too long", "the server announces an answer of "),
+            (b"END\r\nEND\r\n", "wrong answer", "the server answered a request that was never"),
+        ] {
+            let tally = run(&answering(answer), &["--connections=2"]).tally;
+            let answer = answer.escape_ascii();
+            assert!(tally.errors.contains_key(kind), "{answer} is {:?}", tally.errors);
+            let failed = tally.failed.unwrap_or_default();
+            assert!(failed.starts_with(reason), "{answer}: {failed:?}, expected {reason:?}");
+            assert_eq!((tally.failed_connections, tally.reopened_connections), (2, 0), "{answer}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_server_is_counted_and_the_run_goes_on() {
+        let tally = run(&answering(b"SERVER_ERROR busy\r\n"), &["--connections=1"]).tally;
+        assert_eq!(tally.errors.keys().collect::<Vec<_>>(), ["SERVER_ERROR busy"]);
+        assert!(tally.error_count() > 5, "{tally:?}");
+        assert_eq!((tally.requests, tally.failed, tally.alive_connections), (0, None, 1));
+    }
+
+    #[test]
+    fn a_value_that_was_never_stored_is_wrong() {
+        let answer = b"VALUE bench:00000000000000 0 3\r\nabc\r\nEND\r\n";
+        let tally = run(&answering(answer), &["--connections=1", "--keys=1"]).tally;
+        assert!(tally.hits > 5, "{tally:?}");
+        assert_eq!(tally.wrong_values, tally.hits);
+        assert!(!tally.is_sound());
+    }
+
+    #[test]
+    fn all_keys_are_stored_before_the_gets() {
+        let stored = Arc::new(AtomicU64::new(0));
+        let counted = stored.clone();
+        let server = serve(move |_, stream| {
+            let counted = counted.clone();
+            forget_all(stream, move |_| {
+                counted.fetch_add(1, Relaxed);
+                true
+            });
+        });
+        let plan =
+            |args: &[&str]| Plan::new(&load_at(&server, args), &Stop::default(), None).unwrap();
+        plan(&["--keys=300"]).store_keys().unwrap();
+        assert_eq!(stored.load(Relaxed), 300);
+        for args in [&["--keys=300", "--no-load"][..], &["--keys=300", "--mode=set"]] {
+            plan(args).store_keys().unwrap();
+            assert_eq!(stored.load(Relaxed), 300, "{args:?} stores nothing ahead");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_not_stored_ends_the_run_before_it_is_measured() {
+        let store = |server: &Address| {
+            let load = load_at(server, &["--keys=3"]);
+            let plan = Plan::new(&load, &Stop::default(), None).unwrap();
+            format!("{:#}", plan.store_keys().unwrap_err())
+        };
+        let words = store(&answering(b"SERVER_ERROR x\r\nSERVER_ERROR x\r\nSERVER_ERROR x\r\n"));
+        assert_eq!(words, "the server did not store 3 keys and answered: SERVER_ERROR x");
+        let words = store(&serve(|_, stream| drop(stream)));
+        assert!(words.starts_with("storing the keys: 127.0.0.1:"), "{words}");
+        let words = store(&nobody());
+        assert!(words.starts_with("cannot connect to 127.0.0.1:"), "{words}");
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_opened_fails_all_threads() {
+        for args in [&["--no-load"][..], &["--no-load", "--threads=4"]] {
+            let load = load_at(&nobody(), args);
+            let plan = Plan::new(&load, &Stop::default(), None).unwrap();
+            let error = plan.measure(&mut Live::new("")).map(|_| ()).unwrap_err();
+            assert!(format!("{error:#}").starts_with("cannot connect to "), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_stop_ends_the_run_early_and_forgets_the_rest_of_the_schedule() {
+        let stop = Stop::default();
+        let load = load_at(&forgetful(), &["--seconds=60", "--no-load", "--rate=100"]);
+        let plan = Plan::new(&load, &stop, None).unwrap();
+        let begun = Instant::now();
+        let asking = std::thread::spawn(move || {
+            sleep(Duration::from_millis(300));
+            stop.ask();
+        });
+        let tally = plan.measure(&mut Live::new("")).unwrap().tally;
+        asking.join().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(tally.elapsed < Duration::from_secs(10), "{:?}", tally.elapsed);
+        let Lateness { scheduled, unsent, .. } = tally.lateness;
+        assert!((1..1000).contains(&scheduled), "{scheduled} of 6000 requests were due");
+        assert_eq!(scheduled, tally.requests + unsent);
+    }
+
+    #[test]
+    fn more_connections_than_descriptors_are_refused_before_the_first() {
+        raise_descriptor_limit(1).unwrap();
+        assert!(raise_descriptor_limit(u32::MAX).is_err());
+    }
+}

@@ -108,4 +108,51 @@ mod tests {
         let rates = series.points().iter().map(|point| point.requests_per_second.round());
         assert_eq!(rates.collect::<Vec<_>>(), [30.0, 10.0]);
     }
+
+    #[test]
+    fn a_point_has_the_counts_of_all_threads() {
+        let mut series = Series::new(2);
+        let of = |hits, errors, ns| {
+            let mut second = second(0, 0, 1000);
+            (second.gets, second.hits, second.errors) = (10, hits, errors);
+            second.latency_ns.record_n(ns, 100).unwrap();
+            second
+        };
+        series.add(of(10, 1, 1_000_000));
+        let point = series.add(of(5, 2, 3_000_000)).unwrap();
+        assert_eq!((point.hit_ratio, point.errors), (Some(0.75), 3));
+        let [p50, p99, _, max] = point.latency_us;
+        assert!((990.0..1010.0).contains(&p50), "the median is that of both threads: {p50} us");
+        assert!((2970.0..3030.0).contains(&p99) && max >= p99, "{point:?}");
+    }
+
+    #[test]
+    fn a_second_without_requests_is_a_point_without_latency() {
+        let mut series = Series::new(1);
+        let point = series.add(second(0, 0, 1000)).unwrap();
+        assert_eq!((point.requests_per_second, point.latency_us), (0.0, [0.0; 4]));
+        assert_eq!(point.hit_ratio, None);
+    }
+
+    #[test]
+    fn the_points_are_in_the_order_of_time_although_threads_report_as_they_please() {
+        let mut series = Series::new(2);
+        // One thread is done before the other reports its first second. The last seconds of both
+        // are incomplete: one of the threads has ended early.
+        for number in [0, 1, 2, 0, 1, 4] {
+            series.add(second(number, 1, 1000));
+        }
+        series.end();
+        let seconds: Vec<u64> = series.points().iter().map(|point| point.second).collect();
+        assert_eq!(seconds, [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn the_last_moments_of_a_run_are_no_point() {
+        for (span_ms, count) in [(249, 0), (250, 1)] {
+            let mut series = Series::new(1);
+            series.add(second(0, 5, span_ms));
+            assert_eq!(series.points().len(), count, "{span_ms} ms");
+        }
+    }
 }

@@ -30,6 +30,12 @@ impl Stop {
         Ok(stop)
     }
 
+    /// Asks to stop, as a signal does.
+    #[cfg(test)]
+    pub(crate) fn ask(&self) {
+        self.0.store(true, Relaxed);
+    }
+
     pub(crate) fn is_asked(&self) -> bool {
         self.0.load(Relaxed)
     }

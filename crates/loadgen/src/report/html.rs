@@ -125,3 +125,81 @@ svg text { font-size: 12px; fill: var(--ink); } .end { text-anchor: end; } .mid 
 .dot.c1 { fill: var(--c1); } .dot.c2 { fill: var(--c2); }
 .dot.c3 { fill: var(--c3); } .dot.c4 { fill: var(--c4); }
 ";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::measure::Measured;
+    use crate::measure::series::Series;
+    use crate::measure::tally::{Second, Tally};
+    use crate::scene::load;
+
+    fn measured(errors: u64) -> Measured {
+        let (mut tally, mut series) = (Tally::default(), Series::new(1));
+        for number in 0..3 {
+            let mut second = Second::new(number);
+            second.span = Duration::from_secs(1);
+            second.errors = errors;
+            second.latency_ns.record_n(70_000, 100).unwrap();
+            tally.latency_ns.record_n(70_000, 100).unwrap();
+            series.add(second);
+        }
+        Measured { tally, series, key_count: 5 }
+    }
+
+    fn of(args: &[&str], measured: &Measured, was_stopped: bool) -> String {
+        page(&Report::new(&load(args), measured, was_stopped))
+    }
+
+    #[test]
+    fn the_page_has_a_plot_of_each_kind_and_needs_no_other_file() {
+        let page = of(&[], &measured(0), false);
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+        assert_eq!(page.matches("<svg").count(), 3, "{page}");
+        let without_namespace = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        for outside in ["http:", "https:", "src=", "href=", "url(", "<script", "@import"] {
+            assert!(!without_namespace.contains(outside), "{outside} in {page}");
+        }
+        for word in ["NaN", "inf"] {
+            assert!(!page.contains(word), "{word} in {page}");
+        }
+    }
+
+    #[test]
+    fn errors_have_a_plot_where_there_are_some() {
+        assert!(!of(&[], &measured(0), false).contains("Errors per second"));
+        let page = of(&[], &measured(2), false);
+        assert!(page.contains("<h2>Errors per second</h2>"), "{page}");
+        assert_eq!(page.matches("<svg").count(), 4, "{page}");
+    }
+
+    #[test]
+    fn notes_stand_before_the_table() {
+        let page = of(&[], &measured(0), true);
+        let note = page.find("<p class=\"note\">stopped early</p>").unwrap();
+        assert!(note < page.find("<table>").unwrap(), "{page}");
+    }
+
+    #[test]
+    fn words_of_the_user_and_the_server_are_text() {
+        let mut measured = measured(1);
+        measured.tally.count_errors(b"<script>alert(1)</script>", 1);
+        let page = of(&["--trace=<b>&", "--server=./<i>"], &measured, false);
+        for tag in ["<script>", "<b>", "<i>"] {
+            assert!(!page.contains(tag), "{tag} in {page}");
+        }
+        assert!(page.contains("keys of &lt;b&gt;&amp;"), "{page}");
+        assert!(page.contains("server unix:./&lt;i&gt;"), "{page}");
+        assert!(page.contains("1 x &lt;script&gt;alert(1)&lt;/script&gt;"), "{page}");
+    }
+
+    #[test]
+    fn a_run_without_an_answer_is_a_page() {
+        let measured = Measured { tally: Tally::default(), series: Series::new(1), key_count: 1 };
+        let page = of(&[], &measured, true);
+        assert_eq!(page.matches("<svg").count(), 3);
+        assert!(!page.contains("NaN"), "{page}");
+    }
+}

@@ -82,4 +82,14 @@ mod tests {
         let expected = r#"{"a\"b":"c\\d\u000a","n":7,"x":1.2,"y":null,"z":[1,2]}"#;
         assert_eq!(json.end(), expected);
     }
+
+    #[test]
+    fn a_parser_reads_the_text_that_was_written() {
+        let odd = "\u{0}\u{1f}\"\\/ \u{7f}\u{2028}größe";
+        let text = Json::new().text(odd, odd).number("x", f64::NAN, 1).end();
+        let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(parsed[odd], odd);
+        assert!(parsed["x"].is_null(), "JSON has no NaN: {text}");
+        assert_eq!((Json::new().end(), array([])), ("{}".to_owned(), "[]".to_owned()));
+    }
 }

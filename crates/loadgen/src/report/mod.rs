@@ -308,3 +308,237 @@ const BUSY_SHARE_MAX: f64 = 0.9;
 pub(crate) const STARVED_SHARE_MAX: f64 = 0.05;
 const LATE_SHARE_MAX: f64 = 0.001;
 const STEPS_PER_HALVING: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::measure::series::Series;
+    use crate::measure::tally::{Effort, Lateness, Second};
+    use crate::scene::load;
+
+    /// A run of two seconds with latencies from 1 to 1000 us.
+    fn measured() -> Measured {
+        let mut tally = Tally { gets: 900, hits: 450, sets: 100, ..Tally::default() };
+        tally.elapsed = Duration::from_secs(2);
+        let mut series = Series::new(1);
+        for number in 0..2 {
+            let mut second = Second::new(number);
+            second.span = Duration::from_secs(1);
+            (second.gets, second.hits, second.errors) = (450, 225, number);
+            for us in 1..=500 {
+                let ns = (us + 500 * number) * 1000;
+                tally.latency_ns.record(ns).unwrap();
+                second.latency_ns.record(ns).unwrap();
+                tally.requests += 1;
+            }
+            series.add(second);
+        }
+        tally.count_errors(b"SERVER_ERROR x", 1);
+        Measured { tally, series, key_count: 77 }
+    }
+
+    fn row(rows: &[(String, String)], name: &str) -> String {
+        let found = rows.iter().find(|(found, _)| found == name);
+        found.map_or_else(|| panic!("no row {name} in {rows:?}"), |(_, value)| value.clone())
+    }
+
+    #[test]
+    fn the_rows_have_the_rate_the_hits_and_the_percentiles() {
+        let (arguments, measured) = (load(&[]), measured());
+        let rows = Report::new(&arguments, &measured, false).rows();
+        for (name, value) in [
+            ("requests", "1000"),
+            ("requests/s", "500"),
+            ("hit ratio", "0.5000"),
+            ("wrong values", "0"),
+            ("errors", "1"),
+            ("", "1 x SERVER_ERROR x"),
+            ("latency p50", "500 us"),
+            ("latency p90", "900 us"),
+            ("latency max", "1 ms"),
+        ] {
+            assert_eq!(row(&rows, name), value, "{name}");
+        }
+        let names: Vec<_> = rows.iter().map(|(name, _)| name.as_str()).collect();
+        for absent in ["scheduled", "sent late", "never sent", "connections"] {
+            assert!(!names.contains(&absent), "a closed loop without losses has no row {absent}");
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_and_a_schedule_have_rows() {
+        let (arguments, mut measured) = (load(&["--rate=500"]), measured());
+        measured.tally.lost_connections = 3;
+        measured.tally.reopened_connections = 2;
+        measured.tally.lateness = Lateness {
+            scheduled: 1000,
+            late_for_connections: 5,
+            late_for_generator: 6,
+            unsent: 7,
+            for_connections_max_ns: 8_000_000,
+            for_generator_max_ns: 9_000_000,
+        };
+        let rows = Report::new(&arguments, &measured, false).rows();
+        assert_eq!(row(&rows, "connections"), "3 lost, 2 reopened");
+        assert_eq!(
+            (row(&rows, "scheduled"), row(&rows, "never sent")),
+            ("1000".into(), "7".into())
+        );
+        let late =
+            "5 for lack of a free connection (at most 8 ms), 6 by the generator (at most 9 ms)";
+        assert_eq!(row(&rows, "sent late"), late);
+    }
+
+    #[test]
+    fn the_text_is_a_line_of_the_workload_then_a_line_a_row_then_the_notes() {
+        let (arguments, measured) = (load(&[]), measured());
+        let report = Report::new(&arguments, &measured, true);
+        let text = report.text();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("get, text, 100 B values, keys 77, "), "{text}");
+        assert!(lines[0].ends_with(", closed loop, 2.0 s"), "{text}");
+        assert_eq!(lines.len(), 1 + report.rows().len() + report.notes().len(), "{text}");
+        assert_eq!(lines.last(), Some(&"note: stopped early"));
+    }
+
+    #[test]
+    fn each_condition_that_distorts_the_results_has_a_note() {
+        let note = |args: &[&str], change: &dyn Fn(&mut Tally)| {
+            let (arguments, mut measured) = (load(args), measured());
+            change(&mut measured.tally);
+            Report::new(&arguments, &measured, false).notes().join("; ")
+        };
+        assert_eq!(note(&[], &|_| {}), "");
+        let busy =
+            |tally: &mut Tally| tally.effort = Effort { busy_share: 0.95, starved_share: 0.0 };
+        assert!(note(&[], &busy).contains("busy 95 % of the time: the rate may be its own limit"));
+        assert!(note(&["--rate=9"], &busy).contains("part of the latency is its own"));
+        let starved = note(&[], &|tally| tally.effort.starved_share = 0.06);
+        assert!(starved.contains("waited for a processor 6 % of the time"), "{starved}");
+        let late = note(&["--rate=9"], &|tally| {
+            tally.lateness.scheduled = 1000;
+            tally.lateness.late_for_generator = 2;
+        });
+        assert!(late.contains("could not keep up: it sent 0.2 % of the requests late"), "{late}");
+        let unsent = note(&["--rate=9"], &|tally| tally.lateness.unsent = 3);
+        assert!(unsent.starts_with("3 requests were due and could not be sent"), "{unsent}");
+    }
+
+    #[test]
+    fn the_json_has_every_count_and_is_one_line() {
+        let arguments = load(&["--mode=mix", "--value-bytes=5-9", "--skew=0.5", "--pipeline=4"]);
+        let measured = measured();
+        let text = Report::new(&arguments, &measured, false).json();
+        assert!(!text.contains('\n'), "{text}");
+        let json: Value = serde_json::from_str(&text).unwrap();
+        for (name, expected) in [
+            ("mode", Value::from("mix")),
+            ("dialect", "text".into()),
+            ("value_bytes", vec![5, 9].into()),
+            ("keys", 77.into()),
+            ("connections", 50.into()),
+            ("pipeline", 4.into()),
+            ("skew", 0.5.into()),
+            ("rate", Value::Null),
+            ("seconds", 2.0.into()),
+            ("stopped", false.into()),
+            ("requests", 1000.into()),
+            ("requests_per_second", 500.0.into()),
+            ("gets", 900.into()),
+            ("hits", 450.into()),
+            ("sets", 100.into()),
+            ("hit_ratio", 0.5.into()),
+            ("wrong_values", 0.into()),
+            ("schedule", Value::Null),
+        ] {
+            assert_eq!(json[name], expected, "{name} in {text}");
+        }
+        assert_eq!(json["errors"]["SERVER_ERROR x"], 1);
+        for (_, name, _) in PERCENTILES {
+            assert!(json[name].as_f64() > Some(400.0), "{name} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_json_has_a_point_a_second() {
+        let (arguments, measured) = (load(&[]), measured());
+        let text = Report::new(&arguments, &measured, false).json();
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let points = json["per_second"].as_array().unwrap();
+        assert_eq!(points.len(), 2, "{text}");
+        for (number, point) in points.iter().enumerate() {
+            assert_eq!(point["second"], number);
+            assert_eq!(point["requests_per_second"], 500.0);
+            assert_eq!((&point["hit_ratio"], &point["errors"]), (&0.5.into(), &number.into()));
+        }
+        assert!(points[0]["max_us"].as_f64() < points[1]["p50_us"].as_f64(), "{text}");
+    }
+
+    #[test]
+    fn an_open_loop_has_its_schedule_in_the_json() {
+        let (arguments, mut measured) = (load(&["--rate=500"]), measured());
+        measured.tally.lateness.scheduled = 1000;
+        measured.tally.lateness.unsent = 1;
+        let json = Report::new(&arguments, &measured, false).json();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["rate"], 500.0);
+        assert_eq!(
+            (&json["schedule"]["scheduled"], &json["schedule"]["unsent"]),
+            (&1000.into(), &1.into())
+        );
+    }
+
+    #[test]
+    fn percentiles_rise_to_the_longest_latency() {
+        let (arguments, measured) = (load(&[]), measured());
+        let percentiles = Report::new(&arguments, &measured, false).percentiles();
+        assert!(percentiles.len() > 20, "{percentiles:?}");
+        assert!(percentiles.is_sorted_by(|one, next| one.0 < next.0 && one.1 <= next.1));
+        let (last, longest) = percentiles[percentiles.len() - 1];
+        assert!(last > 99.9 && (999.0..1002.0).contains(&longest), "{last} % {longest} us");
+        let empty = Measured { tally: Tally::default(), series: Series::new(1), key_count: 1 };
+        assert_eq!(Report::new(&arguments, &empty, false).percentiles(), []);
+    }
+
+    #[test]
+    fn the_workload_names_what_differs_from_the_defaults() {
+        let measured = measured();
+        for (args, words) in [
+            (&["--mode=mix"][..], "mix (gets 90 %), text"),
+            (&["--mode=mix", "--get-share=1"], "mix, text"),
+            (&["--dialect=binary"], "get, binary"),
+            (&["--tls", "--insecure"], "text over TLS"),
+            (&["--udp"], "text by UDP"),
+            (&["--value-bytes=10-20"], "10-20 B values"),
+            (&["--trace=t.zst"], "trace, text, values as in the trace, keys of t.zst"),
+            (&["--trace=t.zst", "--value-bytes=9"], "9 B values, keys of t.zst"),
+            (&["--sizes-of=s.zst"], "values as in the trace, keys 77"),
+            (&["--skew=0.9"], "keys 77 with skew 0.9"),
+            (&["--multiget=5"], "pipeline 1, 5 keys a get"),
+            (&["--rate=20"], "open loop at 20 requests/s"),
+        ] {
+            let arguments = load(args);
+            let workload = Report::new(&arguments, &measured, false).workload();
+            assert!(workload.contains(words), "{args:?} is {workload:?}, which lacks {words:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_a_trace_have_no_number_in_the_json() {
+        let measured = measured();
+        for (args, expected) in [
+            (&[][..], "100"),
+            (&["--value-bytes=1-2"], "[1,2]"),
+            (&["--sizes-of=s"], "null"),
+            (&["--trace=t"], "null"),
+            (&["--trace=t", "--value-bytes=7"], "7"),
+        ] {
+            let arguments = load(args);
+            assert_eq!(Report::new(&arguments, &measured, false).value_bytes_json(), expected);
+        }
+    }
+}

@@ -239,4 +239,38 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_step_divides_its_range_into_3_to_8_parts() {
+        for tenths in 1..5000 {
+            let to = f64::from(tenths) * 0.1;
+            let parts = to / step(to);
+            assert!((2.99..=8.01).contains(&parts), "{to} has {parts} steps of {}", step(to));
+        }
+    }
+
+    #[test]
+    fn a_line_passes_through_its_points_from_the_left_and_the_bottom() {
+        let points = vec![(0.0, 0.0), (5.0, 50.0), (10.0, 100.0)];
+        let lines = vec![Line { name: "rate", class: "c1", points }];
+        let horizontal = Axis::Linear(Unit::Seconds);
+        let plot = Plot { title: "t", lines, horizontal, vertical: Axis::Linear(Unit::Count) };
+        let svg = plot.svg();
+        let (right, top, middle) = (WIDTH - RIGHT, TOP, (WIDTH - RIGHT + LEFT) / 2.0);
+        let bottom = HEIGHT - BOTTOM;
+        let half = f64::midpoint(top, bottom);
+        let path =
+            format!("d=\"M{LEFT:.1} {bottom:.1}L{middle:.1} {half:.1}L{right:.1} {top:.1}\"");
+        assert!(svg.contains(&path), "no {path} in {svg}");
+        assert_eq!(svg.matches("<circle").count(), 3, "few points are dots: {svg}");
+    }
+
+    #[test]
+    fn many_points_are_a_line_without_dots() {
+        let points = (0..=DOTS_MAX).map(|at| (at as f64, 1.0)).collect();
+        let lines = vec![Line { name: "rate", class: "c1", points }];
+        let (horizontal, vertical) = (Axis::Linear(Unit::Seconds), Axis::Linear(Unit::Count));
+        let svg = Plot { title: "t", lines, horizontal, vertical }.svg();
+        assert!(!svg.contains("<circle"), "{svg}");
+    }
 }

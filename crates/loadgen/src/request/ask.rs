@@ -105,3 +105,78 @@ impl Ask {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes requests until there are no more, at most `count`, and returns them as text.
+    fn written(ask: &mut Ask, pending: &mut Pending, count: usize) -> Vec<String> {
+        let mut requests = Vec::new();
+        for _ in 0..count {
+            let mut out = Vec::new();
+            if !ask.push(&mut out, pending, 0).unwrap() {
+                break;
+            }
+            requests.push(String::from_utf8_lossy(&out).into_owned());
+        }
+        requests
+    }
+
+    fn of_draw(pool: &Pool, multiget: u32) -> Ask {
+        Ask::new(Dialect::Text, multiget, Source::Drawn(Draw::new(pool, 0)), pool)
+    }
+
+    #[test]
+    fn every_key_is_set_once_from_the_given_one_on() {
+        let pool = Pool::of_keys(5);
+        let mut ask = Ask::new(Dialect::Text, 1, Source::EveryKey(2), &pool);
+        let mut pending = Pending::default();
+        let requests = written(&mut ask, &mut pending, 10);
+        assert_eq!(requests.len(), 3, "{requests:?}");
+        for (number, request) in (2..).zip(&requests) {
+            let head = format!("set bench:{number:014} 0 0 100\r\n");
+            assert!(request.starts_with(&head), "{request:?} does not begin with {head:?}");
+        }
+        assert_eq!(pending.len(), 3, "each request is pending");
+        assert!(!ask.push(&mut Vec::new(), &mut pending, 0).unwrap(), "there are no more");
+        assert_eq!(pending.len(), 3, "and nothing is noted as pending then");
+    }
+
+    #[test]
+    fn a_get_of_many_keys_is_one_request() {
+        let pool = Pool::of_keys(10);
+        let mut pending = Pending::default();
+        let requests = written(&mut of_draw(&pool, 4), &mut pending, 3);
+        assert_eq!((requests.len(), pending.len()), (3, 3));
+        for request in &requests {
+            let words: Vec<_> = request.trim_end().split(' ').collect();
+            assert_eq!(words.len(), 5, "{request:?}");
+            assert_eq!(words[0], "get");
+            assert!(words[1..].iter().all(|key| key.len() == KEY_BYTES), "{request:?}");
+        }
+    }
+
+    #[test]
+    fn the_keys_of_a_multiget_are_drawn_like_those_of_single_gets() {
+        let pool = Pool::of_keys(1000);
+        let (mut single, mut many) = (Pending::default(), Pending::default());
+        let keys = |requests: Vec<String>| -> Vec<String> {
+            let lines = requests.iter().map(|request| request.trim_end());
+            lines.flat_map(|line| line.split(' ').skip(1)).map(str::to_owned).collect()
+        };
+        let of_many = keys(written(&mut of_draw(&pool, 5), &mut many, 4));
+        assert_eq!(of_many, keys(written(&mut of_draw(&pool, 1), &mut single, 20)));
+    }
+
+    #[test]
+    fn missed_keys_are_set_before_anything_else_is_drawn() {
+        let pool = Pool::of_keys(10);
+        let mut ask = of_draw(&pool, 1);
+        ask.missed.extend([pool.set(8), pool.set(9)]);
+        let requests = written(&mut ask, &mut Pending::default(), 3);
+        let starts: Vec<_> = requests.iter().map(|request| &request[..24]).collect();
+        assert_eq!(starts[..2], ["set bench:00000000000008", "set bench:00000000000009"]);
+        assert!(requests[2].starts_with("get "), "{requests:?}");
+    }
+}

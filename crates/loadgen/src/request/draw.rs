@@ -307,4 +307,76 @@ mod tests {
         let set = Drawn { key: 0, is_get: false, value_bytes: 200, ttl_secs: 0 };
         assert_eq!(drawn, [get, other, set, get]);
     }
+
+    #[test]
+    fn threads_share_a_trace_and_play_each_request_once() {
+        let trace = Some(Arc::new(Trace::of_lines("0,30\n1,30\n2,30\n3,30\n").unwrap()));
+        let pool = Pool { trace, plays_trace: true, ..pool(4, 0.0, 1.0) };
+        let mut draws = [Draw::new(&pool, 0), Draw::new(&pool, 1)];
+        let keys = [0, 1, 1, 0].map(|thread: usize| draws[thread].next().key);
+        assert_eq!(keys, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_mode_takes_the_keys_of_a_trace_and_its_own_kind_of_requests() {
+        let trace = Some(Arc::new(Trace::of_lines("0,30\n1,30,0,1\n").unwrap()));
+        let pool = Pool { trace, ttl_secs: Some(9), ..pool(2, 0.0, 1.0) };
+        let mut draw = Draw::new(&pool, 0);
+        let drawn = [draw.next(), draw.next()];
+        assert_eq!(drawn.map(|drawn| (drawn.key, drawn.is_get)), [(0, true), (1, true)]);
+        assert_eq!((draw.next_key(), draw.next_key()), (0, 1), "a multiget goes on in the trace");
+        let fill = pool.fill(1, drawn[0]);
+        assert_eq!((fill.key, fill.is_get, fill.ttl_secs), (1, false, 9));
+    }
+
+    #[test]
+    fn a_fill_of_a_trace_stores_what_the_line_of_the_get_says() {
+        let trace = Some(Arc::new(Trace::of_lines("0,120,7\n").unwrap()));
+        let sizes_of_keys = trace.as_deref().map(sizes_of_keys);
+        let pool = Pool { trace, sizes_of_keys, plays_trace: true, ..pool(1, 0.0, 1.0) };
+        let asked = Draw::new(&pool, 0).next();
+        let fill = pool.fill(0, asked);
+        let expected = Drawn { key: 0, is_get: false, value_bytes: 100, ttl_secs: 7 };
+        assert_eq!(fill, expected);
+        assert!(pool.is_size_of(0, 5), "a trace may store a key with several sizes");
+    }
+
+    #[test]
+    fn the_pool_reads_the_traces_of_the_options() {
+        use crate::scene::load;
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, lines: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, zstd::encode_all(lines.as_bytes(), 1).unwrap()).unwrap();
+            path.display().to_string()
+        };
+        let path = file("trace", "0,120\n1,50\n2,70\n");
+        let pool = |args: &[&str]| Pool::new(&load(args)).map_err(|error| format!("{error:#}"));
+        let played = pool(&["--trace", &path]).unwrap();
+        assert_eq!((played.key_count(), played.value_bytes(0)), (3, 100));
+        let sized = pool(&["--sizes-of", &path, "--keys=9"]).unwrap();
+        assert_eq!((sized.key_count(), sized.value_bytes(1), sized.value_bytes(4)), (9, 30, 30));
+        assert!(sized.is_size_of(2, 50) && !sized.is_size_of(2, 51));
+        let by_hand = pool(&["--trace", &path, "--value-bytes=7"]).unwrap();
+        assert_eq!((by_hand.key_count(), by_hand.value_bytes(0)), (3, 7));
+        let large = file("large", "0,1048597\n");
+        let refused = pool(&["--trace", &large]).unwrap_err();
+        assert!(
+            refused.contains("a value of 1048577 bytes, expected at most 1048576"),
+            "{refused}"
+        );
+        pool(&["--trace", &large, "--value-bytes=7"]).unwrap();
+    }
+
+    #[test]
+    fn a_strong_skew_stays_within_the_keys() {
+        for skew in [0.01, 1.0, 10.0] {
+            for key_count in [1, 2, 1000] {
+                let mut draw = Draw::new(&pool(key_count, skew, 1.0), 0);
+                let keys = (0..1000).map(|_| draw.next().key);
+                let largest = keys.max().unwrap();
+                assert!(largest < key_count, "{largest} of {key_count} keys with skew {skew}");
+            }
+        }
+    }
 }

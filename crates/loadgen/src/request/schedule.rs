@@ -68,4 +68,35 @@ mod tests {
         schedule.next = 30_000 * 86_399;
         assert!(schedule.due_ns().unwrap().abs_diff(86_399 * 1_000_000_000) < 100);
     }
+
+    #[test]
+    fn a_rate_below_one_has_its_requests_seconds_apart() {
+        let mut schedule = Schedule::new(0.5, 10, 0, 1);
+        assert_eq!(schedule.left(), 5);
+        schedule.advance();
+        assert_eq!(schedule.due_ns(), Some(2_000_000_000));
+    }
+
+    #[test]
+    fn a_thread_beyond_the_last_request_has_nothing_to_send() {
+        let schedule = Schedule::new(2.0, 1, 2, 3);
+        assert_eq!((schedule.due_ns(), schedule.left()), (None, 0));
+    }
+
+    /// The due times do not depend on when requests are sent: this is what makes the latencies of
+    /// an open loop free of coordinated omission.
+    #[test]
+    fn due_times_do_not_depend_on_the_time_of_sending() {
+        let mut schedule = Schedule::new(1000.0, 1, 0, 1);
+        let mut last = None;
+        for number in 0..1000 {
+            let due_ns = schedule.due_ns().unwrap();
+            assert_eq!(due_ns, number * 1_000_000);
+            assert!(Some(due_ns) > last, "request {number}");
+            last = Some(due_ns);
+            schedule.advance();
+            assert_eq!(schedule.left(), 999 - number);
+        }
+        assert_eq!(schedule.due_ns(), None);
+    }
 }

@@ -269,4 +269,56 @@ mod tests {
         }
         assert!(read(&"7".repeat(1000), 1).is_err());
     }
+
+    /// Writes files into a folder: a compressed trace, and sizes of 1000 bytes if wanted.
+    fn folder(lines: &str, with_sizes: bool) -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv.zst");
+        std::fs::write(&path, zstd::encode_all(lines.as_bytes(), 1).unwrap()).unwrap();
+        if with_sizes {
+            let sizes = folder.path().join(Sizes::FILE_NAME);
+            std::fs::write(sizes, "1000\n".repeat(1024)).unwrap();
+        }
+        (folder, path)
+    }
+
+    #[test]
+    fn a_compressed_trace_is_read_with_the_sizes_of_its_folder() {
+        let (_folder, path) = folder("0\n1,50\n0\n", true);
+        let trace = Trace::read(&path, None, 2).unwrap();
+        assert_eq!((trace.request_count(), trace.key_count()), (3, 2));
+        let sizes: Vec<_> = trace.requests().map(|(_, request)| request.item_bytes).collect();
+        assert!((2032..=2126).contains(&sizes[0]), "a size of the file, times 2: {sizes:?}");
+        assert_eq!((sizes[1], sizes[2]), (100, sizes[0]), "{sizes:?}");
+        assert!(!trace.has_ttls());
+    }
+
+    #[test]
+    fn sizes_are_needed_only_by_a_trace_without_any() {
+        let (_folder, path) = folder("0,50\n0\n", false);
+        Trace::read(&path, None, 1).unwrap();
+        let (_folder, path) = folder("0,50\n1\n", false);
+        let words = format!("{:#}", Trace::read(&path, None, 1).unwrap_err());
+        for part in ["cannot read the trace ", "line 2: the trace has no sizes, and those of "] {
+            assert!(words.contains(part), "{words:?} lacks {part:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_trace_is_named() {
+        let (folder, path) = folder("0,50\n", false);
+        let error = |path: &Path| format!("{:#}", Trace::read(path, None, 1).unwrap_err());
+        let missing = error(&folder.path().join("missing"));
+        assert!(missing.contains("missing: No such file"), "{missing}");
+        std::fs::write(&path, "0,50\n").unwrap();
+        let plain = error(&path);
+        assert!(
+            plain.starts_with(&format!("cannot read the trace {}: ", path.display())),
+            "{plain}"
+        );
+        let compressed = zstd::encode_all(&b"0,50\n".repeat(1000)[..], 1).unwrap();
+        std::fs::write(&path, &compressed[..compressed.len() - 4]).unwrap();
+        let cut_off = error(&path);
+        assert!(cut_off.starts_with("cannot read the trace "), "{cut_off}");
+    }
 }

@@ -136,3 +136,75 @@ fn some_now(moved: io::Result<usize>) -> io::Result<Option<usize>> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::connect::dialer::Dialer;
+    use crate::scene::serve;
+
+    /// Receives once bytes or an end are there.
+    fn received(channel: &mut Channel, buffer: &mut [u8]) -> io::Result<usize> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(received) = channel.receive(buffer)? {
+                return Ok(received);
+            }
+            assert!(Instant::now() < deadline, "nothing was received");
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_plain_connection_does_not_wait() {
+        let server = serve(|_, mut stream| {
+            let mut request = [0; 4];
+            stream.read_exact(&mut request).unwrap();
+            stream.write_all(b"pong").unwrap();
+        });
+        let stream = Dialer::new(server, None, None).open().unwrap();
+        let mut channel = Channel::of_stream(stream).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(channel.receive(&mut buffer).unwrap(), None, "there is nothing yet");
+        assert_eq!(channel.send(b"ping").unwrap(), 4);
+        assert_eq!(received(&mut channel, &mut buffer).unwrap(), 4);
+        assert_eq!(&buffer[..4], b"pong");
+        assert_eq!(received(&mut channel, &mut buffer).unwrap(), 0, "the server has closed");
+        assert_eq!((channel.is_lossy(), channel.has_unsent()), (false, false));
+        assert!(channel.may_have_more(8, 8), "a full buffer may not be all");
+        assert!(!channel.may_have_more(7, 8));
+    }
+
+    #[test]
+    fn datagrams_carry_a_request_and_an_answer_in_parts() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
+        let mut channel = Channel::of_datagrams(&address).unwrap();
+        assert!(channel.is_lossy());
+        assert_eq!(channel.send(b"get a\r\n").unwrap(), 7);
+        let mut request = [0; 100];
+        let (length, client) = server.recv_from(&mut request).unwrap();
+        assert_eq!(&request[..length], b"\0\x01\0\0\0\x01\0\0get a\r\n");
+        for (part, text) in [(1, b"D\r\n"), (0, b"EN ")] {
+            let datagram = [&[0, 1, 0, part, 0, 2, 0, 0], &text[..]].concat();
+            server.send_to(&datagram, client).unwrap();
+        }
+        // The answer is longer than the buffer: it comes in two pieces.
+        let mut buffer = [0; 4];
+        assert_eq!(received(&mut channel, &mut buffer).unwrap(), 4);
+        assert_eq!(&buffer, b"EN D");
+        assert_eq!(received(&mut channel, &mut buffer).unwrap(), 2);
+        assert_eq!(&buffer[..2], b"\r\n");
+    }
+
+    #[test]
+    fn a_unix_socket_has_no_datagrams() {
+        let refused = Channel::of_datagrams(&Address::Unix("./s".into())).unwrap_err();
+        assert_eq!(refused.to_string(), "a Unix socket has no UDP");
+    }
+}

@@ -216,4 +216,74 @@ mod tests {
         assert_eq!(read(meta, b"SERVER_ERROR x\r\n"), Reply::Error(b"SERVER_ERROR x"));
         assert_eq!(Dialect::Binary.read_reply(b"HTTP"), ParsedReply::Bad);
     }
+
+    #[test]
+    fn many_keys_are_one_line_of_text() {
+        let mut out = Vec::new();
+        Dialect::Text.push_get(&mut out, 7, &[KEY, *b"bench:00000000000008"]).unwrap();
+        assert_eq!(out, b"get bench:00000000000007 bench:00000000000008\r\n");
+    }
+
+    /// A response of the binary protocol: the header, then `extras` and the value.
+    fn binary(opcode: u8, status: u8, opaque: u8, extras: &[u8], value: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; 24];
+        (out[0], out[1], out[4], out[7], out[15]) =
+            (0x81, opcode, extras.len() as u8, status, opaque);
+        out[11] = (extras.len() + value.len()) as u8;
+        [&out[..], extras, value].concat()
+    }
+
+    #[test]
+    fn replies_of_the_binary_protocol_name_their_key_by_its_number() {
+        let hit = binary(opcode::GET, 0, 9, &[0; 4], b"value");
+        let expected = Reply::Hit { name: Name::Opaque(9), value: b"value", is_last: true };
+        assert_eq!(read(Dialect::Binary, &hit), expected);
+        let miss = binary(opcode::GET, 1, 9, &[], b"Not found");
+        assert_eq!(read(Dialect::Binary, &miss), Reply::End);
+        assert_eq!(read(Dialect::Binary, &binary(opcode::SET, 0, 0, &[], b"")), Reply::Stored);
+        let refused = binary(opcode::SET, 3, 0, &[], b"Too large.");
+        assert_eq!(read(Dialect::Binary, &refused), Reply::Error(b"Too large."));
+        let refused = binary(opcode::GET, 0x20, 0, &[], b"Auth failure.");
+        assert_eq!(read(Dialect::Binary, &refused), Reply::Error(b"Auth failure."));
+        assert_eq!(read(Dialect::Binary, &binary(0x0b, 0, 0, &[], b"1.6.45")), Reply::Other);
+    }
+
+    #[test]
+    fn a_refused_set_and_a_reply_to_something_else_are_told_apart() {
+        let (text, meta) = (Dialect::Text, Dialect::Meta);
+        assert_eq!(read(text, b"NOT_STORED\r\n"), Reply::Error(b"NOT_STORED"));
+        assert_eq!(read(text, b"CLIENT_ERROR bad\r\n"), Reply::Error(b"CLIENT_ERROR bad"));
+        assert_eq!(read(meta, b"NS\r\n"), Reply::Error(b"NS"));
+        for other in [&b"DELETED\r\n"[..], b"VERSION 1\r\n", b"OK\r\n"] {
+            assert_eq!(read(text, other), Reply::Other, "{}", other.escape_ascii());
+        }
+        assert_eq!((read(meta, b"MN\r\n"), read(meta, b"EX\r\n")), (Reply::Other, Reply::Other));
+    }
+
+    /// A reply arrives in pieces of any length: no beginning of one is taken for a reply.
+    #[test]
+    fn the_beginning_of_a_reply_needs_more() {
+        let hit = binary(opcode::GET, 0, 9, &[0; 4], b"value");
+        for (dialect, whole) in [
+            (Dialect::Text, &b"VALUE k 0 4\r\n\r\n\r\n\r\n"[..]),
+            (Dialect::Text, b"STORED\r\n"),
+            (Dialect::Meta, b"VA 4\r\nEN\r\n\r\n"),
+            (Dialect::Meta, b"HD\r\n"),
+            (Dialect::Binary, &hit),
+        ] {
+            for length in 0..whole.len() {
+                let parsed = dialect.read_reply(&whole[..length]);
+                let ParsedReply::NeedMore { bytes_min } = parsed else {
+                    panic!("{length} bytes of {} are {parsed:?}", whole.escape_ascii());
+                };
+                let fits = bytes_min > length as u64 && bytes_min <= whole.len() as u64;
+                assert!(fits, "{length} bytes of {} need {bytes_min}", whole.escape_ascii());
+            }
+            let followed = [whole, whole].concat();
+            let parsed = dialect.read_reply(&followed);
+            let is_first =
+                matches!(parsed, ParsedReply::Reply { consumed, .. } if consumed == whole.len());
+            assert!(is_first, "{parsed:?} of {}", followed.escape_ascii());
+        }
+    }
 }

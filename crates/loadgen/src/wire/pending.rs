@@ -248,4 +248,74 @@ mod tests {
         assert_eq!((scene.tally.errors["SERVER_ERROR x"], scene.tally.requests), (1, 0));
         assert!(scene.pending.is_empty());
     }
+
+    #[test]
+    fn a_latency_counts_from_the_time_at_which_the_request_was_due() {
+        let mut scene = Scene::new();
+        // The replies arrive at 5000 ns. A clock that is behind counts as no latency.
+        for due_ns in [0, 4000, 6000] {
+            scene.pending.push(due_ns, get(1), &[1]);
+            scene.take(Reply::End).unwrap();
+        }
+        let latency_ns = &scene.tally.latency_ns;
+        let found: Vec<_> = latency_ns.iter_recorded().map(|at| at.value_iterated_to()).collect();
+        assert_eq!((latency_ns.len(), found.len()), (3, 3), "{found:?}");
+        assert!(found[0] <= 1 && found[1].abs_diff(1000) <= 1, "{found:?}");
+        assert!(found[2].abs_diff(5000) <= 5, "{found:?}");
+        assert_eq!(scene.second.latency_ns.len(), 3, "the second has them as well");
+    }
+
+    #[test]
+    fn a_reply_by_number_answers_the_get_of_that_key() {
+        let mut scene = Scene::new();
+        scene.pending.push(0, get(1), &[1]);
+        scene.pending.push(0, get(2), &[2]);
+        for number in [1, 2] {
+            let value = value(number, 100);
+            let hit = Reply::Hit { name: Name::Opaque(number), value: &value, is_last: true };
+            scene.take(hit).unwrap();
+        }
+        assert_eq!((scene.tally.hits, scene.tally.requests), (2, 2));
+        assert_eq!(scene.tally.wrong_values, 0);
+        scene.pending.push(0, get(1), &[1]);
+        let value = value(2, 100);
+        let hit = Reply::Hit { name: Name::Opaque(2), value: &value, is_last: true };
+        assert_eq!(scene.take(hit), Err("with another key's item"));
+    }
+
+    #[test]
+    fn an_error_ends_a_multiget_and_not_the_next_request() {
+        let mut scene = Scene::new();
+        scene.pending.push(0, get(3), &[3, 4, 5]);
+        scene.pending.push(0, get(6), &[6]);
+        scene.hit(3, &value(3, 100)).unwrap();
+        scene.take(Reply::Error(b"SERVER_ERROR out of memory")).unwrap();
+        scene.hit(6, &value(6, 100)).unwrap();
+        scene.take(Reply::End).unwrap();
+        assert_eq!((scene.tally.requests, scene.tally.hits), (1, 2));
+        assert_eq!((scene.tally.error_count(), scene.second.errors), (1, 1));
+        assert!(scene.missed.is_empty(), "keys after an error are no misses: {:?}", scene.missed);
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_or_out_of_order_is_a_wrong_answer() {
+        let mut scene = Scene::new();
+        scene.pending.push(0, get(3), &[3, 4]);
+        scene.hit(4, &value(4, 100)).unwrap();
+        assert_eq!(scene.hit(3, &value(3, 100)), Err("with another key's item"));
+        let mut scene = Scene::new();
+        scene.pending.push(0, get(3), &[3]);
+        scene.hit(3, &value(3, 100)).unwrap();
+        assert_eq!(scene.hit(3, &value(3, 100)), Err("with another key's item"));
+    }
+
+    #[test]
+    fn missed_keys_are_kept_up_to_a_limit() {
+        let mut scene = Scene::new();
+        let keys: Vec<u32> = (0..MISSED_MAX as u32 + 10).map(|number| number % 10).collect();
+        scene.pending.push(0, get(0), &keys);
+        scene.take(Reply::End).unwrap();
+        assert_eq!(scene.missed.len(), MISSED_MAX);
+        assert_eq!(scene.tally.gets, keys.len() as u64, "each is counted");
+    }
 }

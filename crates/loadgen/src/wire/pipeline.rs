@@ -187,3 +187,147 @@ impl Ended {
 const SENT_BYTES_MIN: usize = 64 << 10;
 /// A larger buffer is freed when it is empty, in bytes.
 const KEPT_BYTES_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read};
+    use std::sync::mpsc;
+    use std::thread::sleep;
+
+    use rustix::event::Timespec;
+    use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags};
+
+    use super::*;
+    use crate::connect::dialer::Dialer;
+    use crate::options::Dialect;
+    use crate::request::ask::Source;
+    use crate::request::draw::Pool;
+    use crate::scene::{load, serve};
+
+    /// A pipeline to a server that reads nothing before it is told to, and then sends the number of
+    /// bytes up to the end of the connection.
+    fn paused() -> (Pipeline, mpsc::Sender<()>, mpsc::Receiver<usize>) {
+        let (go, gone) = mpsc::channel();
+        let (count, counted) = mpsc::channel();
+        let gone = std::sync::Arc::new(std::sync::Mutex::new(gone));
+        let server = serve(move |_, mut stream| {
+            gone.lock().unwrap().recv().unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            count.send(all.len()).unwrap();
+        });
+        let stream = Dialer::new(server, None, None).open().unwrap();
+        let channel = Channel::of_stream(stream).unwrap();
+        (Pipeline::new(channel, Duration::ZERO), go, counted)
+    }
+
+    fn sets(keys: &str, value_bytes: &str) -> Ask {
+        let pool = Pool::new(&load(&[keys, value_bytes])).unwrap();
+        Ask::new(Dialect::Text, 1, Source::EveryKey(0), &pool)
+    }
+
+    #[test]
+    fn a_batch_is_written_at_once_and_noted_as_pending() {
+        let (mut pipeline, go, counted) = paused();
+        let mut ask = sets("--keys=100", "--value-bytes=10");
+        assert!(!pipeline.is_asking());
+        pipeline.batch_left = 5;
+        pipeline.pump(&mut ask, &mut Vec::new(), 77).unwrap();
+        assert_eq!((pipeline.pending.len(), pipeline.batch_left), (5, 0));
+        assert_eq!(pipeline.heard_ns, 77, "the wait for an answer begins now");
+        pipeline.batch_left = 1;
+        pipeline.pump(&mut ask, &mut Vec::new(), 99).unwrap();
+        assert_eq!(pipeline.heard_ns, 77, "and goes on while answers are pending");
+        assert!(pipeline.is_asking() && !pipeline.is_blocked());
+        go.send(()).unwrap();
+        drop(pipeline);
+        let set = "set bench:00000000000000 0 0 10\r\n0123456789\r\n";
+        assert_eq!(counted.recv().unwrap(), 6 * set.len());
+    }
+
+    #[test]
+    fn a_source_without_more_requests_ends_the_batch() {
+        let (mut pipeline, ..) = paused();
+        pipeline.batch_left = 64;
+        pipeline.pump(&mut sets("--keys=3", "--value-bytes=1"), &mut Vec::new(), 0).unwrap();
+        assert_eq!((pipeline.pending.len(), pipeline.batch_left), (3, 0));
+    }
+
+    /// Requests are written only while the socket takes them, and every byte is sent in the end.
+    #[test]
+    fn a_full_socket_holds_up_the_batch_and_loses_nothing() {
+        let (mut pipeline, go, counted) = paused();
+        let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
+        epoll::add(&epoll, &pipeline.channel, EventData::new_u64(3), EventFlags::IN).unwrap();
+        let (mut ask, mut out) = (sets("--keys=64", "--value-bytes=1000000"), Vec::new());
+        pipeline.batch_left = 64;
+        pipeline.pump(&mut ask, &mut out, 0).unwrap();
+        assert!(pipeline.is_blocked(), "64 MB do not fit into a socket");
+        let left = pipeline.batch_left;
+        assert!(left > 0, "requests are not written ahead of the socket");
+        pipeline.pump(&mut ask, &mut out, 0).unwrap();
+        assert_eq!(pipeline.batch_left, left, "nor while it is full");
+        pipeline.watch(&epoll, 3).unwrap();
+        go.send(()).unwrap();
+        while pipeline.is_blocked() || pipeline.batch_left > 0 {
+            let mut events: Vec<Event> = Vec::with_capacity(1);
+            let second = Timespec { tv_sec: 5, tv_nsec: 0 };
+            let room = rustix::buffer::spare_capacity(&mut events);
+            epoll::wait(&epoll, room, Some(&second)).unwrap();
+            let flags: Vec<_> = events.iter().map(|event| event.flags).collect();
+            assert_eq!(flags, [EventFlags::OUT], "epoll reports that the socket has room again");
+            pipeline.flush().unwrap();
+            pipeline.pump(&mut ask, &mut out, 0).unwrap();
+            pipeline.watch(&epoll, 3).unwrap();
+        }
+        assert_eq!((pipeline.pending.len(), pipeline.unsent.len()), (64, 0));
+        drop(pipeline);
+        let set = "set bench:00000000000000 0 0 1000000\r\n\r\n".len() + 1_000_000;
+        assert_eq!(counted.recv().unwrap(), 64 * set);
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_is_an_error_of_the_next_send() {
+        let server = serve(|_, stream| drop(stream));
+        let stream = Dialer::new(server, None, None).open().unwrap();
+        let mut pipeline = Pipeline::new(Channel::of_stream(stream).unwrap(), Duration::ZERO);
+        let mut ask = sets("--keys=100000", "--value-bytes=1");
+        let mut ended = None;
+        // The first bytes may leave before the other end answers with a reset.
+        for _ in 0..1000 {
+            pipeline.batch_left = 1;
+            ended = pipeline.pump(&mut ask, &mut Vec::new(), 0).err();
+            if ended.is_some() {
+                break;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        let ended = ended.unwrap();
+        assert_eq!((ended.kind, ended.is_loss), ("connection closed", true), "{ended:?}");
+    }
+
+    #[test]
+    fn the_rest_of_a_receive_is_kept_and_large_memory_is_freed() {
+        let (mut pipeline, ..) = paused();
+        pipeline.keep(b"answerrest".to_vec(), 6);
+        assert_eq!(pipeline.received, b"rest");
+        pipeline.keep(vec![0; KEPT_BYTES_MAX + 1], KEPT_BYTES_MAX + 1);
+        assert_eq!(pipeline.received.capacity(), 0);
+        pipeline.keep(Vec::with_capacity(10), 0);
+        assert_eq!(pipeline.received.capacity(), 10, "small memory is used again");
+    }
+
+    #[test]
+    fn an_end_is_a_loss_unless_the_request_itself_is_wrong() {
+        for kind in [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe] {
+            let ended = Ended::from(io::Error::from(kind));
+            assert_eq!((ended.kind, ended.is_loss), ("connection closed", true));
+        }
+        let ended = Ended::from(io::Error::other("a bad record"));
+        assert_eq!((ended.kind, ended.is_loss), ("connection failed", true));
+        assert_eq!(ended.reason, "a bad record");
+        let ended = Ended::from(anyhow::anyhow!("inner").context("outer"));
+        assert_eq!((ended.kind, ended.is_loss), ("request cannot be made", false));
+        assert_eq!(ended.reason, "outer: inner");
+    }
+}
