@@ -148,16 +148,16 @@ fn items_move_from_memcached_and_to_memcached() {
     }
 }
 
-/// Runs `larder export --server FROM - | larder import - --server TO`. Returns the import's summary.
+/// Runs `larder export -s FROM - | larder import - -s TO`. Returns the import's summary.
 #[track_caller]
 fn pipe(from: &Fixture, to: &Fixture) -> String {
     let mut export = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["export", "--server", &from.address(), "-", "--quiet"])
+        .args(["export", "-s", &from.address(), "-", "--quiet"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let import = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["import", "-", "--server", &to.address()])
+        .args(["import", "-", "-s", &to.address()])
         .stdin(export.stdout.take().unwrap())
         .stderr(Stdio::piped())
         .output()

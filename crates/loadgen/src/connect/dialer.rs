@@ -245,7 +245,7 @@ mod tests {
         assert!(diagnosis.contains("takes only the binary protocol, as with -S"), "{diagnosis}");
         let words = open_error(&with_login(&address, Mechanism::Text));
         assert!(words.contains("takes only the binary protocol, as with -S"), "{words}");
-        // Whoever speaks the binary protocol has another problem.
+        // A login by the binary protocol has failed for another reason.
         assert_eq!(with_login(&address, Mechanism::Sasl).diagnosis(), None);
     }
 

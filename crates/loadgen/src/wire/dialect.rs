@@ -226,7 +226,7 @@ mod tests {
 
     /// A response of the binary protocol: the header, then `extras` and the value.
     fn binary(opcode: u8, status: u8, opaque: u8, extras: &[u8], value: &[u8]) -> Vec<u8> {
-        let mut out = vec![0; 24];
+        let mut out = [0; 24];
         (out[0], out[1], out[4], out[7], out[15]) =
             (0x81, opcode, extras.len() as u8, status, opaque);
         out[11] = (extras.len() + value.len()) as u8;

@@ -204,8 +204,8 @@ mod tests {
     use crate::request::draw::Pool;
     use crate::scene::{load, serve};
 
-    /// A pipeline to a server that reads nothing before it is told to, and then sends the number of
-    /// bytes up to the end of the connection.
+    /// A pipeline to a server that reads nothing before the sender's message. The receiver gets the
+    /// number of bytes up to the end of the connection.
     fn paused() -> (Pipeline, mpsc::Sender<()>, mpsc::Receiver<usize>) {
         let (go, gone) = mpsc::channel();
         let (count, counted) = mpsc::channel();
