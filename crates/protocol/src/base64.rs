@@ -1,61 +1,28 @@
 //! Base64 for keys that a line cannot hold: the standard alphabet, padded (RFC 4648, section 4).
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-const PAD: u8 = b'=';
+use ::base64::Engine;
+use ::base64::alphabet::STANDARD;
+use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+
+/// Ignores the bits after the last byte when it decodes, as memcached does. Demands the padding.
+const ENGINE: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// Appends `bytes` as base64.
 pub fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| chunk.get(index).copied().map_or(0, u32::from);
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for index in 0..4 {
-            let digit = bits >> (18 - 6 * index) & 63;
-            let is_bytes = index <= chunk.len() as u32;
-            out.push(if is_bytes {
-                ALPHABET.get(digit as usize).copied().unwrap_or(PAD)
-            } else {
-                PAD
-            });
-        }
-    }
+    let start = out.len();
+    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
+    let encoded = ENGINE.encode_slice(bytes, out.get_mut(start..).unwrap_or_default());
+    debug_assert_eq!(encoded, Ok(out.len() - start), "each three bytes have four digits");
 }
 
 /// Decodes `text` to the beginning of `out` and returns the bytes; `None` if `text` is not valid
 /// base64, is empty, or does not fit `out`.
 pub fn decode<'o>(text: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
-    let digits = match text {
-        [digits @ .., PAD, PAD] | [digits @ .., PAD] => digits,
-        digits => digits,
-    };
-    if text.is_empty() || !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let bytes = text.len() / 4 * 3 - (text.len() - digits.len());
-    if bytes > out.len() {
-        return None;
-    }
-    for (chunk, room) in digits.chunks(4).zip(out.chunks_mut(3)) {
-        let mut bits = 0;
-        for index in 0..4 {
-            bits = bits << 6 | chunk.get(index).map_or(Some(0), |digit| value(*digit))?;
-        }
-        for (byte, place) in bits.to_be_bytes().into_iter().skip(1).zip(room) {
-            *place = byte;
-        }
-    }
-    out.get(..bytes)
-}
-
-fn value(digit: u8) -> Option<u32> {
-    let value = match digit {
-        b'A'..=b'Z' => digit - b'A',
-        b'a'..=b'z' => digit - b'a' + 26,
-        b'0'..=b'9' => digit - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(u32::from(value))
+    let decoded = ENGINE.decode_slice(text, out).ok().filter(|_| !text.is_empty())?;
+    out.get(..decoded)
 }
 
 #[cfg(test)]
@@ -93,6 +60,30 @@ mod tests {
             assert_eq!(decode(text.as_bytes(), &mut [0; 8]), None, "{text}");
         }
         assert_eq!(decode(b"Zm9vYmFy", &mut [0; 5]), None);
+    }
+
+    /// memcached ignores the bits of the last digit that belong to no byte.
+    #[test]
+    fn bits_after_the_last_byte_are_ignored() {
+        for (text, bytes) in
+            [("Zh==", "f"), ("Zv==", "f"), ("Zm9=", "fo"), ("Zm9vYmF/", "fooba\x7f")]
+        {
+            assert_eq!(decode(text.as_bytes(), &mut [0; 6]), Some(bytes.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_decodes_into_exactly_its_room() {
+        for length in 1..=250 {
+            let bytes = vec![b'\xff'; length];
+            let text = encoded(&bytes);
+            assert_eq!(decode(&text, &mut vec![0; length]), Some(&bytes[..]), "{length}");
+            assert_eq!(decode(&text, &mut vec![0; length - 1]), None, "{length}");
+        }
+        let mut out = b"before".to_vec();
+        encode(&mut out, b"fo");
+        encode(&mut out, b"");
+        assert_eq!(out, b"beforeZm8=");
     }
 
     proptest! {
