@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::Parser;
-use larder_load::{Arguments, Outcome, run_to};
+use larder_loadgen::{Arguments, Outcome, run_to};
 use larder_testkit::server::free_address;
 use larder_testkit::{Address, ServerUnderTest, Transport, larderd_of_this_build};
 use serde_json::Value;
