@@ -11,7 +11,8 @@ use crate::tier::lookup::{DiskPages, DiskRead};
 use crate::tier::wait::Wait;
 use crate::tier::walking::{TierWalk, Visit, WalkStep};
 
-/// A walk over the metadata of all items, a step at a time; see [`Cache::walk`](crate::Cache::walk).
+/// A walk over the metadata of all items, a step at a time; see
+/// [`Cache::walk`](crate::Cache::walk).
 #[derive(Debug)]
 pub struct Walk {
     shared: Arc<Shared>,

@@ -10,19 +10,20 @@ use crate::backend::Backend;
 use crate::tier::Dependency;
 
 impl Raw<'_> {
-    /// Removes an item as [`crate::Cache::delete_if`] does.
+    /// Removes an item as [`Cache::delete_if`](crate::Cache::delete_if) does.
     ///
     /// # Errors
-    /// Those of [`crate::Cache::delete_if`].
+    /// Those of [`Cache::delete_if`](crate::Cache::delete_if).
     pub fn delete(self, key: &[u8], cas: Option<u64>) -> Poll<Result<Deletion, StoreError>> {
         self.backend.shared.flights.detach(key);
         self.backend.remove(key, cas)
     }
 
-    /// Changes an item's metadata as [`crate::Cache::mark_stale`] and [`crate::Cache::touch_as`] do.
+    /// Changes an item's metadata as [`Cache::mark_stale`](crate::Cache::mark_stale) and
+    /// [`Cache::touch_as`](crate::Cache::touch_as) do.
     ///
     /// # Errors
-    /// Those of [`crate::Cache::touch_until`].
+    /// Those of [`Cache::touch_until`](crate::Cache::touch_until).
     pub fn update(self, key: &[u8], update: &MetaUpdate) -> Poll<Result<MetaOutcome, StoreError>> {
         if update.stale {
             self.backend.shared.flights.detach(key);
@@ -33,10 +34,10 @@ impl Raw<'_> {
         })
     }
 
-    /// Changes a counter as [`crate::Cache::arithmetic_as`] does.
+    /// Changes a counter as [`Cache::arithmetic_as`](crate::Cache::arithmetic_as) does.
     ///
     /// # Errors
-    /// Those of [`crate::Cache::arithmetic_as`].
+    /// Those of [`Cache::arithmetic_as`](crate::Cache::arithmetic_as).
     pub fn arithmetic(
         self,
         request: &ArithmeticRequest<'_>,
@@ -48,10 +49,10 @@ impl Raw<'_> {
         })
     }
 
-    /// Clears the cache as [`crate::Cache::try_clear`] does.
+    /// Clears the cache as [`Cache::try_clear`](crate::Cache::try_clear) does.
     ///
     /// # Errors
-    /// Those of [`crate::Cache::try_clear`].
+    /// Those of [`Cache::try_clear`](crate::Cache::try_clear).
     pub fn clear(self) -> Result<(), StoreError> {
         let shared = self.backend.shared;
         shared.flights.detach_all(|_| true);
@@ -65,10 +66,10 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// Clears the cache later, as [`crate::Cache::try_clear_at`] does.
+    /// Clears the cache later, as [`Cache::try_clear_at`](crate::Cache::try_clear_at) does.
     ///
     /// # Errors
-    /// Those of [`crate::Cache::try_clear_at`].
+    /// Those of [`Cache::try_clear_at`](crate::Cache::try_clear_at).
     pub fn clear_at(self, at: Second) -> Result<(), StoreError> {
         let Backend { shared, now, .. } = self.backend;
         match shared.tier.usable()? {
@@ -82,10 +83,10 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// Clears the cache as [`crate::Cache::try_clear_second`] does.
+    /// Clears the cache as [`Cache::try_clear_second`](crate::Cache::try_clear_second) does.
     ///
     /// # Errors
-    /// Those of [`crate::Cache::try_clear_second`].
+    /// Those of [`Cache::try_clear_second`](crate::Cache::try_clear_second).
     pub fn clear_second(self) -> Result<(), StoreError> {
         let Backend { shared, now, .. } = self.backend;
         if shared.tier.is_none() {

@@ -36,8 +36,8 @@ impl Raw<'_> {
     }
 
     /// Begins to look a key up on the disk. Returns the lookup and its first read; `None` if it
-    /// needs none, and then it can be given to [`Deferred::give_found`](crate::Deferred::give_found).
-    /// `None` without a disk tier.
+    /// needs none, and then it can be given to
+    /// [`Deferred::give_found`](crate::Deferred::give_found). `None` without a disk tier.
     pub fn look_up(self, key: &[u8]) -> Option<(DiskLookup, Option<DiskRead>)> {
         Some(self.backend.shared.tier.own()?.look_up(key))
     }

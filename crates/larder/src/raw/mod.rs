@@ -13,8 +13,8 @@ use crate::backend::Backend;
 /// A cache as a caller uses it who says how its operation waits for the disk tier
 /// ([`Cache::raw`](crate::Cache::raw)). Its operations take place in the second of that call.
 ///
-/// An operation that is [`Poll::Pending`](std::task::Poll::Pending) has changed nothing. Under another wait than
-/// [`Wait::Ask`](crate::Wait::Ask), and without a disk tier, none is.
+/// An operation that is [`Poll::Pending`](std::task::Poll::Pending) has changed nothing. Under
+/// another wait than [`Wait::Ask`](crate::Wait::Ask), and without a disk tier, none is.
 ///
 /// ```
 /// use larder::{Cache, Deferred, StoreMode, StoreRequest, Stored, Wait};

@@ -12,10 +12,11 @@ use crate::backend::large::Read;
 use crate::tier::PromotionPolicy;
 
 impl Raw<'_> {
-    /// Reads an item as [`crate::Cache::read_as`] does. `returns` says when an item that only the disk has
-    /// returns to memory. Of a pending read nothing is in `out`.
+    /// Reads an item as [`Cache::read_as`](crate::Cache::read_as) does. `returns` says when an item
+    /// that only the disk has returns to memory. Of a pending read nothing is in `out`.
     ///
-    /// Cost: as [`crate::Cache::read_as`]; one more lookup in the disk's index if memory lacks the item.
+    /// Cost: as [`Cache::read_as`](crate::Cache::read_as); one more lookup in the disk's index if
+    /// memory lacks the item.
     #[inline]
     pub fn read<S: Sink>(
         self,
@@ -33,11 +34,11 @@ impl Raw<'_> {
         }))
     }
 
-    /// Returns the metadata of an item as [`crate::Cache::try_peek`] does. With a disk tier the item
-    /// returns to memory.
+    /// Returns the metadata of an item as [`Cache::try_peek`](crate::Cache::try_peek) does. With a
+    /// disk tier the item returns to memory.
     ///
     /// # Errors
-    /// Those of [`crate::Cache::try_peek`].
+    /// Those of [`Cache::try_peek`](crate::Cache::try_peek).
     pub fn peek(self, key: &[u8]) -> Poll<Result<Option<Meta>, StoreError>> {
         let Backend { shared, now, .. } = self.backend;
         if shared.tier.is_none() {

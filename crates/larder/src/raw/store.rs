@@ -9,10 +9,10 @@ use super::Raw;
 use crate::tier::Dependency;
 
 impl Raw<'_> {
-    /// Stores an item as [`crate::Cache::store`] does.
+    /// Stores an item as [`Cache::store`](crate::Cache::store) does.
     ///
     /// # Errors
-    /// Those of [`crate::Cache::store`].
+    /// Those of [`Cache::store`](crate::Cache::store).
     #[inline]
     pub fn store(
         self,

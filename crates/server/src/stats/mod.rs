@@ -28,7 +28,8 @@ pub(crate) enum Answer {
     Gather(Box<Gathering>),
 }
 
-/// Appends the statistics of a section. `wait` says how a list of keys waits for the disk. Connections are listed by [`ConnectionList`] instead.
+/// Appends the statistics of a section. `wait` says how a list of keys waits for the disk.
+/// Connections are listed by [`ConnectionList`] instead.
 pub(crate) fn answer(
     server: &Arc<Server>,
     section: StatsSection,

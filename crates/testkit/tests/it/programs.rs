@@ -69,12 +69,14 @@ fn each_package_has_one_program_and_those_with_a_reason() {
     );
 }
 
-/// Returns the commands of documents and of the Makefile that run tests, with their places. A line
-/// of the Makefile may continue the line before.
+/// Returns the commands of documents and makefiles that run tests, with their places. A line of a
+/// makefile may continue the line before.
 fn test_commands() -> Vec<(String, String)> {
-    let makefile = fs::read_to_string(root().join("Makefile")).unwrap().replace("\\\n", " ");
-    let makefile = makefile.lines().map(|line| ("Makefile".to_owned(), line.to_owned()));
-    let mut found: Vec<_> = makefile.collect();
+    let mut found = Vec::new();
+    for name in ["Makefile", ".ci/verify.mk", ".ci/bench.mk"] {
+        let text = fs::read_to_string(root().join(name)).unwrap().replace("\\\n", " ");
+        found.extend(text.lines().map(|line| (name.to_owned(), line.to_owned())));
+    }
     for (name, text) in documents() {
         let lines = commands(&text).into_iter();
         found.extend(lines.map(|(line, command)| (format!("{name}:{line}"), command)));

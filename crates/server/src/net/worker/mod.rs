@@ -189,7 +189,6 @@ impl Worker {
         if self.has_ring() { "io_uring" } else { "epoll" }
     }
 
-    /// True if it has a ring.
     fn has_ring(&self) -> bool {
         matches!(self.poller, Poller::Ring(_))
     }
@@ -583,8 +582,8 @@ fn datagrams_key(number: usize) -> u64 {
     INBOX - 1 - number as u64
 }
 
-/// How many turns are in progress at the same time: all input is received, then executed, then all
-/// output is sent. So the keys of all turns can be prefetched together.
+/// How many turns are in progress together: all input is received, then executed, then all output
+/// is sent. So the keys of all turns can be prefetched together.
 const TURNS_MAX: usize = 16;
 
 /// Output of all connections that have a turn one after the other: the last one waits for all of

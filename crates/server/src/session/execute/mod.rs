@@ -338,8 +338,8 @@ impl Executor {
         appended.into()
     }
 
-    /// Gives an item a new deadline. Returns false if it is absent. The item was read just now: what
-    /// the disk has of it is read here.
+    /// Gives an item a new deadline. Returns false if it is absent. The item was read just now:
+    /// what the disk has of it is read here.
     fn touch_to(
         &self,
         key: &[u8],
