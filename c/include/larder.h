@@ -106,8 +106,8 @@
 // cache of 1 MiB. See `larder_usable`.
 #define LARDER_NO_SUBSTITUTE 256
 
-// A thread that calls `larder_set_now` uses that time with this cache.
-#define LARDER_THREAD_TIME 512
+// A handle has the time of `larder_set_now`.
+#define LARDER_HANDLE_TIME 512
 
 // The `value_bytes` of a removed item whose value the queue does not have, because the cache kept
 // it in pieces.
@@ -343,7 +343,7 @@ typedef struct larder_options {
     uint64_t memory_bytes_max;
     // The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     uint64_t item_bytes_max;
-    // Bits: `LARDER_CAS` to `LARDER_THREAD_TIME`.
+    // Bits: `LARDER_CAS` to `LARDER_HANDLE_TIME`.
     uint32_t flags;
     // The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     uint32_t permissions;
@@ -637,17 +637,26 @@ enum larder_status larder_connect(const char *socket,
                                   char *why,
                                   size_t why_bytes);
 
-// Sets the time of the calling thread, in seconds of Unix time, for caches that were opened with
-// `LARDER_THREAD_TIME`; 0 returns to the clock of the system. Items expire by this time for the
-// thread, and times to live begin with it: a request can have one time from its beginning to its
+// Opens another handle of a cache that is open in this process, and writes it to `copy`. It shares
+// everything but the time that `larder_set_now` sets. Each handle is closed; a disk tier stops
+// with the handle that `larder_open` has written. `LARDER_UNSUPPORTED` for a handle of
+// `larder_connect`.
+enum larder_status larder_share(const struct larder *cache,
+                                struct larder **copy);
+
+// Sets the time of a handle of a cache that was opened with `LARDER_HANDLE_TIME`, in seconds of
+// Unix time; 0 returns to the clock of the system. Items expire by this time for calls with the
+// handle, and times to live begin with it: a request can have one time from its beginning to its
 // end. The time must be near to that of the system, since all processes take part in the expiry of
-// a shared cache. Leases do not depend on it.
-void larder_set_now(int64_t unix_secs);
+// a shared cache. Leases do not depend on it. Does nothing with a handle of `larder_connect`.
+void larder_set_now(const struct larder *cache,
+                    int64_t unix_secs);
 
 // Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
 // handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
 // remain usable until they are closed. A shared cache stays for the other processes. A disk tier
-// stops as by `larder_stop`, which reports what is not durable.
+// stops as by `larder_stop`, which reports what is not durable; not with a handle of
+// `larder_share`.
 void larder_close(struct larder *cache);
 
 // Begins to put each item that leaves the cache, with its key and value, into a queue of at most

@@ -117,21 +117,26 @@ static void leases(void) {
 }
 
 static void times(void) {
-    larder *threads_own = open_cache(LARDER_THREAD_TIME), *systems = open_cache(0);
+    larder *cache = open_cache(LARDER_HANDLE_TIME), *systems = open_cache(0), *request = NULL;
     time_t now = time(NULL);
-    CHECK(larder_set(threads_own, TEXT("k"), TEXT("v"), 60, 0) == LARDER_OK);
+    CHECK(larder_share(cache, &request) == LARDER_OK);
+    CHECK(larder_share(cache, NULL) == LARDER_INVALID);
+    CHECK(larder_set(cache, TEXT("k"), TEXT("v"), 60, 0) == LARDER_OK);
     CHECK(larder_set(systems, TEXT("k"), TEXT("v"), 60, 0) == LARDER_OK);
-    larder_set_now(now + 30);
+    larder_set_now(request, now + 30);
+    larder_set_now(systems, now + 63);
+    larder_set_now(NULL, now);
     larder_item item;
-    CHECK(larder_peek(threads_own, TEXT("k"), &item) == LARDER_OK);
+    CHECK(larder_peek(request, TEXT("k"), &item) == LARDER_OK);
     CHECK(item.ttl_secs >= 27 && item.ttl_secs <= 31);
-    larder_set_now(now + 63);
-    CHECK(larder_contains(threads_own, TEXT("k")) == LARDER_MISSING);
+    CHECK(larder_peek(cache, TEXT("k"), &item) == LARDER_OK && item.ttl_secs >= 57);
     CHECK(larder_contains(systems, TEXT("k")) == LARDER_OK);
-    CHECK(larder_set(threads_own, TEXT("k"), TEXT("v"), 60, 0) == LARDER_OK);
-    larder_set_now(0);
-    CHECK(larder_peek(threads_own, TEXT("k"), &item) == LARDER_OK && item.ttl_secs >= 117);
-    larder_close(threads_own);
+    larder_set_now(request, now + 63);
+    CHECK(larder_contains(request, TEXT("k")) == LARDER_MISSING);
+    CHECK(larder_set(request, TEXT("k"), TEXT("v"), 60, 0) == LARDER_OK);
+    larder_close(request);
+    CHECK(larder_peek(cache, TEXT("k"), &item) == LARDER_OK && item.ttl_secs >= 117);
+    larder_close(cache);
     larder_close(systems);
 }
 

@@ -216,7 +216,7 @@ pub unsafe extern "C" fn larder_prefetch(
         // SAFETY: the C caller upholds the pointer contract: `cache` is open, `keys` has `count`
         // elements.
         let (cache, keys) = unsafe { (reference(cache)?, elements(keys, count)?) };
-        let Handle::Cache(cache) = cache else { return Ok(Status::Ok) };
+        let (Handle::Cache(cache) | Handle::Copy(cache)) = cache else { return Ok(Status::Ok) };
         cache.usable()?;
         cache.prefetch(keys.iter().map(|key| {
             // SAFETY: the C caller upholds the pointer contract: `at` has `bytes` bytes.

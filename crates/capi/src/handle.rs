@@ -20,6 +20,8 @@ use crate::{Item, Load, Status};
 pub enum Handle {
     /// In memory that this process has mapped.
     Cache(Cache),
+    /// Another handle of such a cache.
+    Copy(Cache),
     /// On a server of this machine.
     Client(Client),
 }
@@ -29,7 +31,7 @@ pub enum Handle {
 macro_rules! either {
     ($handle:expr, $target:ident => $call:expr) => {
         match $handle {
-            Handle::Cache($target) => $call,
+            Handle::Cache($target) | Handle::Copy($target) => $call,
             Handle::Client($target) => $call,
         }
     };
@@ -55,18 +57,20 @@ impl Handle {
     /// cache.
     pub(crate) fn cache(&self) -> Result<&Cache, Status> {
         match self {
-            Self::Cache(cache) if cache.lost().is_some() => {
+            Self::Cache(cache) | Self::Copy(cache) if cache.lost().is_some() => {
                 cache.usable()?;
                 Ok(cache)
             }
-            Self::Cache(cache) => Ok(cache),
+            Self::Cache(cache) | Self::Copy(cache) => Ok(cache),
             Self::Client(_) => Err(Status::Unsupported),
         }
     }
 
     /// Returns whether this process uses the cache that was opened, and the reason if not.
     pub(crate) fn usability(&self) -> (Status, String) {
-        let Self::Cache(cache) = self else { return (Status::Ok, String::new()) };
+        let (Self::Cache(cache) | Self::Copy(cache)) = self else {
+            return (Status::Ok, String::new());
+        };
         match (cache.lost(), cache.usable()) {
             (Some(reason), _) if cache.only_reads() => {
                 (Status::NotOpened, format!("{reason} (reads do not fail)"))
@@ -87,7 +91,7 @@ impl Handle {
         mut report: impl FnMut(Item),
     ) -> Result<Status, Status> {
         let is_found = match self {
-            Self::Cache(cache) => {
+            Self::Cache(cache) | Self::Copy(cache) => {
                 cache.try_get_to(key, buffer, |meta| report(Item::of(cache, meta)))?
             }
             Self::Client(client) => {
@@ -139,7 +143,9 @@ impl Handle {
     /// the value too, as by [`Client::get_with`].
     pub(crate) fn peek(&self, key: &[u8]) -> Result<Item, Status> {
         let found = match self {
-            Self::Cache(cache) => cache.try_peek(key)?.map(|meta| Item::of(cache, &meta)),
+            Self::Cache(cache) | Self::Copy(cache) => {
+                cache.try_peek(key)?.map(|meta| Item::of(cache, &meta))
+            }
             Self::Client(client) => {
                 client.get_with(key, |value, hit| Item::of_hit(value.len(), hit))?
             }
@@ -158,7 +164,7 @@ impl Handle {
         mut report: impl FnMut(usize, Item),
     ) -> Result<(), Status> {
         match self {
-            Self::Cache(cache) => {
+            Self::Cache(cache) | Self::Copy(cache) => {
                 cache.prefetch(keys.iter().copied());
                 for (at, key) in keys.iter().enumerate() {
                     let (value_at, left) = (buffer.filled(), buffer.left());
@@ -190,7 +196,7 @@ impl Handle {
     /// [`Status::NoTokens`] if `store.cas` is given and the cache keeps no tokens.
     pub(crate) fn store(&self, store: &Store<'_>) -> Result<(Status, u64), Status> {
         match self {
-            Self::Cache(cache) => store.in_cache(cache),
+            Self::Cache(cache) | Self::Copy(cache) => store.in_cache(cache),
             Self::Client(client) => store.by_server(client),
         }
     }

@@ -57,7 +57,8 @@ pub use load::{
     larder_release,
 };
 pub use open::{
-    Options, flag, larder_close, larder_connect, larder_open, larder_set_now, larder_usable,
+    Options, flag, larder_close, larder_connect, larder_open, larder_set_now, larder_share,
+    larder_usable,
 };
 pub use removals::{
     LARDER_NO_VALUE, Removals, larder_removals_close, larder_removals_lost, larder_removals_next,

@@ -37,8 +37,8 @@ pub mod flag {
     /// child that finds too many processes only reads. Without the flag such a child uses an empty
     /// cache of 1 MiB. See `larder_usable`.
     pub const LARDER_NO_SUBSTITUTE: u32 = 256;
-    /// A thread that calls `larder_set_now` uses that time with this cache.
-    pub const LARDER_THREAD_TIME: u32 = 512;
+    /// A handle has the time of `larder_set_now`.
+    pub const LARDER_HANDLE_TIME: u32 = 512;
 
     pub(crate) const ALL: u32 = 1023;
 }
@@ -56,7 +56,7 @@ pub struct Options {
     pub memory_bytes_max: u64,
     /// The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     pub item_bytes_max: u64,
-    /// Bits: `LARDER_CAS` to `LARDER_THREAD_TIME`.
+    /// Bits: `LARDER_CAS` to `LARDER_HANDLE_TIME`.
     pub flags: u32,
     /// The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     pub permissions: u32,
@@ -175,20 +175,50 @@ pub unsafe extern "C" fn larder_connect(
     })
 }
 
-/// Sets the time of the calling thread, in seconds of Unix time, for caches that were opened with
-/// `LARDER_THREAD_TIME`; 0 returns to the clock of the system. Items expire by this time for the
-/// thread, and times to live begin with it: a request can have one time from its beginning to its
-/// end. The time must be near to that of the system, since all processes take part in the expiry of
-/// a shared cache. Leases do not depend on it.
+/// Opens another handle of a cache that is open in this process, and writes it to `copy`. It shares
+/// everything but the time that `larder_set_now` sets. Each handle is closed; a disk tier stops
+/// with the handle that `larder_open` has written. `LARDER_UNSUPPORTED` for a handle of
+/// `larder_connect`.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract).
 #[unsafe(no_mangle)]
-pub extern "C" fn larder_set_now(unix_secs: i64) {
-    larder::set_thread_time(unix_secs);
+pub unsafe extern "C" fn larder_share(cache: *const Handle, copy: *mut *mut Handle) -> Status {
+    guard(|| {
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open.
+        let (Handle::Cache(cache) | Handle::Copy(cache)) = (unsafe { reference(cache)? }) else {
+            return Err(Status::Unsupported);
+        };
+        let opened = Ok(Handle::Copy(cache.clone()));
+        // SAFETY: the C caller upholds the pointer contract: `copy` is null or writable.
+        unsafe { finish(copy, ptr::null_mut(), 0, opened, Status::NotOpened) }
+    })
+}
+
+/// Sets the time of a handle of a cache that was opened with `LARDER_HANDLE_TIME`, in seconds of
+/// Unix time; 0 returns to the clock of the system. Items expire by this time for calls with the
+/// handle, and times to live begin with it: a request can have one time from its beginning to its
+/// end. The time must be near to that of the system, since all processes take part in the expiry of
+/// a shared cache. Leases do not depend on it. Does nothing with a handle of `larder_connect`.
+///
+/// # Safety
+/// `cache` is null or open. Behavior: [`larder::Cache::set_now`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_set_now(cache: *const Handle, unix_secs: i64) {
+    guard(|| {
+        // SAFETY: `cache` is null or open.
+        if let Handle::Cache(cache) | Handle::Copy(cache) = unsafe { reference(cache)? } {
+            cache.set_now(unix_secs);
+        }
+        Ok(Status::Ok)
+    });
 }
 
 /// Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
 /// handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
 /// remain usable until they are closed. A shared cache stays for the other processes. A disk tier
-/// stops as by `larder_stop`, which reports what is not durable.
+/// stops as by `larder_stop`, which reports what is not durable; not with a handle of
+/// `larder_share`.
 ///
 /// # Safety
 /// `cache` is null or open, and no thread uses it now or later.
@@ -266,8 +296,8 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
         .alone(has(flag::LARDER_ALONE))
         .substitute(!has(flag::LARDER_NO_SUBSTITUTE))
         .processes_max(options.processes_max);
-    if has(flag::LARDER_THREAD_TIME) {
-        builder = builder.clock(Clock::Thread);
+    if has(flag::LARDER_HANDLE_TIME) {
+        builder = builder.clock(Clock::Handle);
     }
     if options.memory_bytes != 0 {
         builder = builder.memory_bytes(options.memory_bytes);

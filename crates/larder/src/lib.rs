@@ -105,7 +105,7 @@ pub use raw::Raw;
 pub use raw::upload::{DirectBuffer, Upload};
 pub use set::{CountError, Swap, SwapError};
 pub use stats::{Memory, Stat};
-pub use system::clock::{Clock, set_thread_time};
+pub use system::clock::Clock;
 pub use tier::inspection::{TierInspection, TierItem};
 pub use tier::lookup::{DiskLookup, DiskNeed, DiskPages, DiskRead};
 pub use tier::ticket::{DurabilityTicket, TicketState, TierStatus};

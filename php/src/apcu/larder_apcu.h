@@ -35,6 +35,8 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     char *preload_path;
     char *serializer_name;
     zend_long request_time;
+    // The cache as this thread uses it, with the time of its request; null if the module is off.
+    larder *cache;
     // The serializer of apc.serializer; null while no module has registered that name.
     const apcu_serializer *serializer;
     // The leases of `apcu_entry` that this thread holds.
@@ -50,9 +52,11 @@ ZEND_EXTERN_MODULE_GLOBALS(larder_apcu)
 
 #define APCUG(field) ZEND_MODULE_GLOBALS_ACCESSOR(larder_apcu, field)
 
-// The cache of this process, its threads and its children; null if the module is disabled. It opens
-// before there are threads, and closes after them.
-extern larder *apcu_cache;
+// The cache of this process and its children; null if the module is disabled. It opens before there
+// are threads, and closes after them.
+extern larder *apcu_opened;
+
+#define apcu_cache APCUG(cache)
 
 // settings.c: the ini keys.
 void apcu_settings_register(int module_number);

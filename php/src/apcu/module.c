@@ -9,7 +9,7 @@
 
 ZEND_DECLARE_MODULE_GLOBALS(larder_apcu)
 
-larder *apcu_cache;
+larder *apcu_opened;
 
 // APCu's slots take 8 bytes each, and its header about 300.
 #define SLOT_BYTES 8
@@ -40,15 +40,16 @@ static void open_cache(void)
         .struct_bytes = sizeof options,
         .memory_bytes = (uint64_t)APCUG(shm_size),
         .item_bytes_max = (uint64_t)APCUG(shm_size) / 2,
-        .flags = LARDER_SHARED_WITH_CHILDREN | LARDER_NO_SUBSTITUTE | LARDER_THREAD_TIME,
+        .flags = LARDER_SHARED_WITH_CHILDREN | LARDER_NO_SUBSTITUTE | LARDER_HANDLE_TIME,
         .processes_max = APCU_PROCESSES_MAX,
     };
     char why[256] = "no memory";
-    if (!apcu_page_open() || larder_open(&options, &apcu_cache, why, sizeof why) != LARDER_OK) {
+    if (!apcu_page_open() || larder_open(&options, &apcu_opened, why, sizeof why) != LARDER_OK) {
         zend_error_noreturn(E_CORE_ERROR,
             "apc_mmap: Failed to mmap %zu bytes. Is your apc.shm_size too large? (%s)",
             (size_t)APCUG(shm_size), why);
     }
+    apcu_cache = apcu_opened;
 }
 
 static void start(int module_number)
@@ -75,8 +76,8 @@ static PHP_MINIT_FUNCTION(larder_apcu)
 
 static PHP_MSHUTDOWN_FUNCTION(larder_apcu)
 {
-    larder_close(apcu_cache);
-    apcu_cache = NULL;
+    larder_close(apcu_opened);
+    apcu_opened = apcu_cache = NULL;
     apcu_page_close();
     apcu_serializers_forget();
     apcu_settings_unregister(module_number);
@@ -93,6 +94,14 @@ static void check_process(void)
     }
 }
 
+static PHP_GSHUTDOWN_FUNCTION(larder_apcu)
+{
+    // A thread's handle: that of the process is closed and forgotten by now, or is closed later.
+    if (larder_apcu_globals->cache != apcu_opened) {
+        larder_close(larder_apcu_globals->cache);
+    }
+}
+
 static PHP_RINIT_FUNCTION(larder_apcu)
 {
 #if defined(ZTS) && defined(COMPILE_DL_LARDER_APCU)
@@ -101,6 +110,11 @@ static PHP_RINIT_FUNCTION(larder_apcu)
     APCUG(request_time) = 0;
     APCUG(held) = NULL;
     APCUG(has_warned) = false;
+#ifdef ZTS
+    if (apcu_cache == NULL && apcu_opened != NULL) {
+        apcu_failed(larder_share(apcu_opened, &apcu_cache));
+    }
+#endif
     // Code that ran after this module's end of the last request, such as a handler of sessions, or
     // as the process started, may have set the time.
     apcu_forget_time();
@@ -173,7 +187,7 @@ zend_module_entry larder_apcu_module_entry = {
     APCU_VERSION,
     PHP_MODULE_GLOBALS(larder_apcu),
     PHP_GINIT(larder_apcu),
-    NULL,
+    PHP_GSHUTDOWN(larder_apcu),
     NULL,
     STANDARD_MODULE_PROPERTIES_EX
 };

@@ -65,14 +65,14 @@ zend_long apcu_now(void)
 
 void apcu_use_request_time(void)
 {
-    larder_set_now(apcu_now());
+    larder_set_now(apcu_cache, apcu_now());
     APCUG(is_time_set) = true;
 }
 
 void apcu_forget_time(void)
 {
     if (APCUG(is_time_set)) {
-        larder_set_now(0);
+        larder_set_now(apcu_cache, 0);
         APCUG(is_time_set) = false;
     }
 }

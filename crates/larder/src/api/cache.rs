@@ -14,19 +14,20 @@ use crate::backend::Backend;
 use crate::process::registered;
 use crate::process::shared::{Opening, Shared};
 use crate::raw::Raw;
-use crate::system::clock::Time;
+use crate::system::clock::{HandleTime, Time};
 use crate::tier::Tier;
 use crate::tier::wait::Wait;
 
-/// A cache. Clones are cheap and share everything. There is no close operation: the memory is
-/// returned when the last clone is dropped, together with the walks, uploads and large values still
-/// in use.
+/// A cache. Clones are cheap and share everything but [`Cache::set_now`]. There is no close
+/// operation: the memory is returned when the last clone is dropped, together with the walks,
+/// uploads and large values still in use.
 ///
 /// Every operation costs a hash of the key and one or two cache misses. Writers whose keys share a
 /// group of the index wait for each other for a few dozen instructions. Readers never wait.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(crate) shared: Arc<Shared>,
+    pub(super) time: HandleTime,
 }
 
 impl Cache {
@@ -40,13 +41,13 @@ impl Cache {
         let mut shared = Shared::new(engine, time);
         shared.has_substitute = has_substitute;
         (shared.file, shared.opening, shared.tier) = (file, opening, tier.into());
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), time: HandleTime::default() }
     }
 
     /// Returns a cache in a file that has no room for this process.
     pub(crate) fn outside(mut shared: Shared, file: Option<File>, opening: Opening) -> Self {
         (shared.file, shared.opening) = (file, opening);
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), time: HandleTime::default() }
     }
 
     /// Returns the shared state as this process sees it.
@@ -201,7 +202,30 @@ impl Cache {
     /// ```
     #[inline]
     pub fn now(&self) -> Second {
-        self.shared().now()
+        self.shared().now_of(&self.time)
+    }
+
+    /// Sets the time of this handle of a cache that was opened with
+    /// [`Clock::Handle`](crate::Clock::Handle), as a Unix time in seconds; 0 ends that. Items
+    /// expire by this time for the operations of the handle, and times to live begin with it: a
+    /// request of a server can have one time from its beginning to its end. A clone begins with the
+    /// time of its original. The time counts as far as it is from the system's at the moment of the
+    /// call, so setting the wall clock later moves no deadline. It is to be near, since all
+    /// processes of a cache take part in its expiry.
+    ///
+    /// ```
+    /// use larder::{Cache, Clock};
+    /// use std::time::Duration;
+    /// let cache = Cache::builder().clock(Clock::Handle).open()?;
+    /// let (request, now) = (cache.clone(), cache.epoch().unix_of(cache.now()));
+    /// cache.set("k", "v", Some(Duration::from_secs(60)))?;
+    /// request.set_now(now + 61);
+    /// assert_eq!((request.get("k"), cache.contains("k")), (None, true));
+    /// request.set_now(0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_now(&self, unix_secs: i64) {
+        self.time.set(unix_secs);
     }
 
     /// Returns the second of the cache's life by the system's clock, for callers that tick the

@@ -138,7 +138,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn walk(&self, prefix: impl AsRef<[u8]>) -> Walk {
-        Walk::begin(self.shared(), prefix.as_ref())
+        Walk::begin(self.shared(), self.time.clone(), prefix.as_ref())
     }
 
     /// Begins a walk over a part of the items that the disk of a cache has, those whose keys begin

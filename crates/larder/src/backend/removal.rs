@@ -21,6 +21,7 @@ use larder_tier::store::{self, PLACES, Removal, WalkStep};
 use super::Backend;
 use super::walk::Walk;
 use crate::backend::waited;
+use crate::system::clock::HandleTime;
 use crate::tier::store_journal::refusal;
 use crate::tier::wait::Wait;
 use crate::tier::{Dependency, Target, Undone};
@@ -71,7 +72,7 @@ impl Backend<'_> {
         let tier = self.shared.tier.own().filter(|tier| !tier.is_cache())?;
         let removal = tier.store().begin_removal(prefix);
         Some(StoreRemoval {
-            walk: Walk::begin(self.shared, prefix),
+            walk: Walk::begin(self.shared, HandleTime::default(), prefix),
             removal,
             found: Vec::new(),
             removed: 0,

@@ -7,6 +7,7 @@ use larder_engine::{Cursor, DumpFilter, Dumped};
 use super::Backend;
 use crate::process::registered;
 use crate::process::shared::Shared;
+use crate::system::clock::HandleTime;
 use crate::tier::lookup::{DiskPages, DiskRead};
 use crate::tier::wait::Wait;
 use crate::tier::walking::{TierWalk, Visit, WalkStep};
@@ -16,6 +17,8 @@ use crate::tier::walking::{TierWalk, Visit, WalkStep};
 #[derive(Debug)]
 pub struct Walk {
     shared: Arc<Shared>,
+    /// The time of the handle that began it.
+    time: HandleTime,
     prefix: Vec<u8>,
     over: Over,
 }
@@ -27,12 +30,12 @@ enum Over {
 }
 
 impl Walk {
-    pub(crate) fn begin(shared: &Arc<Shared>, prefix: &[u8]) -> Self {
+    pub(crate) fn begin(shared: &Arc<Shared>, time: HandleTime, prefix: &[u8]) -> Self {
         let over = match shared.tier.own() {
             Some(tier) => Over::Tier(Box::new(tier.walk(&shared.engine))),
             None => Over::Memory(Cursor::default()),
         };
-        Self { shared: Arc::clone(shared), prefix: prefix.to_vec(), over }
+        Self { shared: Arc::clone(shared), time, prefix: prefix.to_vec(), over }
     }
 
     /// Begins a walk over a part of the disk's index. Returns its end, too; `None` without a disk
@@ -45,7 +48,8 @@ impl Walk {
     ) -> Option<(Self, u64)> {
         let (walk, end) = shared.tier.own()?.walk_slice(place, entries)?;
         let over = Over::Tier(Box::new(walk));
-        Some((Self { shared: Arc::clone(shared), prefix: prefix.to_vec(), over }, end))
+        let (shared, time) = (Arc::clone(shared), HandleTime::default());
+        Some((Self { shared, time, prefix: prefix.to_vec(), over }, end))
     }
 
     /// Appends the next items to `out`, a few at a time, none at times. Returns false at the end.
@@ -75,9 +79,9 @@ impl Walk {
         wait: Wait<'_>,
         out: &mut Vec<Dumped>,
     ) -> WalkStep {
-        let Self { shared, prefix, over } = self;
+        let Self { shared, time, prefix, over } = self;
         let shared = shared.here();
-        let now = shared.now();
+        let now = shared.now_of(time);
         let shown = out.len();
         let step = registered::with_thread_slot(shared, |engine, thread| {
             match (over, shared.tier.own()) {

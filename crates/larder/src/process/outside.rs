@@ -71,7 +71,7 @@ impl Outside {
     ) -> Result<Meta, Miss> {
         let now = match self.time.clock {
             Clock::Ticked => self.engine.now(),
-            Clock::System | Clock::Thread => now,
+            Clock::System | Clock::Handle => now,
         };
         let mut value = Vec::new();
         let looked = self.engine.look_up(key, now, &mut value).filter(|looked| !looked.meta.stale);

@@ -13,7 +13,7 @@ use crate::process::flight::Flights;
 use crate::process::outside::Outside;
 use crate::process::removals::Queues;
 use crate::process::slots::ThreadSlots;
-use crate::system::clock::{Clock, Time, Wall};
+use crate::system::clock::{Clock, HandleTime, Time, Wall};
 
 /// The state that all clones of a cache share.
 #[derive(Debug)]
@@ -49,9 +49,18 @@ impl Shared {
     #[inline]
     pub(crate) fn now(&self) -> Second {
         match self.time.clock {
+            Clock::System | Clock::Handle => self.time.system_second(),
+            Clock::Ticked => self.engine.now(),
+        }
+    }
+
+    /// Returns the present second for a handle.
+    #[inline]
+    pub(crate) fn now_of(&self, handle: &HandleTime) -> Second {
+        match self.time.clock {
             Clock::System => self.time.system_second(),
             Clock::Ticked => self.engine.now(),
-            Clock::Thread => self.time.thread_second(),
+            Clock::Handle => self.time.handle_second(handle),
         }
     }
 

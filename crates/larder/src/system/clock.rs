@@ -1,6 +1,5 @@
 //! The only place where a cache reads the time.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use larder_item::{Epoch, Second};
@@ -16,39 +15,39 @@ pub enum Clock {
     /// The owner calls [`Cache::tick`](crate::Cache::tick): a server once per turn of its event
     /// loop, a test or a replay with simulated time.
     Ticked,
-    /// As [`Clock::System`], but a thread may set a time of its own: [`set_thread_time`].
-    Thread,
+    /// As [`Clock::System`], but a handle may have another time:
+    /// [`Cache::set_now`](crate::Cache::set_now).
+    Handle,
 }
 
-thread_local! {
-    /// This thread's second of the monotonic clock for caches of [`Clock::Thread`].
-    static THREAD_TIME: Cell<Option<i64>> = const { Cell::new(None) };
+/// The time of a handle of a cache with [`Clock::Handle`]: a second of the monotonic clock.
+#[derive(Debug)]
+pub(crate) struct HandleTime(AtomicI64);
+
+/// The value of a handle without a time of its own.
+const NO_TIME: i64 = i64::MIN;
+
+impl Default for HandleTime {
+    fn default() -> Self {
+        Self(AtomicI64::new(NO_TIME))
+    }
 }
 
-/// Sets the time of the calling thread for caches that were opened with [`Clock::Thread`], as a
-/// Unix time in seconds; 0 ends that. Their items expire for the thread by this time: a request of
-/// a server can have one time from its beginning to its end. It counts as far as it is from the
-/// system's at the moment of the call, so setting the wall clock later moves no deadline. It is to
-/// be near, since all processes of a cache take part in its expiry.
-///
-/// ```
-/// use larder::{Cache, Clock, set_thread_time};
-/// use std::time::Duration;
-/// let cache = Cache::builder().clock(Clock::Thread).open()?;
-/// let now = cache.epoch().unix_of(cache.now());
-/// cache.set("k", "v", Some(Duration::from_secs(60)))?;
-/// set_thread_time(now + 61);
-/// assert_eq!(cache.get("k"), None);
-/// set_thread_time(0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn set_thread_time(unix_secs: i64) {
-    let monotonic_secs = match unix_secs {
-        0 => None,
-        _ => Some(unix_secs.saturating_sub(thread_ahead_secs())),
-    };
-    // The thread-local time is gone while the thread exits.
-    let _ = THREAD_TIME.try_with(|time| time.set(monotonic_secs));
+impl Clone for HandleTime {
+    fn clone(&self) -> Self {
+        Self(AtomicI64::new(self.0.load(Relaxed)))
+    }
+}
+
+impl HandleTime {
+    /// Sets the time, as a Unix time in seconds; 0 ends that.
+    pub(crate) fn set(&self, unix_secs: i64) {
+        let monotonic_secs = match unix_secs {
+            0 => NO_TIME,
+            _ => unix_secs.saturating_sub(handle_ahead_secs()),
+        };
+        self.0.store(monotonic_secs, Relaxed);
+    }
 }
 
 /// Returns the wall-clock time as a Unix time, in seconds.
@@ -98,13 +97,13 @@ impl Time {
         self.started_unix_secs
     }
 
-    /// Returns the second of the cache's life by the time of the calling thread, if it has one. Not
-    /// inlined: the other clocks are in the path of every operation.
+    /// Returns the second of the cache's life by the time of a handle, if it has one. Not inlined:
+    /// the other clocks are in the path of every operation.
     #[inline(never)]
-    pub(crate) fn thread_second(&self) -> Second {
-        match THREAD_TIME.try_with(Cell::get).ok().flatten() {
-            None => self.system_second(),
-            Some(monotonic_secs) => self.second_at(monotonic_secs),
+    pub(crate) fn handle_second(&self, of: &HandleTime) -> Second {
+        match of.0.load(Relaxed) {
+            NO_TIME => self.system_second(),
+            monotonic_secs => self.second_at(monotonic_secs),
         }
     }
 
@@ -174,11 +173,11 @@ fn wall_ahead() -> (i64, i64) {
     (secs.saturating_add(ns.div_euclid(NS)), ns.rem_euclid(NS))
 }
 
-/// Returns by how many seconds a Unix time of a thread is ahead of its second of the monotonic
+/// Returns by how many seconds a Unix time of a handle is ahead of its second of the monotonic
 /// clock: rounded down, so that a request whose time is the present second of the wall clock is
 /// never before a cache that began in that second. The answer stays the same until it is wrong by a
 /// quarter of a second, so that a Unix time is the same second each time.
-fn thread_ahead_secs() -> i64 {
+fn handle_ahead_secs() -> i64 {
     static KEPT: AtomicI64 = AtomicI64::new(i64::MIN);
     let (secs, ns) = wall_ahead();
     let kept = KEPT.load(Relaxed);
@@ -225,32 +224,33 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_sets_one_time_again_and_again_has_that_time() {
-        let time = Time::starting_now(Clock::Thread);
+    fn a_handle_that_is_set_to_one_time_again_and_again_has_that_time() {
+        let (time, handle) = (Time::starting_now(Clock::Handle), HandleTime::default());
         let wanted = time.started_unix_secs() + 100;
-        set_thread_time(wanted);
-        let first = time.thread_second();
+        handle.set(wanted);
+        let first = time.handle_second(&handle);
         let begun = std::time::Instant::now();
         // The clocks begin a second at different moments, each of them at least once in this time.
         while begun.elapsed() < std::time::Duration::from_millis(1200) {
-            set_thread_time(wanted);
-            assert_eq!(time.thread_second(), first);
+            handle.set(wanted);
+            assert_eq!(time.handle_second(&handle), first);
         }
     }
 
     #[test]
-    fn the_present_second_of_a_thread_is_not_before_that_of_the_system() {
+    fn the_present_second_of_a_handle_is_not_before_that_of_the_system() {
         let begun = std::time::Instant::now();
         while begun.elapsed() < std::time::Duration::from_millis(1200) {
-            let time = Time::starting_now(Clock::Thread);
-            set_thread_time(unix_secs());
-            let ahead = time.thread_second().cast_signed() - time.system_second().cast_signed();
+            let (time, handle) = (Time::starting_now(Clock::Handle), HandleTime::default());
+            handle.set(unix_secs());
+            let ahead =
+                time.handle_second(&handle).cast_signed() - time.system_second().cast_signed();
             // The system's clock may tick between the two.
             assert!((-1..=1).contains(&ahead), "{ahead} seconds ahead");
-            assert!(time.thread_second() >= Epoch::FIRST_SECOND);
-            let before = time.thread_second();
-            set_thread_time(unix_secs() + 4);
-            assert!(time.thread_second() >= before + 4, "four seconds later");
+            assert!(time.handle_second(&handle) >= Epoch::FIRST_SECOND);
+            let before = time.handle_second(&handle);
+            handle.set(unix_secs() + 4);
+            assert!(time.handle_second(&handle) >= before + 4, "four seconds later");
         }
     }
 }

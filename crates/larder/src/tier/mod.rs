@@ -349,7 +349,7 @@ fn clock(time: Time, now_unix_secs: &Arc<AtomicU64>) -> Arc<dyn Fn() -> u64 + Se
     let ticked = Arc::clone(now_unix_secs);
     match time.clock {
         Clock::Ticked => Arc::new(move || ticked.load(Relaxed)),
-        Clock::System | Clock::Thread => {
+        Clock::System | Clock::Handle => {
             let first = u64::from(Epoch::FIRST_SECOND);
             let begun = move |secs: u64| ticked.load(Relaxed).saturating_add(secs);
             Arc::new(move || begun(u64::from(time.system_second()).saturating_sub(first)))

@@ -28,6 +28,20 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// from the highest to the lowest.
 const LAYERED: &[&str] = &["engine", "larder", "server"];
 
+/// The source files with thread-locals, and what those hold: nothing that an operation's outcome
+/// depends on, which its signature would not show.
+const THREAD_LOCALS: &[(&str, &str)] = &[
+    ("larder/src/api/get.rs", "a buffer"),
+    (
+        "larder/src/client/view.rs",
+        "the lock that the thread takes, and its dice for the reads to report",
+    ),
+    ("larder/src/process/registered.rs", "the slots that the thread has registered"),
+    ("larder/src/process/slots.rs", "where the thread begins to look for a slot"),
+    ("region/src/turns.rs", "the turns of a model"),
+    ("server/src/observe/watch/rings.rs", "the number of the thread, for its ring"),
+];
+
 /// The source files that may hold `unsafe`, by folder of the crate. SECURITY.md has its list from
 /// here.
 const UNSAFE: &[(&str, &str, &[&str])] = &[
@@ -179,6 +193,28 @@ fn rooms_import_from_lower_rooms_only() {
             }
         }
     }
+}
+
+#[test]
+fn thread_locals_hold_no_parameter_of_an_operation() {
+    let mut files = Vec::new();
+    for folder in fs::read_dir(crates()).unwrap().map(|entry| entry.unwrap().path()) {
+        if folder.join("src").is_dir() {
+            sources(&folder.join("src"), &mut files);
+        }
+    }
+    let has_one = |file: &PathBuf| {
+        let text = fs::read_to_string(file).unwrap();
+        text.lines().any(|line| line.trim_start().starts_with("thread_local!"))
+    };
+    let name = |file: PathBuf| file.strip_prefix(crates()).unwrap().display().to_string();
+    let found: BTreeSet<_> = files.into_iter().filter(has_one).map(name).collect();
+    let listed: BTreeSet<_> = THREAD_LOCALS.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(
+        found, listed,
+        "a thread-local is a parameter that no signature shows: pass it, or list the file in \
+         THREAD_LOCALS with what it holds"
+    );
 }
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
