@@ -1,5 +1,5 @@
-//! Tests that measure the memory or the threads of their process, or take hundreds of processes:
-//! one runs at a time.
+//! Tests that measure the memory or the threads of their process, or need hundreds of processes.
+//! One runs at a time.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -9,7 +9,7 @@ mod process;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Waits until no other test runs. None runs until the guard is dropped.
+/// Waits until no other test runs. The others wait until the guard is dropped.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,6 +1,6 @@
 //! The integration tests of the library, in one program: each file is a module, and
-//! `cargo test -p larder --test it model::` runs the tests of one. Programs of their own have the
-//! tests that fork (`forking`), that measure their process (`alone`), and that kill processes.
+//! `cargo test -p larder --test it model::` runs the tests of one. Tests that fork (`forking`),
+//! measure their process (`alone`) or kill processes are in separate programs.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod accounts;

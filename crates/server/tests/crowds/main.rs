@@ -1,5 +1,5 @@
-//! Thousands of connections at once. The tests raise the limit of open files of their process, so
-//! they are a program of their own.
+//! Thousands of connections at the same time. The tests raise the limit of open files of their
+//! process, so they are in a separate program.
 
 mod hostile;
 mod readers;

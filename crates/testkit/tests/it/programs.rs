@@ -1,4 +1,4 @@
-//! The integration tests of the workspace are few programs: linking one takes longer than most of
+//! The workspace has few programs of integration tests, since linking one takes longer than most of
 //! its tests. Commands select the tests of a file by the name of its module.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,25 @@ use crate::tracked::metadata;
 /// Largest number of programs of integration tests in the workspace.
 const PROGRAMS_MAX: usize = 25;
 
-/// The programs besides the one program of their package, and why their tests need a process that
-/// no other test uses.
+/// The programs in addition to the one program of a package, and why their tests need a separate
+/// process.
 const SEPARATE: &[(&str, &str, &str)] = &[
     ("larder", "alone", "its tests measure the memory and the threads of their process"),
-    ("larder", "forking", "a child has all that the other tests of the process have open"),
-    ("larder", "killed", "it traces a child instruction by instruction, and is no harness"),
+    ("larder", "forking", "a forked child inherits the files and the memory of other tests"),
+    (
+        "larder",
+        "killed",
+        "it traces a child instruction by instruction, and has its own main function",
+    ),
     ("larder", "storm", "it starts itself again as the processes that it kills"),
     ("larder-server", "crowds", "its tests raise the limit of open files"),
     ("larder-server", "latency", "its tests judge milliseconds"),
     ("larder-server", "local_readers", "its tests fork, and start it again as clients"),
-    ("larder-server", "transcripts", "each file of conformance/wire is a test: it is no harness"),
+    (
+        "larder-server",
+        "transcripts",
+        "each file of conformance/wire is a test, which its main function adds",
+    ),
 ];
 
 /// Returns the programs of integration tests by package, as cargo finds them.
@@ -58,8 +66,7 @@ fn each_package_has_one_program_and_those_with_a_reason() {
     }
     let count: usize = programs.values().map(BTreeSet::len).sum();
     if count > PROGRAMS_MAX {
-        wrong
-            .push(format!("there are {count} programs, at most {PROGRAMS_MAX} are linked in time"));
+        wrong.push(format!("there are {count} programs, at most {PROGRAMS_MAX} are allowed"));
     }
     assert!(
         wrong.is_empty(),

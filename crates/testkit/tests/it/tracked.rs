@@ -131,7 +131,7 @@ fn leftovers_are_no_known_kind() {
     }
 }
 
-/// Returns what cargo knows of the packages of the workspace.
+/// Returns the metadata of the workspace, without that of dependencies.
 pub(crate) fn metadata() -> serde_json::Value {
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"])
