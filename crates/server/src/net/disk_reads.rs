@@ -13,7 +13,7 @@ use crate::net::inbox::Inbox;
 #[derive(Debug)]
 pub(crate) struct DiskQuery<T> {
     /// The number of the turn among those that wait for the disk.
-    pub(crate) turn: u64,
+    pub(crate) turn: usize,
     /// The lookup of that turn.
     pub(crate) lookup: usize,
     pub(crate) of: T,

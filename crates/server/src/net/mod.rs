@@ -7,7 +7,6 @@ pub(crate) mod disk_reads;
 pub(crate) mod hangup;
 pub(crate) mod inbox;
 pub(crate) mod listener;
-pub(crate) mod places;
 pub(crate) mod poller;
 pub(crate) mod ring;
 pub(crate) mod scratch;

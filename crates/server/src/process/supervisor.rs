@@ -1,4 +1,7 @@
 //! Notifies systemd of the server's state, if it requests that: `Type=notify`.
+//!
+//! The crate sd-notify opens a socket for each notification, and only by a path: after
+//! `-o drop_privileges` the process may open no socket, and systemd may name an abstract one.
 
 use std::env;
 use std::fmt;

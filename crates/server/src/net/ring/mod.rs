@@ -34,11 +34,11 @@ use larder::DiskRead;
 use nix::libc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
+use slab::Slab;
 
 use crate::buffers::output::Output;
 use crate::net::disk_reads::DiskQuery;
 use crate::net::hangup::HangUp;
-use crate::net::places::Places;
 use crate::net::token::Token;
 use buffers::Buffers;
 pub(crate) use buffers::{BUFFER_BYTES, BUFFERS, Lent};
@@ -50,12 +50,12 @@ use sending::Sending;
 pub(crate) struct Ring {
     io: IoUring,
     buffers: Buffers,
-    sends: Places<Sending>,
-    direct_receives: Places<(Token, Box<DirectReceive>)>,
-    reads: Places<DiskQuery<DiskRead>>,
+    sends: Slab<Sending>,
+    direct_receives: Slab<(Token, Box<DirectReceive>)>,
+    reads: Slab<DiskQuery<DiskRead>>,
     /// Sockets to close once the kernel has taken all entries queued before the one with their
     /// number.
-    hang_ups: Places<HangUp>,
+    hang_ups: Slab<HangUp>,
     /// Operations whose last completion has not arrived.
     under_way: usize,
 }
@@ -137,7 +137,7 @@ impl Ring {
         mut direct: Box<DirectReceive>,
     ) {
         let header = direct.header();
-        let number = self.direct_receives.keep((token, direct));
+        let number = self.direct_receives.insert((token, direct)) as u64;
         let receive = opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header);
         self.push(receive.build(), Kind::DirectReceive, number);
     }
@@ -153,7 +153,7 @@ impl Ring {
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, token: Token, output: Output) {
         let sending = Sending::new(token, output);
         let send = sending.operation(socket);
-        let number = self.sends.keep(sending);
+        let number = self.sends.insert(sending) as u64;
         self.push(send, Kind::Send, number);
     }
 
@@ -167,7 +167,7 @@ impl Ring {
             // The kernel's threads wait for it, not this one.
             false => squeue::Flags::ASYNC,
         };
-        let number = self.reads.keep(asked);
+        let number = self.reads.insert(asked) as u64;
         let read = opcode::Read::new(file, start, bytes).offset(offset).build().flags(flags);
         self.push(read, Kind::Read, number);
     }
@@ -194,7 +194,7 @@ impl Ring {
         // of them.
         let polls = CancelBuilder::user_data(Kind::Poll.tag(token.into())).all();
         self.push(opcode::AsyncCancel2::new(polls).build(), Kind::Cancel, 0);
-        let number = self.hang_ups.keep(hang_up);
+        let number = self.hang_ups.insert(hang_up) as u64;
         let cancel = opcode::AsyncCancel::new(Kind::Receive.tag(token.into()));
         self.push(cancel.build(), Kind::HangUp, number);
     }
@@ -236,13 +236,15 @@ impl Ring {
             let (kind, key) = (entry.user_data() >> KEY_BITS, entry.user_data() & KEY_MAX);
             if kind == Kind::HangUp as u64 {
                 // It does not matter whether there was a receive to cancel.
-                if let Some(hang_up) = hang_ups.take(key) {
+                if let Some(hang_up) = hang_ups.try_remove(key as usize) {
                     events.push(Event::Closed(hang_up.as_fd().as_raw_fd()));
                     hang_up.finish();
                 }
             } else if kind == Kind::Read as u64 {
                 let bytes = usize::try_from(entry.result()).unwrap_or(0);
-                let read = reads.take(key).map(|asked| Box::new(asked.map(|read| (read, bytes))));
+                let read = reads
+                    .try_remove(key as usize)
+                    .map(|asked| Box::new(asked.map(|read| (read, bytes))));
                 events.extend(read.map(Event::Read));
             } else {
                 complete(&entry, sends, direct_receives, events);
@@ -309,8 +311,8 @@ fn is_passing(error: &io::Error) -> bool {
 /// Turns a completion into events.
 fn complete(
     entry: &cqueue::Entry,
-    sends: &mut Places<Sending>,
-    direct_receives: &mut Places<(Token, Box<DirectReceive>)>,
+    sends: &mut Slab<Sending>,
+    direct_receives: &mut Slab<(Token, Box<DirectReceive>)>,
     events: &mut Vec<Event>,
 ) {
     let (tag, result) = (entry.user_data(), entry.result());
@@ -343,12 +345,12 @@ fn complete(
             events.push(Event::Ended(token, reception));
         }
     } else if kind == Kind::Send as u64
-        && let Some(Sending { token, mut output, .. }) = sends.take(key)
+        && let Some(Sending { token, mut output, .. }) = sends.try_remove(key as usize)
     {
         output.note_sent(done.unwrap_or(0));
         events.push(Event::Sent(token, output, done));
     } else if kind == Kind::DirectReceive as u64
-        && let Some((token, direct)) = direct_receives.take(key)
+        && let Some((token, direct)) = direct_receives.try_remove(key as usize)
     {
         events.push(Event::DirectDone(token, direct, done));
     }

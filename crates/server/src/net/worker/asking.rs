@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use larder::{Deferred, DiskLookup, DiskPages, DiskRead, Raw, Wait};
 use larder_item::Second;
+use slab::Slab;
 
 use super::{PendingTurn, Worker};
 use crate::buffers::output::OUTPUT_BYTES_HIGH;
 use crate::net::connection::turn::Input;
 use crate::net::disk_reads::{DiskQuery, DiskReaders};
 use crate::net::inbox::Inbox;
-use crate::net::places::Places;
 use crate::net::poller::Poller;
 
 /// The turns of a worker that wait for the disk.
@@ -29,7 +29,7 @@ pub(super) struct Asking {
     /// `None` with a ring, and without a disk.
     readers: Option<DiskReaders>,
     /// The turns whose reads are under way.
-    turns: Places<AskingTurn>,
+    turns: Slab<AskingTurn>,
     /// Turns whose reads begin once others are complete, in this order.
     waiting: VecDeque<PendingTurn>,
     /// Turns with a change, which wait until the disk has taken earlier ones, and until when.
@@ -151,7 +151,7 @@ impl Worker {
             turn.answers.lookups = lookups;
             return self.asking.ready.push(turn);
         }
-        let turn = self.asking.turns.keep(AskingTurn { turn, lookups, listed, under_way });
+        let turn = self.asking.turns.insert(AskingTurn { turn, lookups, listed, under_way });
         for (lookup, of) in reads {
             self.read(DiskQuery { turn, lookup, of });
         }
@@ -185,7 +185,7 @@ impl Worker {
         }
         asking.under_way -= 1;
         if asking.under_way == 0
-            && let Some(asking) = self.asking.turns.take(asked.turn)
+            && let Some(asking) = self.asking.turns.try_remove(asked.turn)
         {
             let AskingTurn { mut turn, lookups, listed, .. } = asking;
             turn.answers.lookups = lookups;
