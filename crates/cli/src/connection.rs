@@ -1,8 +1,10 @@
-//! A blocking connection to a server.
+//! A blocking connection to a server. Replies are read whole, or line by line with the values in
+//! pieces.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use larder_loadgen::address::Address;
 use larder_loadgen::connect::ANSWER_SECS_MAX;
 use larder_loadgen::connect::dialer::Dialer;
@@ -22,6 +24,32 @@ pub(crate) struct Connection {
     end: usize,
 }
 
+/// The reason why a conversation cannot continue.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The connection has ended, or the server is silent.
+    Lost(String),
+    /// The server's bytes are not of memcached's protocol, or the caller cannot use them.
+    Other(anyhow::Error),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(reason) => f.write_str(reason),
+            Self::Other(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+impl From<anyhow::Error> for Broken {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
 impl Connection {
     /// Connects, trying each of the host's addresses in turn, and logs in.
     ///
@@ -39,33 +67,49 @@ impl Connection {
         })
     }
 
-    fn address(&self) -> &Address {
+    /// Opens a new connection to the same server in place of this one.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub(crate) fn reopen(&mut self) -> Result<()> {
+        *self = Self::open(&self.dialer)?;
+        Ok(())
+    }
+
+    /// Returns the address of the server.
+    pub(crate) fn address(&self) -> &Address {
         self.dialer.address()
+    }
+
+    /// True if the connection has TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.dialer.has_tls()
     }
 
     /// Sends requests.
     ///
     /// # Errors
     /// The server closed the connection or does not read the requests in time.
-    pub(crate) fn send(&mut self, requests: &[u8]) -> Result<()> {
+    pub(crate) fn send(&mut self, requests: &[u8]) -> Result<(), Broken> {
         let sent = self.stream.write_all(requests).and_then(|()| self.stream.flush());
-        sent.map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
+        let reason = |error: io::Error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
                 "{} accepts no more bytes for {ANSWER_SECS_MAX} s: it is stopped, or it waits until \
                  its answers are read (send less at once)",
                 self.address()
             ),
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => self.closed(),
-            _ => anyhow!("cannot send to {}: {error}", self.address()),
-        })
+            _ => format!("cannot send to {}: {error}", self.address()),
+        };
+        sent.map_err(|error| Broken::Lost(reason(error)))
     }
 
     /// Waits for the next reply.
     ///
     /// # Errors
     /// No reply arrives in time, the connection ends, or the bytes are not of the text protocol.
-    pub(crate) fn reply(&mut self) -> Result<Reply<'_>> {
-        let reply_bytes = self.receive()?;
+    pub(crate) fn reply(&mut self) -> Result<Reply<'_>, Broken> {
+        let reply_bytes = self.receive_reply()?;
         let at = self.start;
         self.start += reply_bytes;
         self.is_answered = true;
@@ -81,7 +125,7 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`Self::reply`]; the line is longer than one of the protocol.
-    pub(crate) fn line(&mut self) -> Result<&[u8]> {
+    pub(crate) fn line(&mut self) -> Result<&[u8], Broken> {
         let mut searched = 0;
         let end = loop {
             let unread = &self.buffer[self.start..self.end];
@@ -90,10 +134,9 @@ impl Connection {
             }
             searched = unread.len();
             if searched > LINE_BYTES_MAX {
-                return Err(self.foreign());
+                return Err(self.foreign().into());
             }
-            self.make_room();
-            self.receive_some()?;
+            self.receive()?;
         };
         let line = &self.buffer[self.start..end];
         self.start = end + 1;
@@ -101,25 +144,52 @@ impl Connection {
         Ok(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
+    /// Reads a value of `value_bytes` and the line end after it. `take` gets its pieces.
+    ///
+    /// # Errors
+    /// Those of [`Self::line`] and of `take`.
+    pub(crate) fn value(
+        &mut self,
+        value_bytes: u32,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<(), Broken> {
+        let mut missing = value_bytes as usize;
+        while missing > 0 {
+            if self.start == self.end {
+                self.receive()?;
+            }
+            let piece_bytes = missing.min(self.end - self.start);
+            take(&self.buffer[self.start..self.start + piece_bytes])?;
+            self.start += piece_bytes;
+            missing -= piece_bytes;
+        }
+        match self.line()? {
+            b"" => Ok(()),
+            _ => Err(self.foreign().into()),
+        }
+    }
+
     /// Receives until the buffer holds a whole reply, and returns its length.
-    fn receive(&mut self) -> Result<usize> {
+    fn receive_reply(&mut self) -> Result<usize, Broken> {
         loop {
             match read_reply(&self.buffer[self.start..self.end]) {
                 ParsedReply::Reply { consumed, .. } => return Ok(consumed),
                 ParsedReply::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
-                ParsedReply::NeedMore { bytes_min } => bail!(
-                    "{} announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}: \
-                     check that it is the address of a memcached",
-                    self.address()
-                ),
-                ParsedReply::Bad => return Err(self.foreign()),
+                ParsedReply::NeedMore { bytes_min } => {
+                    let error = anyhow!(
+                        "{} announces an answer of {bytes_min} bytes, expected at most \
+                         {REPLY_BYTES_MAX}: check that it is the address of a memcached",
+                        self.address()
+                    );
+                    return Err(error.into());
+                }
+                ParsedReply::Bad => return Err(self.foreign().into()),
             }
-            self.make_room();
-            self.receive_some()?;
+            self.receive()?;
         }
     }
 
-    /// Makes room behind the received bytes. The buffer grows with the bytes that have arrived,
+    /// Makes room after the received bytes. The buffer grows with the bytes that have arrived,
     /// never with an announced length.
     fn make_room(&mut self) {
         if self.start > 0 {
@@ -132,7 +202,8 @@ impl Connection {
         }
     }
 
-    fn receive_some(&mut self) -> Result<()> {
+    fn receive(&mut self) -> Result<(), Broken> {
+        self.make_room();
         let received = loop {
             match self.stream.read(&mut self.buffer[self.end..]) {
                 Ok(0) => break Err(ErrorKind::ConnectionReset.into()),
@@ -140,40 +211,42 @@ impl Connection {
                 received => break received,
             }
         };
-        self.end += received.map_err(|error: io::Error| match error.kind() {
+        let reason = |error: io::Error| match error.kind() {
             ErrorKind::ConnectionReset => self.closed(),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
                 "no answer from {} within {ANSWER_SECS_MAX} s: it is stopped, overloaded, or not a \
                  memcached",
                 self.address()
             ),
-            _ => anyhow!("cannot receive from {}: {error}", self.address()),
-        })?;
+            _ => format!("cannot receive from {}: {error}", self.address()),
+        };
+        self.end += received.map_err(|error| Broken::Lost(reason(error)))?;
         Ok(())
     }
 
-    /// Returns the error of a connection that the server has closed.
-    fn closed(&self) -> anyhow::Error {
+    /// Returns the reason for which the server has closed the connection.
+    fn closed(&self) -> String {
         self.diagnosed().unwrap_or_else(|| {
-            anyhow!("{} closed the connection before it answered", self.address())
+            format!("{} closed the connection before it answered", self.address())
         })
     }
 
     /// Returns the error of bytes that are not of the protocol.
     pub(crate) fn foreign(&self) -> anyhow::Error {
-        self.diagnosed().unwrap_or_else(|| {
-            anyhow!(
+        let reason = self.diagnosed().unwrap_or_else(|| {
+            format!(
                 "{} does not answer in memcached's text protocol: check that it is the address of \
                  a memcached",
                 self.address()
             )
-        })
+        });
+        anyhow!(reason)
     }
 
     /// Asks a server that has not answered so far what it speaks.
-    fn diagnosed(&self) -> Option<anyhow::Error> {
+    fn diagnosed(&self) -> Option<String> {
         let reason = (!self.is_answered).then(|| self.dialer.diagnosis()).flatten()?;
-        Some(anyhow!("{}: {reason}", self.address()))
+        Some(format!("{}: {reason}", self.address()))
     }
 }
 
@@ -236,8 +309,8 @@ fn name(reply: Reply<'_>) -> &'static str {
 pub(crate) const LOGIN_DEMANDED: &str =
     "the server demands a login (-Y): give --user NAME and --password-file FILE";
 
-const BUFFER_BYTES_MIN: usize = 16 << 10;
-/// A line of statistics has at most 750 bytes of key and some numbers.
+const BUFFER_BYTES_MIN: usize = 64 << 10;
+/// A line of statistics or of a key list has at most 750 bytes of key and some numbers.
 const LINE_BYTES_MAX: usize = 8 << 10;
 /// The largest value that larderd and memcached can be configured to accept, with a line before it,
 /// in bytes.

@@ -10,7 +10,8 @@ use larder_loadgen::connect::dialer::Dialer;
 
 use super::keys::KeyList;
 use super::progress::{Pace, Progress};
-use super::wire::{Wire, WireError, escaped, may_be_refused, push_key};
+use super::wire::{escaped, may_be_refused, push_key, takes_batches};
+use crate::connection::{Broken, Connection};
 
 /// What became of the listed keys. An item that is written is counted by the dump.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ struct Head {
 /// Asks a server for items, up to [`PENDING_MAX`] at a time.
 #[derive(Debug)]
 struct Fetcher {
-    wire: Wire,
+    connection: Connection,
     /// The keys that are asked for and not answered.
     pending: VecDeque<Vec<u8>>,
     pending_max: usize,
@@ -74,7 +75,7 @@ pub(super) fn export<W: Write>(
             progress.show(listed, writer.items(), fetcher.counts.bytes);
         }
         pace.wait(batch);
-        fetcher.wire.send(&asked)?;
+        fetcher.connection.send(&asked)?;
         // Half of the answers are read before the next keys are asked for, so that the server
         // always has some to work on.
         let part = if has_keys && !pace.is_limited() { 2 } else { usize::MAX };
@@ -86,10 +87,10 @@ pub(super) fn export<W: Write>(
 
 impl Fetcher {
     fn open(dialer: &Dialer) -> Result<Self> {
-        let mut wire = Wire::open(dialer)?;
-        let pending_max = if wire.takes_batches()? { PENDING_MAX } else { 1 };
+        let mut connection = Connection::open(dialer)?;
+        let pending_max = if takes_batches(&mut connection)? { PENDING_MAX } else { 1 };
         Ok(Self {
-            wire,
+            connection,
             pending: VecDeque::new(),
             pending_max,
             pending_bytes: 0,
@@ -130,44 +131,44 @@ impl Fetcher {
         let value_bytes = head.value_bytes;
         let read = if head.is_stale {
             self.counts.stale += 1;
-            self.wire.value(value_bytes, |_| Ok(()))
+            self.connection.value(value_bytes, |_| Ok(()))
         } else {
             let deadline_unix_secs = head.ttl_secs.map(|ttl| now_unix_secs().saturating_add(ttl));
             let entry = Entry { key: &key, flags: head.flags, deadline_unix_secs, value_bytes };
             writer.begin(&entry).map_err(as_message)?;
-            self.wire.value(value_bytes, |piece| writer.push(piece).map_err(as_message))
+            self.connection.value(value_bytes, |piece| writer.push(piece).map_err(as_message))
         };
         match read {
             Ok(()) if !head.is_stale => {
                 self.counts.bytes += u64::from(value_bytes) + key.len() as u64;
             }
             Ok(()) => {}
-            Err(WireError::Lost(_)) => {
+            Err(Broken::Lost(_)) => {
                 // A server that evicts a value while it sends it can only close the connection.
                 writer.abandon().map_err(as_message)?;
                 self.counts.lost += 1;
                 self.ask_again()?;
             }
-            Err(WireError::Other(error)) => return Err(error),
+            Err(Broken::Other(error)) => return Err(error),
         }
         Ok(())
     }
 
     /// Opens a new connection and asks for the pending keys again.
     fn ask_again(&mut self) -> Result<()> {
-        self.wire.reopen()?;
+        self.connection.reopen()?;
         let mut asked = Vec::new();
         self.pending.iter().for_each(|key| push_request(&mut asked, key));
-        Ok(self.wire.send(&asked)?)
+        Ok(self.connection.send(&asked)?)
     }
 
     /// Reads the first line of an answer. `None`: there is no item.
     fn read_head(&mut self, key: &[u8]) -> Result<Option<Head>> {
-        let line = self.wire.line()?;
+        let line = self.connection.line()?;
         let mut words = line.split(|byte| *byte == b' ');
         match words.next().unwrap_or_default() {
             b"VA" => {
-                let Some(head) = head_of(words) else { return Err(self.wire.foreign()) };
+                let Some(head) = head_of(words) else { return Err(self.connection.foreign()) };
                 Ok(Some(head))
             }
             b"EN" => {
@@ -184,7 +185,7 @@ impl Fetcher {
             b"CLIENT_ERROR" | b"SERVER_ERROR" => {
                 bail!("the server answered: {}", line.escape_ascii())
             }
-            _ => Err(self.wire.foreign()),
+            _ => Err(self.connection.foreign()),
         }
     }
 }

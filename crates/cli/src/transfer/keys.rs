@@ -3,13 +3,14 @@
 use anyhow::{Result, bail};
 use larder_loadgen::connect::dialer::Dialer;
 
-use super::wire::{Wire, WireError, escaped};
+use super::wire::escaped;
+use crate::connection::{Broken, Connection};
 
 /// The keys of a server, on a connection of their own. The server lists them as fast as they are
 /// read; it holds a position in its index meanwhile, and no lock.
 #[derive(Debug)]
 pub(super) struct KeyList {
-    wire: Wire,
+    connection: Connection,
     has_ended: bool,
     unreadable: u64,
 }
@@ -20,9 +21,9 @@ impl KeyList {
     /// # Errors
     /// The server cannot be reached.
     pub(super) fn begin(dialer: &Dialer) -> Result<Self> {
-        let mut wire = Wire::open(dialer)?;
-        wire.send(b"lru_crawler metadump all\r\n")?;
-        Ok(Self { wire, has_ended: false, unreadable: 0 })
+        let mut connection = Connection::open(dialer)?;
+        connection.send(b"lru_crawler metadump all\r\n")?;
+        Ok(Self { connection, has_ended: false, unreadable: 0 })
     }
 
     /// How many items the list lacks, because the server's disk did not return them. Known at the
@@ -37,9 +38,9 @@ impl KeyList {
     /// The server refuses the list, or ends it early.
     pub(super) fn next(&mut self, key: &mut Vec<u8>) -> Result<bool> {
         while !self.has_ended {
-            let line = self.wire.line().map_err(|error| match error {
-                WireError::Lost(reason) => anyhow::anyhow!("cannot list the keys: {reason}"),
-                WireError::Other(error) => error,
+            let line = self.connection.line().map_err(|error| match error {
+                Broken::Lost(reason) => anyhow::anyhow!("cannot list the keys: {reason}"),
+                Broken::Other(error) => error,
             })?;
             match line {
                 // memcached 1.6.18 does not send the first line.
@@ -51,12 +52,12 @@ impl KeyList {
                 _ if line.starts_with(b"key=") => {
                     match decode(&line[4..], key) {
                         true => return Ok(true),
-                        false => return Err(self.wire.foreign()),
+                        false => return Err(self.connection.foreign()),
                     };
                 }
                 _ => {
                     let line = escaped(line).replace("\\x20", " ");
-                    bail!("{} lists no keys: {line}{}", self.wire.address(), remedy(&line));
+                    bail!("{} lists no keys: {line}{}", self.connection.address(), remedy(&line));
                 }
             }
         }

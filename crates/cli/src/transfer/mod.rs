@@ -11,7 +11,7 @@
 //! | `directory.rs` | the items of the directory of a disk tier |
 //! | `import.rs` | the subcommand; which items are sent |
 //! | `store.rs` | sends items to a server and reads its answers |
-//! | `wire.rs` | a connection whose values are read in pieces; keys on the wire |
+//! | `wire.rs` | keys on the wire; whether a server takes many requests at once |
 //! | `salvage.rs` | the items of a damaged directory |
 //! | `progress.rs` | what the user sees meanwhile; the rate limit |
 

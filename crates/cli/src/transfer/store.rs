@@ -7,9 +7,8 @@ use larder_dump::ReadEntry;
 use larder_loadgen::argument::were;
 use larder_loadgen::connect::dialer::Dialer;
 
-use crate::connection::LOGIN_DEMANDED;
-
-use super::wire::{Wire, WireError, escaped, may_be_refused, push_key};
+use super::wire::{escaped, may_be_refused, push_key, takes_batches};
+use crate::connection::{Broken, Connection, LOGIN_DEMANDED};
 
 /// What became of the items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +35,7 @@ struct Pending {
 /// Stores items, up to [`PENDING_MAX`] at a time.
 #[derive(Debug)]
 pub(super) struct Target {
-    wire: Wire,
+    connection: Connection,
     overwrites: bool,
     /// Requests that are not sent.
     unsent: Vec<u8>,
@@ -53,7 +52,7 @@ impl Target {
     /// The server cannot be reached, or answers otherwise than memcached from 1.6.10 on.
     pub(super) fn open(dialer: &Dialer, overwrites: bool) -> Result<Self> {
         let mut target = Self {
-            wire: Wire::open(dialer)?,
+            connection: Connection::open(dialer)?,
             overwrites,
             unsent: Vec::new(),
             pending: VecDeque::new(),
@@ -61,7 +60,7 @@ impl Target {
             counts: Counts::default(),
         };
         target.check_dialect()?;
-        if !target.wire.takes_batches()? {
+        if !takes_batches(&mut target.connection)? {
             target.pending_max = 1;
         }
         Ok(target)
@@ -75,9 +74,9 @@ impl Target {
     /// Stores an item that is expired at once. A server that does not know `ms` takes the value for
     /// a command, and the values of a dump must not become commands: here it is a harmless one.
     fn check_dialect(&mut self) -> Result<()> {
-        self.wire.send(b"ms larder-import-probe 2 T-1 ME\r\nmn\r\nmn\r\n")?;
-        let address = self.wire.address().clone();
-        let line = self.wire.line()?;
+        self.connection.send(b"ms larder-import-probe 2 T-1 ME\r\nmn\r\nmn\r\n")?;
+        let address = self.connection.address().clone();
+        let line = self.connection.line()?;
         match line {
             b"HD" | b"NS" => {}
             b"CLIENT_ERROR unauthenticated" => {
@@ -89,9 +88,9 @@ impl Target {
                 escaped(line).replace("\\x20", " ")
             ),
         }
-        match self.wire.line()? {
+        match self.connection.line()? {
             b"MN" => Ok(()),
-            _ => Err(self.wire.foreign()),
+            _ => Err(self.connection.foreign()),
         }
     }
 
@@ -137,7 +136,7 @@ impl Target {
         // The requests before it are complete: the answers to them come first.
         self.send()?;
         self.take_answers(0)?;
-        self.wire.reopen()?;
+        self.connection.reopen()?;
         self.unsent.clear();
         Ok(())
     }
@@ -163,12 +162,12 @@ impl Target {
         let mut asked = b"mg ".to_vec();
         push_key(&mut asked, key);
         asked.extend_from_slice(b" b u\r\n");
-        self.wire.send(&asked)?;
-        Ok(matches!(self.wire.line()?, b"HD" | b"EN"))
+        self.connection.send(&asked)?;
+        Ok(matches!(self.connection.line()?, b"HD" | b"EN"))
     }
 
     fn send(&mut self) -> Result<()> {
-        let sent = self.wire.send(&self.unsent);
+        let sent = self.connection.send(&self.unsent);
         self.unsent.clear();
         sent.with_context(|| unanswered(self.pending.len()))
     }
@@ -177,12 +176,12 @@ impl Target {
     fn take_answers(&mut self, pending_max: usize) -> Result<()> {
         while self.pending.len() > pending_max {
             let Some(item) = self.pending.pop_front() else { break };
-            let line = match self.wire.line() {
+            let line = match self.connection.line() {
                 Ok(line) => line,
-                Err(WireError::Lost(reason)) => {
+                Err(Broken::Lost(reason)) => {
                     bail!("{reason}; {}", unanswered(self.pending.len() + 1));
                 }
-                Err(WireError::Other(error)) => return Err(error),
+                Err(Broken::Other(error)) => return Err(error),
             };
             match line {
                 b"HD" => {
@@ -195,7 +194,7 @@ impl Target {
                     let line = escaped(line).replace("\\x20", " ");
                     self.refuse(&item.key, &line);
                 }
-                _ => return Err(self.wire.foreign()),
+                _ => return Err(self.connection.foreign()),
             }
         }
         Ok(())
