@@ -247,7 +247,7 @@ fn the_layout_follows_the_size_of_the_terminal() {
         return larder_testkit::skip("tmux, whose terminals have any size, is missing");
     }
     let tmux = Tmux(tempfile::tempdir().unwrap());
-    let tool = format!("{} top --admin {}", env!("CARGO_BIN_EXE_larder"), managed.admin);
+    let tool = format!("{} top --server {}", env!("CARGO_BIN_EXE_larder"), managed.admin);
     tmux.run(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &tool]);
     let side_by_side = "┌ Connections and workers ─";
     tmux.wait_for(|shown| shown.contains(side_by_side) && shown.contains("┌ Summary ─"));

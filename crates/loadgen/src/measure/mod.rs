@@ -417,6 +417,18 @@ mod tests {
         assert!(reason.contains("no answer within 1 s: the server is stopped"), "{reason}");
     }
 
+    #[test]
+    fn a_lost_datagram_is_an_error_and_costs_no_connection() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (host, port) = ("127.0.0.1".to_owned(), silent.local_addr().unwrap().port());
+        let server = Address::Tcp { host, port };
+        let tally = run(&server, &["--udp", "--timeout=1", "--connections=2"]).tally;
+        assert_eq!(tally.errors.keys().collect::<Vec<_>>(), ["no answer to a datagram"]);
+        assert!(tally.error_count() >= 2, "{tally:?}");
+        assert_eq!((tally.lost_connections, tally.alive_connections), (0, 2), "{tally:?}");
+        assert_eq!((tally.failed, tally.requests), (None, 0));
+    }
+
     /// Later answers of such a connection cannot be trusted: it is not reopened.
     #[test]
     fn an_answer_that_does_not_fit_fails_the_run_with_its_reason() {
