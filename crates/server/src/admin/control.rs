@@ -34,14 +34,14 @@ async fn drain(State(site): State<Site>) -> Response {
 async fn begin_drain(State(site): State<Site>) -> Response {
     let Some(serving) = site.serving() else { return recovering() };
     let grace_us = i64::from(serving.server.options.drain_grace_secs) * 1_000_000;
-    serving.server.drain.begin(monotonic_us() + grace_us);
+    serving.server.life.drain.begin(monotonic_us() + grace_us);
     wake(serving);
     as_json(drain_state(&serving.server))
 }
 
 async fn undo_drain(State(site): State<Site>) -> Response {
     let Some(serving) = site.serving() else { return recovering() };
-    serving.server.drain.undo();
+    serving.server.life.drain.undo();
     wake(serving);
     as_json(drain_state(&serving.server))
 }
@@ -55,7 +55,7 @@ fn wake(serving: &Serving) {
 
 fn drain_state(server: &Server) -> (StatusCode, Value) {
     let connections = server.connection_count();
-    let state = server.drain.state(monotonic_us(), connections).name();
+    let state = server.life.drain.state(monotonic_us(), connections).name();
     (StatusCode::OK, json!({ "state": state, "connections": connections }))
 }
 

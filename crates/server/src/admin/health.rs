@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
 
 use axum::http::StatusCode;
 use larder::Builder;
@@ -20,7 +19,9 @@ use crate::words::Counted;
 pub(super) fn health(serving: Option<&Serving>) -> (StatusCode, Value) {
     match serving {
         None => of_silence(0),
-        Some(Serving { server, .. }) => of_silence(server.heartbeats.silence_us(monotonic_us())),
+        Some(Serving { server, .. }) => {
+            of_silence(server.life.heartbeats.silence_us(monotonic_us()))
+        }
     }
 }
 
@@ -56,13 +57,13 @@ pub(super) fn ready(
 
 /// Returns why new clients should go elsewhere; `None`: they are welcome.
 pub(super) fn reason_not_ready(server: &Server) -> Option<Cow<'static, str>> {
-    if server.stop.requested().is_some() {
+    if server.life.stop.requested().is_some() {
         Some("stopping".into())
-    } else if server.handed_over.load(Relaxed) {
+    } else if server.life.is_handed_over() {
         Some("handed over".into())
-    } else if server.drain.closes_at_us().is_some() {
+    } else if server.life.drain.closes_at_us().is_some() {
         Some("draining".into())
-    } else if !server.accepting.load(Relaxed) {
+    } else if !server.connections.is_accepting() {
         Some("as many connections as -c allows".into())
     } else {
         failure_of_store(server).map(|why| format!("the disk has failed: {why}").into())

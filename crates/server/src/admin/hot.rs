@@ -19,7 +19,7 @@ pub(super) fn hot(server: &Server, query: &str) -> Response {
         let words = format!("limit must be a number from 1 to {LISTED_MAX}, as in ?limit=20");
         return refusal(StatusCode::BAD_REQUEST, words);
     };
-    let list = server.hot_keys.list();
+    let list = server.statistics.hot_keys.list();
     let rows = |keys: &[HotKey], error: &str| -> Value {
         keys.iter().take(limit).map(|hot_key| row(hot_key, error)).collect()
     };

@@ -289,7 +289,7 @@ async fn ask_workers(shared: Arc<Shared>) {
     loop {
         interval.tick().await;
         if let Some(Serving { server, workers, .. }) = shared.serving.get() {
-            server.heartbeats.ask(monotonic_us());
+            server.life.heartbeats.ask(monotonic_us());
             for worker in workers {
                 worker.wake();
             }

@@ -77,7 +77,7 @@ fn with_job(site: &Site, id: &str, act: impl FnOnce(&Job)) -> Response {
     let Ok(id) = id.parse() else {
         return refusal(StatusCode::BAD_REQUEST, "the number of a removal is missing");
     };
-    let Some(job) = serving.server.prefix_removals.find(id) else {
+    let Some(job) = serving.server.upkeep.prefix_removals.find(id) else {
         return refusal(StatusCode::NOT_FOUND, "no such removal, or one of long ago");
     };
     act(&job);

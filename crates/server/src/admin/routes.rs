@@ -22,6 +22,7 @@ use crate::admin::access::{Asked, Refused, Rules};
 use crate::admin::cache::memory::Memory;
 use crate::admin::connections::activity::Activity;
 use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, status};
+use crate::server::statistics::threads::Thread;
 
 /// A listener, as its requests see it.
 #[derive(Clone, Debug)]
@@ -134,7 +135,7 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
             Err(refused) => {
                 if let (Refused::BadToken, Some(Serving { server, .. })) = (refused, site.serving())
                 {
-                    server.admin_counters().bump(Counter::AdminAuthFailures);
+                    server.counters(Thread::Admin).bump(Counter::AdminAuthFailures);
                 }
                 let (status, words) = (refused.status(), format!("{}\n", refused.words()));
                 let mut response = (status, words).into_response();

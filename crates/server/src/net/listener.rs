@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::ServerError;
 use larder_protocol::text::render;
@@ -15,6 +14,7 @@ use crate::clock::{Clock, Stopwatch};
 use crate::net::inbox::{Accepted, Inbox};
 use crate::net::sockets::Socket;
 use crate::server::Server;
+use crate::server::statistics::threads::Thread;
 
 /// The listening sockets, and the workers that get their connections in turn.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl Listener {
         inboxes: Vec<Arc<Inbox>>,
     ) -> Self {
         Self {
-            counters: server.listener_counters(),
-            clock: Clock::new(server.cache.clone(), server.warp.clone()),
+            counters: Arc::clone(server.counters(Thread::Listener)),
+            clock: server.clock(),
             server: Arc::clone(server),
             sockets,
             inboxes,
@@ -71,12 +71,12 @@ impl Listener {
     /// Stops accepting: the successor accepts from now on.
     pub(crate) fn retire(&mut self) {
         self.resume();
-        self.server.set_accepting(false);
+        self.server.connections.set_accepting(false);
         for socket in self.sockets.drain(..) {
-            self.server.conn_table.remove(socket.descriptor.as_raw_fd());
+            self.server.connections.table.remove(socket.descriptor.as_raw_fd());
         }
-        self.server.handed_over.store(true, Relaxed);
-        self.server.prefix_removals.retire();
+        self.server.life.hand_over();
+        self.server.upkeep.prefix_removals.retire();
         self.wake_workers();
     }
 
@@ -121,7 +121,7 @@ impl Listener {
 
     fn accept_one(&mut self, socket: usize) -> Result<(), Pause> {
         let options = &self.server.options;
-        let is_full = self.server.connection_count() >= self.server.connection_count_max;
+        let is_full = self.server.connection_count() >= self.server.connections.count_max;
         if is_full && !options.maxconns_fast {
             return Err(Pause::Full("there are as many as -c allows".to_owned()));
         }
@@ -168,7 +168,7 @@ impl Listener {
         if self.suspended.is_none() {
             self.server.log.event(format_args!("accepting is suspended: {why}"));
             self.counters.bump(Counter::ListenDisabled);
-            self.server.set_accepting(false);
+            self.server.connections.set_accepting(false);
             self.suspended = Some(Stopwatch::start());
         }
     }
@@ -177,7 +177,7 @@ impl Listener {
         if let Some(suspended) = self.suspended.take() {
             self.server.log.event(format_args!("accepting resumes"));
             self.counters.add(Counter::ListenDisabledUs, suspended.elapsed_us());
-            self.server.set_accepting(true);
+            self.server.connections.set_accepting(true);
         }
     }
 }

@@ -53,7 +53,7 @@ impl<'a> MainLoop<'a> {
 
     /// Runs until the server stops.
     pub(crate) fn run(&mut self) {
-        while self.server.stop.requested().is_none() {
+        while self.server.life.stop.requested().is_none() {
             let readable = self.wait();
             let asked = self.signals.take();
             self.obey(asked);
@@ -73,12 +73,12 @@ impl<'a> MainLoop<'a> {
                 }
             }
             if self.upgrade.closes_connections(self.server)
-                && self.server.drain.begin(monotonic_us())
+                && self.server.life.drain.begin(monotonic_us())
             {
                 self.listener.wake_workers();
             }
             if self.upgrade.is_drained(self.server) {
-                self.server.stop.request(Manner::Graceful);
+                self.server.life.stop.request(Manner::Graceful);
             }
         }
     }
@@ -98,7 +98,7 @@ impl<'a> MainLoop<'a> {
     fn wait(&self) -> Vec<usize> {
         let mut others = vec![
             PollFd::new(&self.signals, PollFlags::IN),
-            PollFd::new(self.server.stop.waker(), PollFlags::IN),
+            PollFd::new(self.server.life.stop.waker(), PollFlags::IN),
         ];
         others.extend(self.upgrade.channel().map(|channel| PollFd::new(channel, PollFlags::IN)));
         let timeout = if self.upgrade.is_done() { &RETIRED_TIMEOUT } else { &TIMEOUT };
@@ -110,8 +110,8 @@ impl<'a> MainLoop<'a> {
         self.server.reload_certificates();
         self.server.reload_users();
         self.http.reload_tokens();
-        let has_file = self.server.certificates.is_some()
-            || self.server.credentials.is_some()
+        let has_file = self.server.access.certificates.is_some()
+            || self.server.access.credentials.is_some()
             || self.http.has_tokens();
         if !has_file {
             log::say(format_args!(
@@ -125,7 +125,7 @@ impl<'a> MainLoop<'a> {
     pub(crate) fn obey(&mut self, asked: Asked) {
         if let Some(manner) = asked.stop {
             self.was_told_to_stop = true;
-            self.server.stop.request(manner);
+            self.server.life.stop.request(manner);
         }
         if asked.reload {
             self.supervisor.notify_reloading();

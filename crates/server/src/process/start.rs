@@ -43,6 +43,7 @@ use crate::server::credentials::Credentials;
 use crate::server::error::{ServerError, UsersError};
 use crate::server::open::{self, InheritedMemory, Takeover, Unopened};
 use crate::server::progress::Progress;
+use crate::server::statistics::threads::Thread;
 use crate::server::{Server, disk_tier};
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
@@ -93,8 +94,8 @@ fn start(
     let (cache, opening) = opens.open(handed_over, &early_stop, &mut http)?;
     overdue.note_open(&cache);
     let mut server = with_cache(options, cache)?;
-    server.certificates = ground.certificates;
-    server.connection_count_max = ground.connection_count_max;
+    server.access.certificates = ground.certificates;
+    server.connections.count_max = ground.connection_count_max;
     let server = Arc::new(server);
     let options = &server.options;
     show_classes(&server);
@@ -267,7 +268,7 @@ fn serve(
     overdue: &Overdue,
 ) -> Result<(), Failure> {
     main_loop.run();
-    overdue.begin(match main_loop.server.stop.requested() {
+    overdue.begin(match main_loop.server.life.stop.requested() {
         Some(Manner::Graceful) => GRACE,
         Some(Manner::Now) | None => Duration::ZERO,
     });
@@ -319,7 +320,7 @@ fn leave(
 
 /// Ends the workers, then the disk tier. Returns the bytes of changes that are not on the disk.
 fn end(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) -> u64 {
-    server.stop.request(Manner::Now);
+    server.life.stop.request(Manner::Now);
     workers::stop(server, inboxes, workers);
     reach(Step::WorkersEnded);
     let left = disk_tier::stop(&server.cache);
@@ -466,7 +467,8 @@ impl Opens<'_> {
 /// Gives the connections that came while the cache opened to the workers in turn.
 fn end_opening(opening: Option<Opening>, server: &Server, inboxes: &[Arc<Inbox>]) {
     let Some(opening) = opening else { return };
-    let (counters, inboxes, next) = (server.opening_counters(), inboxes.to_vec(), Cell::new(0));
+    let (counters, inboxes, next) =
+        (Arc::clone(server.counters(Thread::Opening)), inboxes.to_vec(), Cell::new(0));
     opening.end(Box::new(move |accepted| {
         counters.bump(Counter::ConnectionsTotal);
         counters.bump(Counter::ConnectionsCurrent);
@@ -481,7 +483,7 @@ pub(super) fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Fail
 /// Logs the size classes if commands are logged.
 fn show_classes(server: &Server) {
     if server.log.interest().shows_commands() {
-        log::say(format_args!("{}", server.classes.table().trim_end()));
+        log::say(format_args!("{}", server.statistics.classes.table().trim_end()));
     }
 }
 
@@ -493,10 +495,10 @@ fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
             Address::Tcp(address) => Ends::ListeningTcp(*address),
             Address::Unix(path) => Ends::ListeningUnix(path.clone()),
         };
-        server.conn_table.add(socket.descriptor.as_raw_fd(), ends, now);
+        server.connections.table.add(socket.descriptor.as_raw_fd(), ends, now);
     }
     for socket in datagrams {
-        server.conn_table.add(socket.socket.as_raw_fd(), Ends::Udp(socket.address), now);
+        server.connections.table.add(socket.socket.as_raw_fd(), Ends::Udp(socket.address), now);
     }
 }
 

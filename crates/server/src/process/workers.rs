@@ -16,10 +16,10 @@ use crate::stop::Manner;
 /// Starts the evaluation of hot keys. With an admin listener it begins at once, so that the first
 /// request finds a list.
 fn start_hot_keys(server: &Server) -> Result<(), Failure> {
-    let started = server.hot_keys.start(&server.stop);
+    let started = server.statistics.hot_keys.start(&server.life.stop);
     started.map_err(|error| os_failure("start the thread for hot keys", &error))?;
     if !server.options.admin_listen.is_empty() && server.options.dump {
-        server.hot_keys.enable();
+        server.statistics.hot_keys.enable();
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ pub(super) fn start(
 
 /// Ends the workers, as the server was asked to stop, and what runs beside them.
 pub(super) fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
-    match server.stop.requested() {
+    match server.life.stop.requested() {
         Some(Manner::Graceful) => log::say(format_args!("Gracefully stopping")),
         _ => server.log.event(format_args!("Exiting normally")),
     }
@@ -71,5 +71,5 @@ pub(super) fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
         // A worker that panics ends the process, so this cannot fail.
         let _ = worker.join();
     }
-    server.prefix_removals.retire();
+    server.upkeep.prefix_removals.retire();
 }

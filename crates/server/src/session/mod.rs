@@ -80,7 +80,7 @@ impl Session {
     /// Creates a session. `id` identifies it in the log. If the server requires authentication,
     /// that determines the protocol.
     pub fn new(server: &Server, id: u64, protocol: Protocol) -> Self {
-        let parser = match &server.credentials {
+        let parser = match &server.access.credentials {
             Some(credentials) => Parser::locked(credentials.dialect()),
             None => Parser::new(match protocol {
                 Protocol::Auto => Dialects::Any,

@@ -40,7 +40,7 @@ impl Observer<'_> {
         if self.interest.counts_prefixes()
             && let Some(access) = access(command, call.frame, meta.is_some())
         {
-            self.executor.server().prefixes.count(key, access);
+            self.executor.server().statistics.prefixes.count(key, access);
         }
         meta
     }
@@ -129,7 +129,7 @@ impl Observer<'_> {
     }
 
     fn size(&self, key: &[u8], meta: &Meta) -> Size {
-        watch::size(&self.executor.server().classes, key.len(), meta)
+        watch::size(&self.executor.server().statistics.classes, key.len(), meta)
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct ByClass<'a> {
 impl ByClass<'_> {
     /// Appends a section for each active class.
     pub(super) fn show(self, section: Section, frame: &Frame<'_>, out: &mut Vec<u8>) {
-        for (number, class) in self.server.classes.numbered() {
+        for (number, class) in self.server.statistics.classes.numbered() {
             let is_due = match section {
                 Section::Items => self.census.of(number).number() > 0,
                 _ => self.is_active(number),
@@ -27,7 +27,7 @@ impl ByClass<'_> {
                 continue;
             }
             let prefix = if section == Section::Items { "items:" } else { "" };
-            let counts = self.server.class_tally.read(number);
+            let counts = self.server.statistics.class_tally.read(number);
             for stat in section.rows().filter(|stat| is_shown(self.server, stat)) {
                 let name = format_args!("{prefix}{number}:{}", stat.name);
                 match stat.source {
@@ -47,14 +47,14 @@ impl ByClass<'_> {
 
     /// Returns how many classes `stats slabs` shows.
     pub(super) fn active_count(self) -> u64 {
-        let numbers = self.server.classes.numbered().map(|(number, _)| number);
+        let numbers = self.server.statistics.classes.numbered().map(|(number, _)| number);
         numbers.filter(|number| self.is_active(*number)).count() as u64
     }
 
     /// True if the class is shown: memcached shows a class with pages, which it keeps after the
     /// last item has gone.
     fn is_active(self, number: u8) -> bool {
-        self.census.of(number).chunks() > 0 || self.server.class_tally.is_known(number)
+        self.census.of(number).chunks() > 0 || self.server.statistics.class_tally.is_known(number)
     }
 
     fn gauge(self, number: u8, class: SizeClass, gauge: ClassGauge) -> u64 {
@@ -71,9 +71,9 @@ impl ByClass<'_> {
             ClassGauge::AgeWarm => stored.warm().age(now),
             ClassGauge::Age => stored.age(now),
             ClassGauge::MemRequested => stored.bytes(),
-            ClassGauge::EvictedTime => {
-                u64::from(self.server.class_tally.eviction_counters().evicted_secs(number))
-            }
+            ClassGauge::EvictedTime => u64::from(
+                self.server.statistics.class_tally.eviction_counters().evicted_secs(number),
+            ),
             ClassGauge::ChunkSize => u64::from(class.chunk_bytes),
             ClassGauge::ChunksPerPage => per_page,
             ClassGauge::TotalPages => pages,

@@ -29,7 +29,7 @@ impl ConnectionList {
     /// Appends the lines of the next socket, or the end of the list. Returns true if more follows.
     pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> bool {
         let frame = self.frame.frame();
-        let Some((place, conn_stats)) = self.server.conn_table.next(self.last) else {
+        let Some((place, conn_stats)) = self.server.connections.table.next(self.last) else {
             render::response(out, &Response::EndOfStats, &frame);
             return false;
         };

@@ -92,8 +92,10 @@ impl Gathering {
     ) -> Gathered {
         let is_complete = match &mut self.what {
             What::Keys(keys) => return keys.step(&self.server, wait, out),
-            What::Prefixes(last) => self.server.prefixes.dump(last, PREFIX_BYTES_PER_SLICE, out),
-            What::Census(counted) => match self.server.censuses.step() {
+            What::Prefixes(last) => {
+                self.server.statistics.prefixes.dump(last, PREFIX_BYTES_PER_SLICE, out)
+            }
+            What::Census(counted) => match self.server.upkeep.censuses.step() {
                 Some(census) => {
                     counted.show(&self.server, &census, frame, out);
                     true
@@ -116,11 +118,11 @@ impl Gathering {
     pub(crate) fn finish(self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         match self.what {
             What::Census(counted) => {
-                let census = self.server.censuses.at_once();
+                let census = self.server.upkeep.censuses.at_once();
                 counted.show(&self.server, &census, frame, out);
             }
             What::Prefixes(mut last) => {
-                self.server.prefixes.dump(&mut last, PREFIX_BYTES_PER_SLICE, out);
+                self.server.statistics.prefixes.dump(&mut last, PREFIX_BYTES_PER_SLICE, out);
             }
             What::Keys(_) => {}
         }
@@ -168,7 +170,7 @@ impl Keys {
         for item in self.listing.found() {
             self.looks_left = self.looks_left.saturating_sub(1);
             let size = ItemSize::new(item.key.len(), &item.meta);
-            if server.classes.class_of(size) == self.class {
+            if server.statistics.classes.class_of(size) == self.class {
                 let start = out.len();
                 show_key(server, item, out);
                 self.items_left -= 1;

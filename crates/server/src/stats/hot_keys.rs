@@ -9,7 +9,7 @@ use crate::server::Server;
 
 /// Appends the hottest keys. Keys are in URI encoding: they hold any byte.
 pub(crate) fn hot_keys(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
-    let list = server.hot_keys.list();
+    let list = server.statistics.hot_keys.list();
     let mut stat = |name: std::fmt::Arguments<'_>, value: &str| {
         render::stat(out, name, value, frame);
     };

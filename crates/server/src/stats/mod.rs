@@ -81,7 +81,7 @@ fn at_once(
         StatsSection::Items | StatsSection::Slabs | StatsSection::CacheDump { .. } => {}
         StatsSection::Reset => {
             server.reset_counters();
-            server.prefixes.reset();
+            server.statistics.prefixes.reset();
             return Response::Reset;
         }
     }

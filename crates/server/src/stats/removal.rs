@@ -8,7 +8,7 @@ use crate::server::Server;
 /// Appends the last removal; nothing before the first one. A prefix is a part of keys, which `-X`
 /// hides.
 pub(super) fn show(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
-    let Some(job) = server.prefix_removals.latest() else { return };
+    let Some(job) = server.upkeep.prefix_removals.latest() else { return };
     let progress = job.progress();
     render::stat(out, "id", job.id, frame);
     if server.options.dump {

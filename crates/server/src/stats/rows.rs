@@ -1,7 +1,5 @@
 //! The rows of the table of statistics with the values of this server.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use larder::Report;
 use larder_item::Epoch;
 use larder_options::{LARDER_COMMIT, LARDER_VERSION};
@@ -68,22 +66,24 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::RusageUser => return usage().0,
         Gauge::RusageSystem => return usage().1,
         Gauge::Pid => u64::from(std::process::id()),
-        Gauge::UptimeSecs => u64::from(now.saturating_sub(server.started) + Epoch::FIRST_SECOND),
+        Gauge::UptimeSecs => {
+            u64::from(now.saturating_sub(server.life.started) + Epoch::FIRST_SECOND)
+        }
         Gauge::TimeSecs => server.cache.epoch().unix_of(now).unsigned_abs(),
         Gauge::ConnectionCountMax => options.connection_count_max as u64,
         Gauge::DescriptorsReserved => server::descriptors_reserved(options) as u64,
         Gauge::MemoryBytesMax => server.cache.memory_limit(),
-        Gauge::Accepting => u64::from(server.accepting.load(Relaxed)),
+        Gauge::Accepting => u64::from(server.connections.is_accepting()),
         Gauge::WorkerCount => options.worker_count as u64,
         Gauge::CertificatesAgeSecs => {
-            server.certificates.as_ref().map_or(0, |certificates| certificates.age_secs())
+            server.access.certificates.as_ref().map_or(0, |certificates| certificates.age_secs())
         }
         Gauge::CertificateExpirySecs => {
-            let expiry_secs = server.certificates.as_ref().and_then(|of| of.expiry_secs());
+            let expiry_secs = server.access.certificates.as_ref().and_then(|of| of.expiry_secs());
             expiry_secs.unwrap_or(0)
         }
-        Gauge::OutputBudgetBytes => server.budget.bytes_max(),
-        Gauge::OutputBudgetUsedBytes => server.budget.held_bytes(),
+        Gauge::OutputBudgetBytes => server.connections.budget.bytes_max(),
+        Gauge::OutputBudgetUsedBytes => server.connections.budget.held_bytes(),
         Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
         Gauge::BytesLive => report.live_bytes,
         Gauge::ItemsCurrent => report.items,
@@ -105,7 +105,7 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::GroupOverflowCount => report.overflow_groups,
         // Only `slabs` shows it, after taking a census.
         Gauge::ActiveClasses => {
-            ByClass { census: &server.censuses.at_once(), server }.active_count()
+            ByClass { census: &server.upkeep.censuses.at_once(), server }.active_count()
         }
     };
     number.to_string()

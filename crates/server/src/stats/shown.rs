@@ -11,13 +11,15 @@ pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
     stat.conditions.iter().all(|condition| match condition {
         Condition::MaxconnsFast => options.maxconns_fast,
         Condition::IdleTimeout => options.idle_timeout_secs > 0,
-        Condition::Tls => server.certificates.is_some(),
-        Condition::TlsSessions => server.certificates.as_ref().is_some_and(|of| of.has_sessions()),
+        Condition::Tls => server.access.certificates.is_some(),
+        Condition::TlsSessions => {
+            server.access.certificates.as_ref().is_some_and(|of| of.has_sessions())
+        }
         Condition::Tier => options.disk_tier.is_some(),
         Condition::TierCache => mode(options) == Some(TierMode::Cache),
         Condition::TierStore => mode(options) == Some(TierMode::Store),
         Condition::SlabReassign => options.slab_reassign,
-        Condition::LruCrawler => server.crawler.is_enabled(),
+        Condition::LruCrawler => server.upkeep.crawler.is_enabled(),
         Condition::LruMaintainer => options.lru_maintainer,
         Condition::TemporaryTtl => options.tuning.temporary_ttl_secs.is_some(),
         Condition::Answers45 => options.answers_as == AnswersAs::V1_6_45,

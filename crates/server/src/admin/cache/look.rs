@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 use super::{Refusal, failed, terms};
 use crate::admin::json::{decoded_for_url, insert_bytes, refusal};
 use crate::admin::routes::{Site, as_json, recovering};
-use crate::clock::Clock;
 use crate::session::execute::direct::Looked;
 
 /// The path of an item, up to its key.
@@ -29,7 +28,7 @@ pub(in crate::admin) async fn show(
     let Some(serving) = site.serving() else { return recovering() };
     let server = &serving.server;
     // Workers advance the clock when they are asked; the main thread, once a second.
-    Clock::new(server.cache.clone(), server.warp.clone());
+    server.clock();
     let asked = key_of(&key).and_then(|key| Ok((key, bytes_of(query.as_deref())?)));
     let (key, bytes_max) = match asked {
         Ok(asked) => asked,
@@ -53,7 +52,7 @@ pub(in crate::admin) async fn remove(
 ) -> Response {
     let Some(serving) = site.serving() else { return recovering() };
     let server = &serving.server;
-    Clock::new(server.cache.clone(), server.warp.clone());
+    server.clock();
     let asked = key_of(&key).and_then(|key| {
         terms::without_conditions(&headers)?;
         match query.as_deref() {

@@ -22,7 +22,6 @@ use axum::response::{IntoResponse, Response};
 use larder_protocol as protocol;
 
 use crate::admin::Serving;
-use crate::clock::Clock;
 use crate::server::NotCleared;
 use crate::session::execute::direct::{Found, Value};
 use memory::{Memory, Streams};
@@ -43,7 +42,7 @@ pub(super) fn takes_value(method: &Method, path: &str) -> bool {
 pub(super) async fn answer(serving: &Serving, memory: &Memory, request: Request) -> Response {
     let server = &serving.server;
     // Workers advance the clock when they are asked; the main thread, once a second.
-    Clock::new(server.cache.clone(), server.warp.clone());
+    server.clock();
     let path = request.uri().path();
     let answered = match *request.method() {
         // The raw path decides, so that the item `clear` has one: `%63lear`.

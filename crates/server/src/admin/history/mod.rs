@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::metrics::answer;
 use super::{Serving, Shared};
-use crate::clock::{Clock, monotonic_us};
+use crate::clock::monotonic_us;
 use crate::server::Server;
 use points::{Points, Sample};
 
@@ -54,7 +54,7 @@ pub(super) async fn record(shared: Arc<Shared>) {
 /// Returns the counters of now.
 async fn sample(server: &Arc<Server>) -> Sample {
     // Workers advance the clock when they are asked; the main thread, once a second.
-    Clock::new(server.cache.clone(), server.warp.clone());
+    server.clock();
     let rows = answer(server, StatsSection::General).await;
     let numbers = rows.into_iter().filter_map(|(name, text)| Some((name, text.parse().ok()?)));
     Sample { taken_us: monotonic_us(), rows: numbers.collect() }

@@ -13,7 +13,7 @@ mod workers;
 use std::sync::Arc;
 
 use super::health;
-use crate::clock::{Clock, monotonic_us};
+use crate::clock::monotonic_us;
 use crate::server::Server;
 use family::{Kind, Page};
 use rows::Rows;
@@ -24,7 +24,7 @@ fn show_health(server: &Server, page: &mut Page) {
     let is_ready = health::reason_not_ready(server).is_none();
     let help = "1 while new clients are welcome; 0 while /ready answers 503.";
     page.single("larder_ready", Kind::Gauge, help, u8::from(is_ready).to_string());
-    let silence_us = server.heartbeats.silence_us(monotonic_us());
+    let silence_us = server.life.heartbeats.silence_us(monotonic_us());
     let help = "How long a worker has not turned its loop; it is asked every 5 s.";
     let secs = format!("{:.3}", silence_us as f64 / 1e6);
     page.single("larder_worker_silence_seconds", Kind::Gauge, help, secs);
@@ -36,14 +36,14 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 /// Returns the page.
 pub(super) async fn page(server: &Arc<Server>) -> String {
     // Workers advance the clock when they are asked; the main thread, once a second.
-    Clock::new(server.cache.clone(), server.warp.clone());
+    server.clock();
     let rows = Rows::gather(server).await;
     let mut page = Page::default();
     exporter::show(&rows, &mut page);
     own::show(&rows, &mut page);
     show_health(server, &mut page);
     workers::show(&mut page);
-    own::show_histograms(&server.latencies.snapshot(), &mut page);
+    own::show_histograms(&server.statistics.latencies.snapshot(), &mut page);
     process::show(&mut page);
     page.text()
 }

@@ -35,8 +35,8 @@ impl Rows {
     /// Asks for all rows.
     pub(super) async fn gather(server: &Arc<Server>) -> Self {
         let mut rows = Self::default();
-        for (class, _) in server.classes.numbered() {
-            let counts = server.class_tally.read(class);
+        for (class, _) in server.statistics.classes.numbered() {
+            let counts = server.statistics.class_tally.read(class);
             rows.out_of_memory.insert(class, counts[ClassCounter::OutOfMemory as usize]);
         }
         for (name, value) in answer(server, StatsSection::Items).await {

@@ -15,22 +15,22 @@ use larder_stats::Timing;
 use serde_json::{Map, Value, json};
 
 use super::metrics::answer;
-use crate::clock::{Clock, monotonic_us};
+use crate::clock::monotonic_us;
 use crate::observe::latency::LatencySnapshot;
 use crate::server::Server;
 
 /// Returns the document.
 pub(super) async fn document(server: &Arc<Server>) -> Value {
     // Workers advance the clock when they are asked; the main thread, once a second.
-    Clock::new(server.cache.clone(), server.warp.clone());
+    server.clock();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     json!({
         "time_ms": millis,
-        "silent_secs": server.heartbeats.silence_us(monotonic_us()) / 1_000_000,
+        "silent_secs": server.life.heartbeats.silence_us(monotonic_us()) / 1_000_000,
         "stats": numbers(answer(server, StatsSection::General).await),
         "larder": numbers(answer(server, StatsSection::Larder).await),
-        "latency": latency(&server.latencies.snapshot()),
+        "latency": latency(&server.statistics.latencies.snapshot()),
         "segments": segments::map(&server.cache).await,
         "tier": disk_tier::tier(server),
     })

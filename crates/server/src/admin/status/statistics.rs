@@ -8,13 +8,12 @@ use larder_stats::Counter;
 use serde_json::{Map, Value, json};
 
 use crate::admin::metrics;
-use crate::clock::Clock;
 use crate::server::Server;
 
 /// Returns the document.
 pub(in crate::admin) async fn document(server: &Arc<Server>) -> (StatusCode, Value) {
     // Workers advance the clock when they are asked; the main thread, once a second.
-    Clock::new(server.cache.clone(), server.warp.clone());
+    server.clock();
     let mut members = Map::new();
     for (name, counter) in BIGCACHE {
         members.insert(name.to_owned(), json!(server.counter(counter)));

@@ -78,7 +78,7 @@ impl Connection {
         scratch: &mut Scratch,
     ) -> Result<Option<Input>, Broken> {
         let Io::Epoll(epoll) = &mut self.io else { return Ok(None) };
-        let is_tight = executor.server().budget.allotment(0).is_tight;
+        let is_tight = executor.server().connections.budget.allotment(0).is_tight;
         let bytes_max = if is_tight { TIGHT_INPUT_BYTES } else { RECEIVED_BYTES_MAX };
         let (socket, counters, input) = (&self.socket, executor.counters(), &mut self.input);
         let (received, input) = if input.waiting().len() <= COPIED_BYTES_MAX {

@@ -70,7 +70,7 @@ impl Connection {
         let Accepted { socket, transport, protocol, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         let mut session = Session::new(server, id, protocol);
-        if let (Some(readers), Transport::Unix) = (&server.readers, transport)
+        if let (Some(readers), Transport::Unix) = (&server.access.readers, transport)
             && readers.admits(&socket)
         {
             session.let_read();
@@ -148,7 +148,7 @@ impl Connection {
         let (io_input_bytes, io_output_bytes) = self.io.held_bytes();
         let input_bytes = self.input.held_bytes() + self.session.held_bytes() + io_input_bytes;
         let output_bytes = self.output.held_bytes() + io_output_bytes;
-        let (budget, counters) = (&executor.server().budget, executor.counters());
+        let (budget, counters) = (&executor.server().connections.budget, executor.counters());
         self.holding.change(budget, counters, input_bytes, output_bytes);
     }
 
@@ -183,7 +183,7 @@ impl Connection {
         if let (Some(tls), true) = (self.io.tls_mut(), self.output.is_empty()) {
             tls.say_goodbye(&self.socket);
         }
-        self.holding.end(&executor.server().budget, executor.counters());
+        self.holding.end(&executor.server().connections.budget, executor.counters());
         HangUp::new(self.socket, self.has_left)
     }
 

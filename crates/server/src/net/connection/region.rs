@@ -22,7 +22,7 @@ impl Connection {
 
     #[cold]
     fn pass_region(&mut self, executor: &Executor) -> Result<(), Broken> {
-        let readers = executor.server().readers.as_ref().ok_or(Broken)?;
+        let readers = executor.server().access.readers.as_ref().ok_or(Broken)?;
         let sent = readers.pass(&self.socket).map_err(|_| Broken)?;
         executor.counters().add(Counter::WireBytesWritten, sent as u64);
         self.turn.pass_region();

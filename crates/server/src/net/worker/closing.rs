@@ -18,7 +18,7 @@ impl Worker {
         let Some(connection) = self.connections.remove(token) else {
             return;
         };
-        self.executor.server().conn_table.remove(connection.id());
+        self.executor.server().connections.table.remove(connection.id());
         self.watching.retain(|watching| *watching != token);
         let (id, peer) = (connection.id(), || connection.peer());
         self.executor.server().watchers.report(Topics::CONNEVENTS, |out| {
@@ -87,7 +87,7 @@ impl Worker {
                 "connections hold more than {} bytes of buffers: closing <{id} from {peer}, which \
                  holds {bytes} bytes beyond its share and made no progress for \
                  {GIVEN_UP_SECS_MIN} s",
-                self.executor.server().budget.bytes_max(),
+                self.executor.server().connections.budget.bytes_max(),
             ));
         }
     }

@@ -37,7 +37,7 @@ impl Worker {
             Some(Ending::Stop { .. }) => return None,
             None => {}
         }
-        let closes_at_us = self.executor.server().drain.closes_at_us()?;
+        let closes_at_us = self.executor.server().life.drain.closes_at_us()?;
         let us = closes_at_us.saturating_sub(monotonic_us()).max(0).unsigned_abs();
         // Idle connections are closed every second also during a long grace.
         Some(Duration::from_micros(us.next_multiple_of(1000)).min(GRACE_PAUSE_MAX))
@@ -45,7 +45,7 @@ impl Worker {
 
     /// Begins, continues or ends the worker's part of a drain.
     pub(super) fn drain(&mut self) {
-        let closes_at_us = self.executor.server().drain.closes_at_us();
+        let closes_at_us = self.executor.server().life.drain.closes_at_us();
         if closes_at_us.is_some() || self.ending.is_some() {
             self.go_on_draining(closes_at_us);
         }

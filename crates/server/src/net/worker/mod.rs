@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use larder::{Deferred, DurabilityTicket};
@@ -170,8 +169,8 @@ impl Worker {
             starved: VecDeque::new(),
             crowd: 0,
             scratch: Scratch::new(Records::new(write_bytes)),
-            clock: Clock::new(server.cache.clone(), server.warp.clone()),
-            stopwatches: Stopwatches::new(server.latencies.worker(number)),
+            clock: server.clock(),
+            stopwatches: Stopwatches::new(server.statistics.latencies.worker(number)),
             unreported: Unreported::default(),
             gave_up: None,
             none_idle: None,
@@ -237,11 +236,11 @@ impl Worker {
                 self.close_idle();
             }
             self.give_turns(&mut events);
-            if server.budget.is_exceeded() {
+            if server.connections.budget.is_exceeded() {
                 self.close_greediest();
             }
             self.drain();
-            match server.stop.requested() {
+            match server.life.stop.requested() {
                 None => {}
                 Some(Manner::Graceful) if self.awaits_disk() || !self.is_drained() => {}
                 Some(Manner::Graceful | Manner::Now) => break,
@@ -292,8 +291,8 @@ impl Worker {
                     self.poller.watch_on(self.inbox.waker(), INBOX);
                     self.welcome();
                     self.take_reads();
-                    self.executor.server().heartbeats.answer(self.number);
-                    if self.executor.server().handed_over.load(Relaxed) {
+                    self.executor.server().life.heartbeats.answer(self.number);
+                    if self.executor.server().life.is_handed_over() {
                         self.leave_datagrams();
                     }
                     is_woken = true;
@@ -466,7 +465,7 @@ impl Worker {
         let server = self.executor.server();
         let unreported_bytes = this_turn_bytes + last_turn_bytes;
         let unreported_bytes = unreported_bytes * server.options.worker_count as u64;
-        let mut allotment = server.budget.allotment(unreported_bytes);
+        let mut allotment = server.connections.budget.allotment(unreported_bytes);
         if self.crowd > CROWD_MIN {
             let share_bytes = CROWD_BYTES / self.crowd;
             let share_bytes = share_bytes.clamp(CROWDED_BYTES_MIN, OUTPUT_BYTES_HIGH);
@@ -475,7 +474,7 @@ impl Worker {
         if allotment.is_tight && !was_tight {
             self.unreported.was_tight = true;
             self.receive_less();
-        } else if was_tight && server.budget.is_relaxed(unreported_bytes) {
+        } else if was_tight && server.connections.budget.is_relaxed(unreported_bytes) {
             self.unreported.was_tight = false;
         }
         allotment

@@ -47,7 +47,7 @@ impl Working {
     }
 
     fn stop(self, manner: Manner) -> Arc<Server> {
-        self.server.stop.request(manner);
+        self.server.life.stop.request(manner);
         self.inbox.waker().wake();
         self.thread.join().unwrap();
         self.server

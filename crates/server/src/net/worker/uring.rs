@@ -149,7 +149,7 @@ impl Worker {
         if self.starved.is_empty() {
             return self.receive_now(token);
         }
-        let is_tight = self.executor.server().budget.allotment(0).is_tight;
+        let is_tight = self.executor.server().connections.budget.allotment(0).is_tight;
         let connection = self.connections.of(token);
         // A connection that cannot receive now does not delay those that can.
         match connection.is_some_and(|connection| connection.can_receive(is_tight)) {
@@ -184,7 +184,7 @@ impl Worker {
         else {
             return;
         };
-        let is_tight = self.executor.server().budget.allotment(0).is_tight;
+        let is_tight = self.executor.server().connections.budget.allotment(0).is_tight;
         if let Some(extent) = connection.begin_receiving(is_tight) {
             match extent {
                 Extent::Once(bytes) => ring.receive_once(connection.as_fd(), token, bytes),

@@ -50,7 +50,7 @@ impl Worker {
 
     /// Creates the TLS layer of a new connection, if it uses TLS.
     fn tls(&self, accepted: &Accepted) -> Result<Option<Box<Tls>>, rustls::Error> {
-        let certificates = self.executor.server().certificates.as_ref();
+        let certificates = self.executor.server().access.certificates.as_ref();
         let (Some(certificates), Some(asked)) = (certificates, accepted.client_certificates) else {
             return Ok(None);
         };
@@ -76,6 +76,6 @@ impl Worker {
                 None => sockets::local_path(&accepted.socket),
             }),
         };
-        server.conn_table.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
+        server.connections.table.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
     }
 }

@@ -27,7 +27,7 @@ impl Executor {
                 Err(error) => Err(error),
             },
             Admin::Detail(detail) => return self.detail(detail, frame, out),
-            Admin::DebugTime(moved) => match (&self.server.warp, moved) {
+            Admin::DebugTime(moved) => match (&self.server.life.warp, moved) {
                 (Some(warp), Some(moved)) => {
                     warp.shift(moved, &self.cache);
                     Ok(())
@@ -48,7 +48,8 @@ impl Executor {
             return Err(Refusal::ReassignDisabled.into());
         }
         let (from, to) = classes.ok_or(ClientError::BadFormat)?;
-        let exists = |class: i32| (0..=i32::from(self.server.classes.last())).contains(&class);
+        let exists =
+            |class: i32| (0..=i32::from(self.server.statistics.classes.last())).contains(&class);
         Err(if from == to {
             Refusal::SameSlabClass
         } else if exists(from) && exists(to) {
@@ -85,24 +86,24 @@ impl Executor {
     }
 
     fn enable_crawler(&self, enable: bool) -> Result<(), ClientError> {
-        let was_enabled = self.server.crawler.enable(enable);
+        let was_enabled = self.server.upkeep.crawler.enable(enable);
         if enable && was_enabled { Err(Refusal::CrawlerRuns.into()) } else { Ok(()) }
     }
 
     fn crawl(&self, crawled: Result<Crawled, Refusal>) -> Result<(), ClientError> {
-        if !self.server.crawler.is_enabled() {
+        if !self.server.upkeep.crawler.is_enabled() {
             return Err(Refusal::CrawlerDisabled.into());
         }
         match crawled? {
             Crawled::Hash => return Err(Refusal::NoSuchCrawl.into()),
-            crawled => self.server.crawler.crawl(crawled)?,
+            crawled => self.server.upkeep.crawler.crawl(crawled)?,
         }
         self.counters.bump(Counter::CrawlerStarts);
         Ok(())
     }
 
     fn dump(&self, form: DumpForm, crawled: Result<Crawled, Refusal>) -> Result<Dump, Refusal> {
-        if !self.server.crawler.is_enabled() {
+        if !self.server.upkeep.crawler.is_enabled() {
             return Err(Refusal::CrawlerDisabled);
         }
         if !self.server.options.dump {
@@ -164,7 +165,7 @@ impl Executor {
             }
             Some(Detail::Dump) if matches!(frame, Frame::Binary(_)) => {
                 let mut text = Vec::new();
-                self.server.prefixes.dump(&mut None, BINARY_DETAIL_BYTES_MAX, &mut text);
+                self.server.statistics.prefixes.dump(&mut None, BINARY_DETAIL_BYTES_MAX, &mut text);
                 text.extend_from_slice(b"END\r\n");
                 render::stat(out, "detailed", String::from_utf8_lossy(&text), frame);
                 Response::EndOfStats.into()

@@ -263,7 +263,7 @@ impl Executor {
         let Poll::Ready(found) = self.cache.raw(wait).peek(key) else { return Poll::Pending };
         self.counters.bump(Counter::CmdMeta);
         let Ok(Some(meta)) = found else { return Poll::Ready(Response::Miss) };
-        let classes = &self.server.classes;
+        let classes = &self.server.statistics.classes;
         let size = ItemSize::new(key.len(), &meta);
         let deadline_unix_secs = match meta.deadline {
             Deadline::NEVER => None,

@@ -9,7 +9,7 @@ use crate::server::credentials::{plain, words};
 impl Executor {
     /// Lists the mechanisms for authentication, if it is required.
     pub(super) fn mechanisms(&self) -> Response {
-        match self.server.credentials {
+        match self.server.access.credentials {
             Some(_) => Response::Mechanisms,
             None => ClientError::UnknownCommand.into(),
         }
@@ -23,7 +23,7 @@ impl Executor {
         credentials: &[u8],
         is_step: bool,
     ) -> Response {
-        let Some(users) = &self.server.credentials else {
+        let Some(users) = &self.server.access.credentials else {
             return ClientError::UnknownCommand.into();
         };
         self.counters.bump(Counter::AuthCmds);

@@ -30,8 +30,9 @@ use crate::observe::dump::Dump;
 use crate::observe::hot::{Sampled, Sampler};
 use crate::observe::readers::READS_PER_HINT;
 use crate::observe::watch::Watch;
-use crate::server::RefreshError;
 use crate::server::Server;
+use crate::server::access::RefreshError;
+use crate::server::statistics::threads::Thread;
 use crate::stats::{self, Answer, ConnectionList, Gathering};
 use crate::stop::Manner;
 use crate::waker::Waker;
@@ -149,22 +150,22 @@ impl From<Appended> for Executed {
 impl Executor {
     /// Creates the executor of a worker, counted from 0.
     pub fn new(server: Arc<Server>, worker: usize) -> Self {
-        let counters = server.worker_counters(worker);
-        let class_counters = server.class_tally.worker(worker);
+        let counters = Arc::clone(server.counters(Thread::Worker(worker)));
+        let class_counters = server.statistics.class_tally.worker(worker);
         Self::counting(server, counters, class_counters)
     }
 
     /// Creates the executor of the admin listener's thread.
     pub(crate) fn of_admin(server: Arc<Server>) -> Self {
         let (counters, class_counters) =
-            (Arc::clone(server.admin_counters()), server.class_tally.admin());
+            (Arc::clone(server.counters(Thread::Admin)), server.statistics.class_tally.admin());
         Self::counting(server, counters, class_counters)
     }
 
     /// Creates the executor of a thread that may wait for the disk, counted from 0.
     pub(crate) fn of_disk_thread(server: Arc<Server>, number: usize) -> Self {
-        let counters = server.disk_thread_counters(number);
-        let class_counters = server.class_tally.disk_thread(number);
+        let counters = Arc::clone(server.counters(Thread::Disk(number)));
+        let class_counters = server.statistics.class_tally.disk_thread(number);
         Self::counting(server, counters, class_counters)
     }
 
@@ -176,8 +177,8 @@ impl Executor {
     ) -> Self {
         let cache = server.cache.clone();
         let asker = Cell::new(NO_CONNECTION);
-        let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.classes));
-        let sampler = server.hot_keys.sampler();
+        let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.statistics.classes));
+        let sampler = server.statistics.hot_keys.sampler();
         Self { server, cache, counters, class_counters, asker, log, classes, sampler, waker: None }
     }
 
@@ -266,9 +267,11 @@ impl Executor {
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
-            Command::Region if self.server.readers.is_some() => return Executed::Region,
+            Command::Region if self.server.access.readers.is_some() => return Executed::Region,
             Command::Region => ClientError::UnknownCommand.into(),
-            Command::NoteReads { .. } if self.server.readers.is_some() => return Executed::Reads,
+            Command::NoteReads { .. } if self.server.access.readers.is_some() => {
+                return Executed::Reads;
+            }
             Command::NoteReads { .. } => ClientError::UnknownCommand.into(),
             Command::Admin(admin) => return self.admin(&admin, frame, out),
         };
@@ -495,7 +498,7 @@ impl Executor {
                 AnswersAs::V1_6_18 => ServerError::ShutdownNotEnabledOlder.into(),
             };
         }
-        self.server.stop.request(if graceful { Manner::Graceful } else { Manner::Now });
+        self.server.life.stop.request(if graceful { Manner::Graceful } else { Manner::Now });
         Response::Close
     }
 

@@ -13,7 +13,7 @@ fn server(dialects: Dialects) -> Arc<Server> {
     std::fs::write(file.path(), "foo:bar\n").unwrap();
     let (options, _) = Options::from_map([]).unwrap();
     let mut server = Server::new(options).unwrap();
-    server.credentials = Some(Credentials::open(file.path().to_owned(), dialects).unwrap());
+    server.access.credentials = Some(Credentials::open(file.path().to_owned(), dialects).unwrap());
     Arc::new(server)
 }
 

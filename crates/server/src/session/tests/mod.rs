@@ -259,7 +259,7 @@ fn shutdown_needs_permission() {
     let mut peer = Peer::of(&[("enable_shutdown", "yes")]);
     assert_eq!(peer.says("shutdown graceful\r\n"), "");
     assert!(peer.closed);
-    assert!(peer.executor.server().stop.requested().is_some());
+    assert!(peer.executor.server().life.stop.requested().is_some());
 }
 
 #[test]

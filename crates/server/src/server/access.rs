@@ -1,0 +1,80 @@
+//! Who may use a server's cache: the files of users and certificates, and the local readers.
+
+use std::sync::Arc;
+
+use crate::log;
+use crate::observe::readers::Readers;
+use crate::server::Server;
+use crate::server::credentials::Credentials;
+use crate::tls::certificates::{Certificates, Refreshed};
+
+/// What clients need to use the cache.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// TLS certificates; set with `-Z`.
+    pub(crate) certificates: Option<Arc<Certificates>>,
+    /// Users and passwords; set with `-S` or `-Y`.
+    pub(crate) credentials: Option<Credentials>,
+    /// Processes that may map the cache's memory; set with `--local-readers`.
+    pub(crate) readers: Option<Readers>,
+}
+
+/// The certificates were not refreshed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefreshError {
+    /// TLS is not enabled.
+    NoTls,
+    /// The files cannot be used; standard error has the reason.
+    Unusable,
+}
+
+impl Server {
+    /// Reads the certificate files again and logs the result on standard error. With
+    /// `only_if_changed`, unchanged files are not read, and nothing is logged.
+    ///
+    /// # Errors
+    /// TLS is not enabled, or the files cannot be used. Then the previous certificates stay in
+    /// effect.
+    pub(crate) fn refresh_certificates(&self, only_if_changed: bool) -> Result<(), RefreshError> {
+        let certificates = self.access.certificates.as_ref().ok_or(RefreshError::NoTls)?;
+        match certificates.refresh(only_if_changed) {
+            Refreshed::Unchanged(true) => Ok(()),
+            Refreshed::Unchanged(false) => Err(RefreshError::Unusable),
+            Refreshed::Read(Ok(())) => {
+                self.log.event(format_args!("certificates reloaded"));
+                Ok(())
+            }
+            Refreshed::Read(Err(error)) => {
+                log::say(format_args!(
+                    "larderd: certificates not reloaded, the previous ones stay in effect: {error}"
+                ));
+                Err(RefreshError::Unusable)
+            }
+        }
+    }
+
+    /// Reads the certificate files again, if there are any, and logs the result.
+    pub(crate) fn reload_certificates(&self) {
+        if let (Some(certificates), Ok(())) =
+            (&self.access.certificates, self.refresh_certificates(false))
+        {
+            let path = certificates.path().display();
+            log::say(format_args!("larderd: SIGHUP: certificates reloaded: {path}"));
+        }
+    }
+
+    /// Reads the user file again, if there is one, and logs the result. On failure the previous
+    /// users stay in effect.
+    pub(crate) fn reload_users(&self) {
+        let Some(credentials) = &self.access.credentials else { return };
+        match credentials.reload() {
+            Ok(count) => {
+                let path = credentials.path().display();
+                log::say(format_args!("larderd: SIGHUP: users reloaded: {count} of {path}"));
+            }
+            Err(error) => log::say(format_args!(
+                "larderd: SIGHUP: users not reloaded, the previous ones stay in effect: {error}"
+            )),
+        }
+    }
+}
