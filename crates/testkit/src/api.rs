@@ -250,7 +250,7 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
             returned = Some(door.length());
             "ok".to_owned()
         }
-        _ => extra_step(door, step, (&key, ttl), lease)?,
+        _ => extra_step(door, step, &key, ttl, lease)?,
     };
     ensure!(step["want"] == outcome.as_str(), "the outcome is {outcome}");
     ensure!(
@@ -264,7 +264,8 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
 fn extra_step(
     door: &mut impl FrontDoor,
     step: &Value,
-    (key, ttl): (&[u8], u32),
+    key: &[u8],
+    ttl: u32,
     lease: &mut [u64; 4],
 ) -> Result<String> {
     let number = |field: &str| step[field].as_i64().unwrap_or(0);

@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
                 .with_context(|| format!("export from {}", found.path().display()))
         }
         (Source::Directory(found), Some(past)) => {
-            let salvaged = salvage::export(found, (prefix, past), &mut writer, &mut progress);
+            let salvaged = salvage::export(found, prefix, past, &mut writer, &mut progress);
             salvaged.map(|(counts, salvaged)| {
                 damages = salvaged.damages;
                 counts

@@ -17,6 +17,13 @@ pub(crate) struct Progress {
     is_quiet: bool,
 }
 
+/// How much of a whole is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Part {
+    pub(crate) done: usize,
+    pub(crate) total: usize,
+}
+
 impl Progress {
     /// Begins. `total` is the expected end of the numbers given to [`Progress::show`], if known.
     pub(crate) fn begin(verb: &'static str, total: Option<u64>, is_quiet: bool) -> Self {
@@ -55,9 +62,9 @@ impl Progress {
     }
 
     /// As [`Self::show`], with a total that is known only now.
-    pub(crate) fn show_part(&mut self, (done, total): (usize, usize), items: u64, bytes: u64) {
-        self.bar.iter().for_each(|bar| bar.set_length(total as u64));
-        self.show(done as u64, items, bytes);
+    pub(crate) fn show_part(&mut self, part: Part, items: u64, bytes: u64) {
+        self.bar.iter().for_each(|bar| bar.set_length(part.total as u64));
+        self.show(part.done as u64, items, bytes);
     }
 
     /// Removes the bar.

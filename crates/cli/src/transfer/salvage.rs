@@ -10,7 +10,7 @@ use larder_loadgen::argument::{agree, counted};
 
 use super::directory::write;
 use super::fetch::{Counts, now_unix_secs};
-use super::progress::Progress;
+use super::progress::{Part, Progress};
 
 /// Which items of a damaged directory are exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -25,7 +25,7 @@ pub(crate) enum Past {
 #[derive(Debug)]
 pub(crate) struct DirectoryProgress<'a> {
     progress: RefCell<&'a mut Progress>,
-    part: Cell<(usize, usize)>,
+    part: Cell<Part>,
     items: Cell<u64>,
     bytes: Cell<u64>,
 }
@@ -38,7 +38,7 @@ impl<'a> DirectoryProgress<'a> {
 
     /// `done` of `total` segments are read.
     pub(crate) fn note_part(&self, done: usize, total: usize) {
-        self.part.set((done, total));
+        self.part.set(Part { done, total });
         self.show();
     }
 
@@ -59,7 +59,8 @@ impl<'a> DirectoryProgress<'a> {
 /// what is damaged and what that means.
 pub(super) fn export<W: Write>(
     directory: &TierInspection,
-    (prefix, past): (&[u8], Past),
+    prefix: &[u8],
+    past: Past,
     writer: &mut Writer<W>,
     progress: &mut Progress,
 ) -> Result<(Counts, TierSalvaged)> {

@@ -11,7 +11,7 @@ use crate::index::find::Found;
 use crate::journal::{Change, Entry, Journal};
 use crate::ops::condition::{Condition, Restored};
 use crate::ops::large::piece::Piece;
-use crate::ops::publish::Unpublished;
+use crate::ops::publish::{Publication, Unpublished};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
@@ -30,12 +30,13 @@ impl Engine {
     pub(crate) fn record_new(
         &self,
         op: &Op<'_>,
-        (key, new): (&[u8], &Found),
-        condition: &Condition<'_>,
+        publication: &Publication<'_>,
+        new: &Found,
         is_resident: bool,
-        pieces: &[Piece],
     ) -> Result<(), Unpublished> {
         let Some(journal) = self.journal_of(op) else { return Ok(()) };
+        let Publication { draft, pieces, condition, .. } = publication;
+        let key = draft.key;
         let is_flushed = || self.segments().is_flushed(new.sequence);
         let change = Change { now: op.now, is_resident, is_gone: &is_flushed };
         match condition {

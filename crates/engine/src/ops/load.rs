@@ -60,7 +60,7 @@ impl Engine {
             let Some(until) = reserved_until else {
                 return Ok(Basis::ABSENT);
             };
-            self.reserve_key(op, (key, hash), &[], until)?;
+            self.reserve_key(op, key, hash, &[], until)?;
         }
         Ok(Basis::OVERTAKEN)
     }
@@ -125,7 +125,8 @@ impl Engine {
     fn reserve_key(
         &self,
         op: &Op<'_>,
-        (key, hash): (&[u8], u64),
+        key: &[u8],
+        hash: u64,
         value: &[u8],
         until: Deadline,
     ) -> Result<(), StoreError> {

@@ -150,7 +150,7 @@ impl Engine {
         if self.journal().is_some() {
             let (sequence, record_at) = (room.sequence, room.at());
             let new = Found { slot_at, slot, sequence, record_at, header: life.header };
-            self.record_new(op, (draft.key, &new), condition, live.is_some(), pieces)?;
+            self.record_new(op, publication, &new, live.is_some())?;
         }
         room.fill(bytes);
         self.segments().charge(room.segment, Account { items: 1, bytes });

@@ -35,7 +35,8 @@ impl<'a> MainLoop<'a> {
     pub(crate) fn new(
         server: &'a Arc<Server>,
         supervisor: &'a Supervisor,
-        (listener, http): (Listener, Http),
+        listener: Listener,
+        http: Http,
         signals: Signals,
         upgrade: Upgrade,
     ) -> Self {

@@ -77,7 +77,7 @@ fn start(
 ) -> Result<(), Failure> {
     let (mut ground, inherited) = prepare(&mut options, warnings)?;
     let Inherited { predecessor, sockets, memory, admin } = inherited;
-    let entrance = Entrance::open(&options, &mut ground, (sockets, admin), leftovers)?;
+    let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
     let Entrance { sockets, datagrams, mut http, pidfile } = entrance;
     if options.drop_privileges {
         // Before the threads start, which inherit the capabilities of this one.
@@ -142,10 +142,9 @@ fn start(
     server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
-    let mut main_loop =
-        MainLoop::new(&server, supervisor, (listener, http), ground.signals, upgrade);
+    let mut main_loop = MainLoop::new(&server, supervisor, listener, http, ground.signals, upgrade);
     main_loop.obey(asked);
-    serve(main_loop, (workers, &inboxes), &overdue)
+    serve(main_loop, workers, &inboxes, &overdue)
 }
 
 /// What a process has before it listens.
@@ -212,7 +211,8 @@ impl Entrance {
     fn open(
         options: &Options,
         ground: &mut Ground,
-        (handed, admin): (Option<Vec<InheritedSocket>>, Vec<OwnedFd>),
+        handed: Option<Vec<InheritedSocket>>,
+        handed_admin: Vec<OwnedFd>,
         leftovers: &Leftovers,
     ) -> Result<Self, Failure> {
         let (sockets, datagrams) = match handed {
@@ -220,8 +220,7 @@ impl Entrance {
             None => (sockets::open(options, leftovers)?, sockets::open_udp(options)?),
         };
         let datagrams: Arc<[Datagrams]> = datagrams.into();
-        let access = (ground.tokens.take(), ground.certificates.clone());
-        let http = open_http(options, (admin, leftovers), access, &sockets)?;
+        let http = open_http(options, ground, handed_admin, leftovers, &sockets)?;
         if let Err(failure) = sockets::write_ports(ground.ports_file.take(), &sockets, &datagrams) {
             // Used by tests only; the server can continue without it.
             log::say(format_args!("larderd: {failure}"));
@@ -264,7 +263,8 @@ fn restrict(options: &Options) -> Result<(), Failure> {
 /// Runs the main loop to its end, then ends everything else.
 fn serve(
     mut main_loop: MainLoop<'_>,
-    (workers, inboxes): (Workers, &[Arc<Inbox>]),
+    workers: Workers,
+    inboxes: &[Arc<Inbox>],
     overdue: &Overdue,
 ) -> Result<(), Failure> {
     main_loop.run();
@@ -379,13 +379,14 @@ fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
 
 fn open_http(
     options: &Options,
-    (handed, leftovers): (Vec<OwnedFd>, &Leftovers),
-    (tokens, certificates): (Option<Tokens>, Option<Arc<Certificates>>),
+    ground: &mut Ground,
+    handed: Vec<OwnedFd>,
+    leftovers: &Leftovers,
     wire: &[Socket],
 ) -> Result<Http, Failure> {
     let on_wire = admin::sockets::role_on_wire(options, wire);
     let sockets = admin::sockets::open(options, handed, leftovers)?;
-    Ok(Http::new(sockets, tokens, on_wire, certificates))
+    Ok(Http::new(sockets, ground.tokens.take(), on_wire, ground.certificates.clone()))
 }
 
 fn start_http(http: &mut Http, options: &Options, progress: &Progress) -> Result<(), Failure> {

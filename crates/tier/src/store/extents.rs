@@ -24,6 +24,14 @@ struct State {
     expires: AtomicU64,
 }
 
+/// The live items of an extent, counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) items: u32,
+    /// Length of their records, in bytes.
+    pub(super) bytes: u32,
+}
+
 /// The state of all extents.
 #[derive(Debug)]
 pub(super) struct Extents {
@@ -141,11 +149,11 @@ impl Extents {
         state.live.load(Relaxed) < state.items.load(Relaxed)
     }
 
-    /// The live items of an extent that takes no more of them were counted, and their bytes.
-    pub(super) fn set_counted(&self, extent: Extent, (items, bytes): (u32, u32)) {
+    /// The live items of an extent that takes no more of them were counted.
+    pub(super) fn set_counted(&self, extent: Extent, counted: Counted) {
         let state = &self.states[extent as usize];
-        state.items.store(items, Relaxed);
-        state.bytes.store(bytes, Relaxed);
+        state.items.store(counted.items, Relaxed);
+        state.bytes.store(counted.bytes, Relaxed);
     }
 
     /// A record was written that the catalog names: an item or a lost one.

@@ -41,6 +41,7 @@ use crate::LogTime;
 use crate::disk::{Directory, DiskError, Page};
 use crate::flusher::Flusher;
 use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES};
+use crate::recovery::Place;
 use crate::tier::Tier;
 pub use cache::Kept;
 pub use catalog::PLACES;
@@ -54,7 +55,7 @@ pub use lookup::{Known, Lookup, StoredItem, Wanted};
 use rebuild::{Rebuilt, rebuild, snapshot};
 pub use removal::Removal;
 pub use settings::{Durability, Report, Settings};
-use shared::Shared;
+use shared::{Contents, Shared};
 pub use statistics::Statistics;
 pub use walk::{Walk, WalkStep, place_of};
 
@@ -158,7 +159,7 @@ impl<D: Directory + 'static> Store<D> {
                 if let Some(report) = &settings.accept_loss {
                     accepted = mend::accept(&mut tier, now, progress, &**report)?;
                 }
-                let rebuilt = rebuild(&tier, &hasher, catalog_bytes_max, (now, progress))?;
+                let rebuilt = rebuild(&tier, &hasher, catalog_bytes_max, now, progress)?;
                 let delay = accepted.as_ref().and_then(|accepted| accepted.delay);
                 Rebuilt { delay: rebuilt.delay.or(delay), ..rebuilt }
             }
@@ -190,7 +191,8 @@ impl<D: Directory + 'static> Store<D> {
         let mut head = Head::new(tier.log().seal().clone(), segments, free, delay);
         head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
         let log = tier.shared_log();
-        let shared = Shared::new(settings, log, hasher, (catalog, extents), head, is_cache);
+        let contents = Contents { catalog, extents };
+        let shared = Shared::new(settings, log, hasher, contents, head, is_cache);
         let shared = Arc::new(shared);
         shared.version_max.store(started.version_max, Relaxed);
         if is_cache {
@@ -248,7 +250,7 @@ impl<D: Directory + 'static> Store<D> {
         let place = shared.append(&mut head, &record, Share::Item)?;
         shared.file(filed, own, place, &record);
         shared.note_version(item.version);
-        shared.note_seen(filed, place.1);
+        shared.note_seen(filed, place.at);
         Ok(())
     }
 
@@ -281,7 +283,8 @@ impl<D: Directory + 'static> Store<D> {
         if !shared.extents.address(own).is_some_and(is_wanted) {
             return Err(Refusal::Newer);
         }
-        let (_, at) = shared.append(&mut head, &Record::Tombstone { key }, Share::Removal)?;
+        let Place { at, .. } =
+            shared.append(&mut head, &Record::Tombstone { key }, Share::Removal)?;
         if shared.catalog.remove(filed, own) {
             shared.extents.note_dead(own);
         }
@@ -341,7 +344,7 @@ impl<D: Directory + 'static> Store<D> {
             return self.forget_everything(hide);
         }
         let mut head = shared.head();
-        let (_, at) = shared.append(&mut head, &Record::Flush, Share::Removal)?;
+        let Place { at, .. } = shared.append(&mut head, &Record::Flush, Share::Removal)?;
         head.set_delay(None);
         shared.note_flush(at);
         hide();
@@ -363,7 +366,8 @@ impl<D: Directory + 'static> Store<D> {
             return self.forget_everything_at(due_unix_secs, schedule);
         }
         let mut head = shared.head();
-        let (_, at) = shared.append(&mut head, &Record::Delay { due_unix_secs }, Share::Removal)?;
+        let delay = Record::Delay { due_unix_secs };
+        let Place { at, .. } = shared.append(&mut head, &delay, Share::Removal)?;
         head.set_delay(Some(Delay { at, due_unix_secs }));
         shared.note_due(Some(at), due_unix_secs.max(1));
         schedule();

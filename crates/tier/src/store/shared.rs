@@ -12,7 +12,8 @@ use super::head::{Head, SPARE_EXTENTS, Share};
 use super::removal::Removal;
 use super::settings::{Durability, Settings};
 use crate::format::{Address, KeyHasher, Record, SEGMENT_BYTES};
-use crate::log::{Extent, Log};
+use crate::log::Log;
+use crate::recovery::Place;
 use crate::store::error::Refusal;
 
 /// Live items that a log takes, in percent of its size: beyond, reclaim would copy too much.
@@ -71,6 +72,12 @@ pub(super) struct Shared<F> {
     pub(super) counts: Counts,
 }
 
+/// The items of a log: the catalog of their places, and the extents that hold them.
+pub(super) struct Contents {
+    pub(super) catalog: Catalog,
+    pub(super) extents: Extents,
+}
+
 /// What has happened since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -103,10 +110,11 @@ impl<F> Shared<F> {
         settings: Settings,
         log: Arc<Log<F>>,
         hasher: KeyHasher,
-        (catalog, extents): (Catalog, Extents),
+        contents: Contents,
         head: Head,
         is_cache: bool,
     ) -> Self {
+        let Contents { catalog, extents } = contents;
         let words = if settings.durability == Durability::Sync { SEEN_WORDS } else { 0 };
         let due = head.delay().map_or(0, |delay| delay.due_unix_secs);
         Self {
@@ -183,7 +191,7 @@ impl<F> Shared<F> {
         head: &mut Head,
         record: &Record<'_>,
         share: Share,
-    ) -> Result<(Extent, Address), Refusal> {
+    ) -> Result<Place, Refusal> {
         if self.is_closing.load(Acquire) {
             // The flusher may have ended, and the snapshot may have the catalog already.
             return Err(Refusal::Failed);
@@ -206,7 +214,7 @@ impl<F> Shared<F> {
         if self.settings.durability == Durability::Sync || !had_jobs && head.has_jobs() {
             self.work.notify_one();
         }
-        Ok((extent, at))
+        Ok(Place { extent, at })
     }
 
     /// Files an item that was added, or what is left of one, in place of the key's earlier record.
@@ -215,11 +223,11 @@ impl<F> Shared<F> {
         &self,
         filed: Filed,
         own: Option<Location>,
-        (extent, at): (Extent, Address),
+        place: Place,
         record: &Record<'_>,
     ) {
-        self.extents.note_named(extent, record);
-        let location = Location::new(extent, at.offset());
+        self.extents.note_named(place.extent, record);
+        let location = Location::new(place.extent, place.at.offset());
         if matches!(record, Record::Lost { .. }) {
             self.extents.note_lost(location);
         }

@@ -128,7 +128,7 @@ impl Engine {
                 None => {}
             }
             let hash = self.index().hash(&name);
-            self.reserve_key(op, (&name, hash), &held.bytes(), until)?;
+            self.reserve_key(op, &name, hash, &held.bytes(), until)?;
         }
         // Other threads take and release it all the time.
         Ok(None)

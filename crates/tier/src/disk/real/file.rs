@@ -79,7 +79,11 @@ impl RealFile {
     }
 
     /// Allocates pages and fills them with zeros.
-    fn fill(&self, first: u64, count: u64, (offset, bytes): (u64, u64)) -> Result<(), DiskError> {
+    fn fill(&self, first: u64, count: u64) -> Result<(), DiskError> {
+        let (offset, bytes) = byte_range(Call::Allocate, &self.path, first, count)?;
+        if count == 0 {
+            return Ok(());
+        }
         loop {
             match fallocate(&self.descriptor, FallocateFlags::empty(), offset, bytes) {
                 Err(Errno::INTR) => {}
@@ -134,11 +138,7 @@ impl File for RealFile {
     }
 
     fn allocate(&self, first: u64, count: u64) -> Result<(), DiskError> {
-        let (offset, bytes) = byte_range(Call::Allocate, &self.path, first, count)?;
-        if count == 0 {
-            return Ok(());
-        }
-        match self.fill(first, count, (offset, bytes)) {
+        match self.fill(first, count) {
             Err(error) if error.is_full() => {
                 // The file system may have given a part.
                 self.deallocate(first, count)?;

@@ -146,7 +146,7 @@ fn inspect_cache<D: Directory>(
     for (done, (extent, number)) in segments.into_iter().enumerate() {
         shower.progress(done, total);
         tier.log().segment(extent, &mut pages)?;
-        shower.segment(tier, (extent, number), &pages)?;
+        shower.segment(tier, extent, number, &pages)?;
     }
     shower.progress(total, total);
     Ok(shower.findings)
@@ -169,7 +169,8 @@ impl<C: Fn(Filed, Location) -> bool> Shower<'_, C> {
     fn segment<D: Directory>(
         &mut self,
         tier: &Tier<D>,
-        (extent, number): (Extent, SegmentNumber),
+        extent: Extent,
+        number: SegmentNumber,
         pages: &[Page],
     ) -> Result<(), RecoveryError> {
         let mut page = 1;

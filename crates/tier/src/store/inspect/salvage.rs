@@ -415,7 +415,7 @@ impl<'a, D: Directory> Reader<'a, D> {
             effort = effort.saturating_sub(decoded.map_or(1, |record| record.bytes()));
             match decoded.map(|_| Record::read(self.tier.log().seal(), at, rest)) {
                 Some(Ok(record)) => {
-                    gaps.note(gap(bytes, (number, start), behind..offset), offset);
+                    gaps.note(gap(bytes, number, start, behind..offset), offset);
                     show(Seen::Record(at, record));
                     offset += record.bytes();
                     (behind, is_expected) = (offset, true);
@@ -433,7 +433,7 @@ impl<'a, D: Directory> Reader<'a, D> {
             is_expected = false;
             offset += 8;
         }
-        gaps.note(gap(bytes, (number, start), behind..bytes.len()), bytes.len());
+        gaps.note(gap(bytes, number, start, behind..bytes.len()), bytes.len());
         gaps
     }
 }
@@ -457,7 +457,7 @@ impl Gaps {
 /// How many bytes between two good records, of pages of a segment that begin at `start`, held
 /// something: not the zeros between a record and the end of its page, nor the header of the unit
 /// that the second record begins.
-fn gap(bytes: &[u8], (number, start): (SegmentNumber, usize), between: Range<usize>) -> u64 {
+fn gap(bytes: &[u8], number: SegmentNumber, start: usize, between: Range<usize>) -> u64 {
     let Range { start: from, end: to } = between;
     let page_end = from.next_multiple_of(PAGE_BYTES).min(to);
     let is_padded = from > start && bytes[from..page_end].iter().all(|byte| *byte == 0);

@@ -80,7 +80,8 @@ pub(super) fn rebuild<D: Directory>(
     tier: &Tier<D>,
     hasher: &KeyHasher,
     catalog_bytes_max: u64,
-    (now_unix_secs, progress): (u64, &mut dyn FnMut(usize, usize)),
+    now_unix_secs: u64,
+    progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Rebuilt, RecoveryError> {
     let extents = Extents::new(tier.log().extents());
     let mut reader = Reader::new(extents, hasher, progress);

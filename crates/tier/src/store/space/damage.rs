@@ -15,6 +15,7 @@ use super::PAUSE;
 use crate::disk::{File, Page, zeroed_pages};
 use crate::format::{Address, Record, SEGMENT_PAGES, SegmentNumber};
 use crate::log::Extent;
+use crate::recovery::Place;
 
 /// Reads a segment. Repeats a read that fails, because the disk may fail once and not again; then
 /// fills the pages that it does not return with zeros. Returns false if the store ends, or if the
@@ -81,7 +82,7 @@ pub(super) fn copy<F: File>(
             Ok(record @ (Record::Item(_) | Record::Lost { .. })) => record,
             _ => Record::Lost { place: filed.place(), key: key_of_damaged(shared, filed, bytes) },
         };
-        super::copy(shared, (extent, at), filed, &record)
+        super::copy(shared, Place { extent, at }, filed, &record)
     })
 }
 

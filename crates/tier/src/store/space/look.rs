@@ -8,6 +8,7 @@
 use crate::disk::{File, Page};
 use crate::log::Extent;
 use crate::store::catalog::Location;
+use crate::store::extents::Counted;
 use crate::store::shared::Shared;
 
 use super::{Walk, forget, records};
@@ -25,7 +26,7 @@ pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let Some(extent) = next(shared, now) else { return false };
     let Some(number) = shared.extents.number(extent) else { return false };
     let mut earliest: Option<u64> = None;
-    let (mut items, mut bytes) = (0, 0);
+    let mut live = Counted::default();
     let is_read = shared.log.segment(extent, segment).is_ok()
         && records(shared, number, segment, |at, filed, record| {
             let location = Location::new(extent, at.offset());
@@ -35,8 +36,8 @@ pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
             let deadline = record.deadline_unix_secs();
             if deadline.is_none_or(|deadline| deadline > now) {
                 earliest = earliest.into_iter().chain(deadline).min();
-                items += 1;
-                bytes += record.bytes() as u32;
+                live.items += 1;
+                live.bytes += record.bytes() as u32;
                 return true;
             }
             let _head = shared.head();
@@ -47,7 +48,7 @@ pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
             true
         }) == Walk::Done;
     // What cannot be read is left to reclaim.
-    let counted = if is_read { (items, bytes) } else { (0, 0) };
+    let counted = if is_read { live } else { Counted::default() };
     shared.extents.set_counted(extent, counted);
     shared.extents.set_earliest_deadline(extent, earliest.filter(|_| is_read));
     shared.estimate_live_bytes();

@@ -12,6 +12,7 @@ use zerocopy::IntoBytes;
 use crate::disk::{File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{Address, Item, Record, SEGMENT_BYTES, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;
+use crate::recovery::Place;
 use crate::store::catalog::{Filed, Location};
 use crate::store::error::Refusal;
 use crate::store::head::Share;
@@ -219,7 +220,7 @@ fn copy_live<F: File>(
     segment: &[Page],
 ) -> bool {
     let copied = records(shared, number, segment, |at, filed, record| {
-        copy(shared, (extent, at), filed, record)
+        copy(shared, Place { extent, at }, filed, record)
     });
     match copied {
         Walk::Done => true,
@@ -230,13 +231,8 @@ fn copy_live<F: File>(
 
 /// Copies a record to the head if the catalog still names its place. Returns false if the store
 /// ends.
-fn copy<F: File>(
-    shared: &Shared<F>,
-    (extent, at): (Extent, Address),
-    filed: Filed,
-    record: &Record<'_>,
-) -> bool {
-    let location = Location::new(extent, at.offset());
+fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<'_>) -> bool {
+    let location = Location::new(from.extent, from.at.offset());
     if !shared.catalog.has(filed, location) {
         return true;
     }
@@ -259,10 +255,10 @@ fn copy<F: File>(
             false => Err(Refusal::Busy),
         };
         match appended {
-            Ok(place) => {
-                shared.file(filed, Some(location), place, record);
+            Ok(to) => {
+                shared.file(filed, Some(location), to, record);
                 if let Record::Item(Item { key, .. }) | Record::Lost { key, .. } = record {
-                    shared.note_copy(key, at, place.1);
+                    shared.note_copy(key, from.at, to.at);
                 }
                 shared.counts.copied_items.fetch_add(1, Relaxed);
                 return true;
