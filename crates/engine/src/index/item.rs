@@ -108,7 +108,7 @@ impl Index {
 
     /// Returns the number of a number record.
     pub(crate) fn number(&self, found: &Found) -> Number {
-        // Pairs with the release in `count_in_place`.
+        // Pairs with the release in `set_number`.
         Number(self.region().word(found.record_at + found.header.value_at()).load(Acquire))
     }
 

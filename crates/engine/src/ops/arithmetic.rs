@@ -6,11 +6,12 @@ use larder_item::{Deadline, Direction, Meta, Number};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::index::find::Found;
 use crate::ops::condition::Replace;
 use crate::ops::request::Stored;
 use crate::ops::update_value::UpdatedValue;
+use crate::process::op::Op;
 use crate::process::operation::Operation;
-use crate::segment::record::Form;
 
 /// An increment or a decrement.
 ///
@@ -74,50 +75,80 @@ impl Engine {
         operation: &Operation<'_>,
         counting: &ArithmeticRequest<'_>,
     ) -> Result<Arithmetic, StoreError> {
-        let (op, now) = (&self.op_of(operation), operation.now);
-        self.segments().flush_if_due(now);
-        if let UpdatedValue::Done(done) = self.count_in_place(op, counting)? {
-            return Ok(done);
+        let op = &self.op_of(operation);
+        self.segments().flush_if_due(op.now);
+        self.update_or_replace(
+            op,
+            counting.key,
+            Arithmetic::NotFound,
+            |found| self.arithmetic_in_place(op, counting, found),
+            |found| self.arithmetic_anew(op, counting, found),
+        )
+    }
+
+    /// Changes a number record if the text of the new number keeps its length and the record has
+    /// room for a new deadline, if one is given. The caller holds the lock of the item's group.
+    fn arithmetic_in_place(
+        &self,
+        op: &Op<'_>,
+        counting: &ArithmeticRequest<'_>,
+        found: &Found,
+    ) -> UpdatedValue<Arithmetic> {
+        if counting.cas.is_some_and(|cas| cas != self.index().version(found)) {
+            return UpdatedValue::Done(Arithmetic::Exists);
         }
-        let key = counting.key;
-        self.rework(op, key, |engine, found| {
-            let Some(found) = found else {
-                return Some(Ok(Arithmetic::NotFound));
-            };
-            let version = engine.index().version(found);
-            if counting.cas.is_some_and(|cas| version != cas) {
-                return engine.is_settled(found, version).then_some(Ok(Arithmetic::Exists));
-            }
-            if found.header.is_large() {
-                return engine.index().is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
-            }
-            let old = engine.value_of(found)?;
-            let before = engine.index().meta(found, old.len(), now);
-            let Ok(number) = Number::parse(&old) else {
-                return Some(Ok(Arithmetic::NonNumeric));
-            };
-            let moved = number.moved(counting.direction, counting.delta);
-            let text = moved.text_over(old.len());
-            let over = Replace {
-                found,
-                origin: engine.origin(found, version, &old),
-                version: counting.version,
-                deadline: counting.deadline,
-                // As in memcached, where a longer number is another item.
-                keeps_identity: text.len() == old.len(),
-            };
-            let stored = match Form::number(text.len()) {
-                Some(form) => engine.replace(op, key, &over, &moved.0.to_le_bytes(), form)?,
-                // A long run of spaces follows the digits: such a value stays a text.
-                None => engine.replace(op, key, &over, &text, Form::Plain)?,
-            };
-            Some(stored.map(|stored| match stored {
-                Stored::Stored { cas, .. } => Arithmetic::Number {
-                    number: moved.0,
-                    meta: Meta { cas, value_bytes: text.len(), seen: now, ..over.meta(before) },
-                },
-                _ => Arithmetic::NotFound,
-            }))
-        })
+        let shown_bytes = found.header.shown_bytes();
+        let has_room = found.header.deadline_at().is_some()
+            || counting.deadline.is_none_or(|deadline| deadline == Deadline::NEVER);
+        if !found.header.is_number() || !has_room || self.is_fixed(found) {
+            return UpdatedValue::NotHere;
+        }
+        let moved = self.index().number(found).moved(counting.direction, counting.delta);
+        if moved.text_over(shown_bytes).len() != shown_bytes {
+            return UpdatedValue::NotHere;
+        }
+        self.set_number(op, found, moved.0, counting.version, counting.deadline);
+        let meta = self.index().meta(found, shown_bytes, op.now);
+        UpdatedValue::Done(Arithmetic::Number { number: moved.0, meta })
+    }
+
+    /// Writes a record with the changed number. Returns `None` if the item changed meanwhile.
+    fn arithmetic_anew(
+        &self,
+        op: &Op<'_>,
+        counting: &ArithmeticRequest<'_>,
+        found: &Found,
+    ) -> Option<Result<Arithmetic, StoreError>> {
+        let version = self.index().version(found);
+        if counting.cas.is_some_and(|cas| version != cas) {
+            return self.is_settled(found, version).then_some(Ok(Arithmetic::Exists));
+        }
+        if found.header.is_large() {
+            return self.index().is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
+        }
+        let old = self.value_of(found)?;
+        let before = self.index().meta(found, old.len(), op.now);
+        let Ok(number) = Number::parse(&old) else {
+            return Some(Ok(Arithmetic::NonNumeric));
+        };
+        let moved = number.moved(counting.direction, counting.delta);
+        // With a long run of spaces after its digits, it stays a text.
+        let text = moved.text_over(old.len());
+        let over = Replace {
+            found,
+            origin: self.origin(found, version, &old),
+            version: counting.version,
+            deadline: counting.deadline,
+            // As in memcached, where a longer number is another item.
+            keeps_identity: text.len() == old.len(),
+        };
+        let stored = self.replace_by_number(op, counting.key, &over, Some(moved.0), &text)?;
+        Some(stored.map(|stored| match stored {
+            Stored::Stored { cas, .. } => Arithmetic::Number {
+                number: moved.0,
+                meta: Meta { cas, value_bytes: text.len(), seen: op.now, ..over.meta(before) },
+            },
+            _ => Arithmetic::NotFound,
+        }))
     }
 }

@@ -14,7 +14,7 @@ use crate::ops::update_value::UpdatedValue;
 use crate::process::op::Op;
 use crate::process::operation::Operation;
 use crate::process::wait::Wait;
-use crate::segment::record::{Draft, Form, Header};
+use crate::segment::record::{Draft, Form, Header, INITIAL_FREQ_MAX, Marks};
 use crate::segment::stream::{Pool, Stream};
 
 /// How often a large value is written before the store fails: a thread without a processor may find
@@ -229,41 +229,85 @@ impl Engine {
         if self.is_long_part(part.len()) {
             return self.extend_by(op, request, part);
         }
-        if let UpdatedValue::Done(stored) = self.append_in_place(op, request, part)? {
-            return Ok(stored);
+        self.update_or_replace(
+            op,
+            request.key,
+            Stored::NotStored,
+            |found| self.append_in_place(op, request, part, found),
+            |found| self.extend_anew(op, request, part, found),
+        )
+    }
+
+    /// Appends to a value if its record has room. The caller holds the lock of the item's group.
+    fn append_in_place(
+        &self,
+        op: &Op<'_>,
+        request: &StoreRequest<'_>,
+        part: &[u8],
+        found: &Found,
+    ) -> UpdatedValue<Stored> {
+        if request.cas.is_some_and(|cas| cas != self.index().version(found)) {
+            return UpdatedValue::Done(Stored::Exists);
         }
-        self.rework(op, request.key, |engine, found| {
-            let Some(found) = found else {
-                return Some(Ok(Stored::NotStored));
-            };
-            let version = engine.index().version(found);
-            if request.cas.is_some_and(|cas| version != cas) {
-                return engine.is_settled(found, version).then_some(Ok(Stored::Exists));
-            }
-            if found.header.is_large() {
-                return engine.extend_large(op, request, found, part);
-            }
-            let mut value = engine.value_of(found)?;
-            let origin = engine.origin(found, version, &value);
-            match request.mode {
-                StoreMode::Prepend => value.splice(..0, part.iter().copied()).for_each(drop),
-                _ => value.extend_from_slice(part),
-            }
-            // A value that was appended to once is often appended to again.
-            let record_bytes = Header::bytes_for(request.key.len(), value.len());
-            let form = match request.mode {
-                StoreMode::Append => Form::growing(record_bytes),
-                _ => Form::Plain,
-            };
-            let over = Replace {
-                found,
-                origin,
-                version: request.version,
-                deadline: None,
-                keeps_identity: false,
-            };
-            engine.replace(op, request.key, &over, &value, form)
-        })
+        let Found { header, record_at, .. } = *found;
+        let value_bytes = header.value_bytes() + part.len();
+        // Checked with the parts: the longer header has no room for an arbitrary length.
+        let fits = request.mode == StoreMode::Append
+            && header.is_growing()
+            && self.accepts(request.key.len(), value_bytes)
+            && value_bytes <= header.record_bytes() - header.value_at();
+        if !fits || self.is_fixed(found) {
+            return UpdatedValue::NotHere;
+        }
+        self.region().memory().write(record_at + header.value_at() + header.value_bytes(), part);
+        // The longer value is as popular as the old one, and was used once more.
+        let freq = (found.slot.freq() + 1).min(INITIAL_FREQ_MAX);
+        self.index().set_slot(found.slot_at, found.slot.with_freq(freq));
+        let longer =
+            header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(op.now);
+        let cas = self.update_value(op.thread, found, request.version, || {
+            // The bytes are written.
+            self.index().set_header(found, longer.with_initial_freq(freq));
+        });
+        self.bump(op.thread, Counter::ItemsTotal, 1);
+        UpdatedValue::Done(Stored::Stored { cas, value_bytes })
+    }
+
+    /// Writes a record with the extended value. Returns `None` if the item changed meanwhile.
+    fn extend_anew(
+        &self,
+        op: &Op<'_>,
+        request: &StoreRequest<'_>,
+        part: &[u8],
+        found: &Found,
+    ) -> Option<Result<Stored, StoreError>> {
+        let version = self.index().version(found);
+        if request.cas.is_some_and(|cas| version != cas) {
+            return self.is_settled(found, version).then_some(Ok(Stored::Exists));
+        }
+        if found.header.is_large() {
+            return self.extend_large(op, request, found, part);
+        }
+        let mut value = self.value_of(found)?;
+        let origin = self.origin(found, version, &value);
+        match request.mode {
+            StoreMode::Prepend => value.splice(..0, part.iter().copied()).for_each(drop),
+            _ => value.extend_from_slice(part),
+        }
+        // A value that was appended to once is often appended to again.
+        let record_bytes = Header::bytes_for(request.key.len(), value.len());
+        let form = match request.mode {
+            StoreMode::Append => Form::growing(record_bytes),
+            _ => Form::Plain,
+        };
+        let over = Replace {
+            found,
+            origin,
+            version: request.version,
+            deadline: None,
+            keeps_identity: false,
+        };
+        self.replace(op, request.key, &over, &value, form)
     }
 
     /// True if a record and its version are still what was read.

@@ -1,9 +1,12 @@
-//! Changes of a value in place: arithmetic on numbers, and appends.
+//! Updates of a value: arithmetic on numbers, appends and prepends.
 //!
-//! Both happen under the lock of the item's group. A number is one word. Appended bytes are written
-//! behind the value before the header shows the new length. With versions, value and version must
-//! match: the version is 0 while the value changes, and a reader checks header and version again
-//! after its copy.
+//! A value is changed in place if its record allows it, and otherwise replaced by a new record that
+//! is made from it.
+//!
+//! A change in place happens under the lock of the item's group. A number is one word. Appended
+//! bytes are written behind the value before the header shows the new length. With versions, value
+//! and version must match: the version is 0 while the value changes, and a reader checks header and
+//! version again after its copy.
 //!
 //! ```text
 //! writer   version ← 0 │ value │ version ← new
@@ -13,17 +16,17 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
-use larder_item::{Deadline, Number, StoreMode};
+use larder_item::{Deadline, Number};
 use larder_stats::Counter;
 
 use crate::engine::Engine;
-use crate::error::Stuck;
+use crate::error::StoreError;
 use crate::index::find::Found;
-use crate::ops::arithmetic::{Arithmetic, ArithmeticRequest};
-use crate::ops::request::{StoreRequest, Stored};
+use crate::ops::condition::Replace;
+use crate::ops::request::Stored;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
-use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};
+use crate::segment::record::{Form, Header, INITIAL_FREQ_MAX, NUMBER_BYTES};
 
 /// The outcome of a change in place.
 pub(crate) enum UpdatedValue<T> {
@@ -34,98 +37,75 @@ pub(crate) enum UpdatedValue<T> {
 }
 
 impl Engine {
-    /// Changes a number in place if its text keeps its length and the record has room for a new
-    /// deadline, if one is given.
-    pub(crate) fn count_in_place(
+    /// Updates the value of a key's item, or returns `absent` if the key has none. `in_place` tries
+    /// it under the lock of the item's group. If the item must be rewritten, `replace` makes a new
+    /// record from it, and is called again while it returns `None`, which means that another thread
+    /// interfered.
+    pub(crate) fn update_or_replace<T: Copy>(
         &self,
         op: &Op<'_>,
-        counting: &ArithmeticRequest<'_>,
-    ) -> Result<UpdatedValue<Arithmetic>, Stuck> {
-        let hash = self.index().hash(counting.key);
+        key: &[u8],
+        absent: T,
+        in_place: impl FnOnce(&Found) -> UpdatedValue<T>,
+        replace: impl Fn(&Found) -> Option<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let hash = self.index().hash(key);
         let locked = self.index().lock(op, hash)?;
-        let found = self.index().find_locked(&locked, hash, counting.key);
+        let found = self.index().find_locked(&locked, hash, key);
         let Some(found) = found.filter(|found| self.index().death(found, op.now).is_none()) else {
-            return Ok(UpdatedValue::Done(Arithmetic::NotFound));
+            return Ok(absent);
         };
-        if counting.cas.is_some_and(|cas| cas != self.index().version(&found)) {
-            return Ok(UpdatedValue::Done(Arithmetic::Exists));
+        let updated = in_place(&found);
+        drop(locked);
+        match updated {
+            UpdatedValue::Done(done) => Ok(done),
+            UpdatedValue::NotHere => self.rework(op, key, |_, found| match found {
+                Some(found) => replace(found),
+                None => Some(Ok(absent)),
+            }),
         }
-        let shown_bytes = found.header.shown_bytes();
-        let has_room = found.header.deadline_at().is_some()
-            || counting.deadline.is_none_or(|deadline| deadline == Deadline::NEVER);
-        // A journal records changes in the order of records, not of words.
-        let is_fixed = self.journal().is_some() || self.index().is_condemned(&found);
-        if !found.header.is_number() || !has_room || is_fixed {
-            return Ok(UpdatedValue::NotHere);
-        }
-        let moved = self.index().number(&found).moved(counting.direction, counting.delta);
-        if moved.text_over(shown_bytes).len() != shown_bytes {
-            return Ok(UpdatedValue::NotHere);
-        }
-        let value_at = found.record_at + found.header.value_at();
-        let header = self.note_change(&found).with_used(op.now);
-        self.update_value(op.thread, &found, counting.version, || {
-            // Pairs with the acquire in `number`.
-            self.region().word(value_at).store(moved.0, Release);
-            self.index().set_deadline(&found, counting.deadline);
-            self.index().set_header(&found, header);
-        });
-        let meta = self.index().meta(&found, shown_bytes, op.now);
-        Ok(UpdatedValue::Done(Arithmetic::Number { number: moved.0, meta }))
     }
 
-    /// Stores another number in a number record, which keeps its length. The caller holds the lock
-    /// of the item's group.
-    pub(crate) fn set_number(&self, op: &Op<'_>, found: &Found, number: u64) {
+    /// True if a found item must be rewritten, whatever its record has room for.
+    pub(crate) fn is_fixed(&self, found: &Found) -> bool {
+        // A journal records changes in the order of records, not of words.
+        self.journal().is_some() || self.index().is_condemned(found)
+    }
+
+    /// Stores another number in a number record, whose text keeps its length, under the requested
+    /// version, and the deadline if one is given. The caller holds the lock of the item's group.
+    pub(crate) fn set_number(
+        &self,
+        op: &Op<'_>,
+        found: &Found,
+        number: u64,
+        version: Option<u64>,
+        deadline: Option<Deadline>,
+    ) {
         let value_at = found.record_at + found.header.value_at();
         let header = self.note_change(found).with_used(op.now);
-        self.update_value(op.thread, found, None, || {
+        self.update_value(op.thread, found, version, || {
             // Pairs with the acquire in `number`.
             self.region().word(value_at).store(number, Release);
+            self.index().set_deadline(found, deadline);
             self.index().set_header(found, header);
         });
     }
 
-    /// Appends to a value in place if its record has room.
-    pub(crate) fn append_in_place(
+    /// Stores a number over the item that `over` names: as a number record if `number` is given and
+    /// its text is short enough for one, otherwise as text. Returns `None` if the item changed.
+    pub(crate) fn replace_by_number(
         &self,
         op: &Op<'_>,
-        request: &StoreRequest<'_>,
-        part: &[u8],
-    ) -> Result<UpdatedValue<Stored>, Stuck> {
-        let hash = self.index().hash(request.key);
-        let locked = self.index().lock(op, hash)?;
-        let found = self.index().find_locked(&locked, hash, request.key);
-        let Some(found) = found.filter(|found| self.index().death(found, op.now).is_none()) else {
-            return Ok(UpdatedValue::Done(Stored::NotStored));
-        };
-        if request.cas.is_some_and(|cas| cas != self.index().version(&found)) {
-            return Ok(UpdatedValue::Done(Stored::Exists));
+        key: &[u8],
+        over: &Replace<'_>,
+        number: Option<u64>,
+        text: &[u8],
+    ) -> Option<Result<Stored, StoreError>> {
+        match number.zip(Form::number(text.len())) {
+            Some((number, form)) => self.replace(op, key, over, &number.to_le_bytes(), form),
+            None => self.replace(op, key, over, text, Form::Plain),
         }
-        let Found { header, record_at, .. } = found;
-        let value_bytes = header.value_bytes() + part.len();
-        // Checked with the parts: the longer header has no room for an arbitrary length.
-        let fits = request.mode == StoreMode::Append
-            && header.is_growing()
-            && self.accepts(request.key.len(), value_bytes)
-            && value_bytes <= header.record_bytes() - header.value_at()
-            && self.journal().is_none()
-            && !self.index().is_condemned(&found);
-        if !fits {
-            return Ok(UpdatedValue::NotHere);
-        }
-        self.region().memory().write(record_at + header.value_at() + header.value_bytes(), part);
-        // The longer value is as popular as the old one, and was used once more.
-        let freq = (found.slot.freq() + 1).min(INITIAL_FREQ_MAX);
-        self.index().set_slot(found.slot_at, found.slot.with_freq(freq));
-        let longer =
-            header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(op.now);
-        let cas = self.update_value(op.thread, &found, request.version, || {
-            // The bytes are written.
-            self.index().set_header(&found, longer.with_initial_freq(freq));
-        });
-        self.bump(op.thread, Counter::ItemsTotal, 1);
-        Ok(UpdatedValue::Done(Stored::Stored { cas, value_bytes }))
     }
 
     /// Counts a change as a read, for eviction. Returns the header that does not count it as one.
@@ -142,7 +122,7 @@ impl Engine {
 
     /// Changes a found item's value under a new version, or under the requested one. The caller
     /// holds the lock of its group.
-    fn update_value(
+    pub(crate) fn update_value(
         &self,
         thread: &ThreadSlot,
         found: &Found,

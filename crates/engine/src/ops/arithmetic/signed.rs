@@ -5,14 +5,13 @@
 //! length. A negative one is a text, and each change of it writes a record.
 
 use crate::engine::Engine;
-use crate::error::{StoreError, Stuck};
+use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::ops::condition::Replace;
 use crate::ops::request::Stored;
 use crate::ops::update_value::UpdatedValue;
 use crate::process::op::Op;
 use crate::process::operation::Operation;
-use crate::segment::record::Form;
 
 /// A change of a signed number.
 ///
@@ -104,49 +103,41 @@ impl Engine {
     ) -> Result<Signed, StoreError> {
         let op = &self.op_of(operation);
         self.segments().flush_if_due(op.now);
-        if let UpdatedValue::Done(done) = self.signed_in_place(op, request)? {
-            return Ok(done);
-        }
-        self.rework(op, request.key, |engine, found| {
-            let Some(found) = found else {
-                return Some(Ok(Signed::NotFound));
-            };
-            engine.signed_anew(op, request, found)
-        })
+        self.update_or_replace(
+            op,
+            request.key,
+            Signed::NotFound,
+            |found| self.signed_in_place(op, request, found),
+            |found| self.signed_anew(op, request, found),
+        )
     }
 
-    /// Changes a number record if the new number is not negative and its text keeps its length.
+    /// Changes a number record if the new number is not negative and its text keeps its length. The
+    /// caller holds the lock of the item's group.
     fn signed_in_place(
         &self,
         op: &Op<'_>,
         request: &SignedRequest<'_>,
-    ) -> Result<UpdatedValue<Signed>, Stuck> {
-        let hash = self.index().hash(request.key);
-        let locked = self.index().lock(op, hash)?;
-        let found = self.index().find_locked(&locked, hash, request.key);
-        let Some(found) = found.filter(|found| self.index().death(found, op.now).is_none()) else {
-            return Ok(UpdatedValue::Done(Signed::NotFound));
-        };
-        if !request.accepts(self.index().flags(&found)) {
-            return Ok(UpdatedValue::Done(Signed::NonNumeric));
+        found: &Found,
+    ) -> UpdatedValue<Signed> {
+        if !request.accepts(self.index().flags(found)) {
+            return UpdatedValue::Done(Signed::NonNumeric);
         }
-        // A journal records changes in the order of records, not of words.
-        let is_fixed = self.journal().is_some() || self.index().is_condemned(&found);
-        if !found.header.is_number() || is_fixed {
-            return Ok(UpdatedValue::NotHere);
+        if !found.header.is_number() || self.is_fixed(found) {
+            return UpdatedValue::NotHere;
         }
-        let Ok(number) = i64::try_from(self.index().number(&found).0) else {
-            return Ok(UpdatedValue::Done(Signed::NonNumeric));
+        let Ok(number) = i64::try_from(self.index().number(found).0) else {
+            return UpdatedValue::Done(Signed::NonNumeric);
         };
         let Some(new) = request.change.of(number) else {
-            return Ok(UpdatedValue::Done(Signed::Differs(number)));
+            return UpdatedValue::Done(Signed::Differs(number));
         };
         match u64::try_from(new) {
             Ok(word) if text_bytes(word) == found.header.shown_bytes() => {
-                self.set_number(op, &found, word);
-                Ok(UpdatedValue::Done(Signed::Number(new)))
+                self.set_number(op, found, word, None, None);
+                UpdatedValue::Done(Signed::Number(new))
             }
-            _ => Ok(UpdatedValue::NotHere),
+            _ => UpdatedValue::NotHere,
         }
     }
 
@@ -178,13 +169,7 @@ impl Engine {
             keeps_identity: text.len() == old.len(),
         };
         let word = u64::try_from(new).ok();
-        let stored = match word.and_then(|_| Form::number(text.len())) {
-            Some(form) => {
-                let word = new.cast_unsigned().to_le_bytes();
-                self.replace(op, request.key, &over, &word, form)?
-            }
-            None => self.replace(op, request.key, &over, text.as_bytes(), Form::Plain)?,
-        };
+        let stored = self.replace_by_number(op, request.key, &over, word, text.as_bytes())?;
         Some(stored.map(|stored| match stored {
             Stored::Stored { .. } => Signed::Number(new),
             _ => Signed::NotFound,
