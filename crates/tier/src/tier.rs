@@ -405,13 +405,12 @@ impl<D: Directory> Tier<D> {
     }
 
     /// Whether the memory that has this epoch knows all of the log: it served it last, and since
-    /// then the machine has not been started again, or the last stop was clean (`EpochMatches`,
-    /// `BootMatches`).
+    /// then the machine has not been started again, or the last stop was clean.
     pub fn fits(&self, epoch: u32, is_same_boot: bool) -> bool {
         epoch == self.manifest.epoch && (is_same_boot || self.manifest.clean)
     }
 
-    /// Begins to serve with the memory that [`Tier::fits`] (`CleanIsCleared`).
+    /// Begins to serve with the memory that [`Tier::fits`].
     ///
     /// # Errors
     ///
@@ -423,8 +422,8 @@ impl<D: Directory> Tier<D> {
         }
     }
 
-    /// Begins without memory: raises the epoch, so that no earlier memory fits (`EpochIsRaised`,
-    /// `ManifestIsDurable`). Recovery comes next.
+    /// Begins without memory: raises the epoch, so that no earlier memory fits. Recovery comes
+    /// next.
     ///
     /// # Errors
     ///
@@ -435,8 +434,7 @@ impl<D: Directory> Tier<D> {
     }
 
     /// Leases the next `count` segment numbers, durably. No other lease has them, not even one of
-    /// an earlier process that never used them (`LeaseBeforeNumber`, `LeaseIsDurable`,
-    /// `NumbersAreNew`).
+    /// an earlier process that never used them.
     ///
     /// # Errors
     ///
@@ -448,6 +446,7 @@ impl<D: Directory> Tier<D> {
     pub fn lease(&mut self, count: u64) -> Result<Lease, OpenError> {
         assert!(count > 0, "a lease has a number");
         let next = match self.manifest.lease {
+            // Rule: NumbersAreNew
             Some(last) => last.further(1),
             None => Some(SegmentNumber::FIRST),
         };
@@ -456,6 +455,7 @@ impl<D: Directory> Tier<D> {
             Some(Lease { next: Some(next), last })
         });
         let lease = lease.ok_or_else(|| self.used_up())?;
+        // Rule: LeaseIsDurable
         self.replace(Manifest { lease: Some(lease.last), ..self.manifest.clone() })?;
         Ok(lease)
     }
@@ -476,7 +476,7 @@ impl<D: Directory> Tier<D> {
     }
 
     /// Notes the end of the log, below which a start has found everything durable. The next change
-    /// of the manifest makes the note durable (`EndAfterSync`).
+    /// of the manifest makes the note durable.
     pub(crate) fn set_durable(&mut self, end: Option<Address>) {
         self.manifest.durable = end;
     }
@@ -518,6 +518,7 @@ impl<D: Directory> Tier<D> {
     }
 
     fn replace(&mut self, manifest: Manifest) -> Result<(), OpenError> {
+        // Rule: ManifestIsDurable
         self.directory.replace_small(MANIFEST, &manifest.encode())?;
         self.manifest = manifest;
         Ok(())

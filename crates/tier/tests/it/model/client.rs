@@ -190,7 +190,7 @@ impl Turn<'_> {
 
     fn is_dead(&self, world: &mut World, slot: Slot) -> bool {
         let expired = matches!(slot, Slot::Memory { value, .. } if value.expires && world.struck);
-        slot == Slot::Empty || expired || world.region().is_flushed(slot, self.rules)
+        slot == Slot::Empty || expired || world.region().is_flushed(slot)
     }
 
     /// What an answer about the key has to wait for.
@@ -376,10 +376,7 @@ impl Turn<'_> {
     fn publish(&self, at: Address) -> Taken {
         let mut world = self.world.clone();
         let key = self.op.key()?;
-        let old = *world.slot(key);
-        let old = world.region().home(old);
-        let home = if self.rules.keep(Rule::HomeFollows) { at } else { old.unwrap_or(at) };
-        self.store_slot(&mut world, key, home);
+        self.store_slot(&mut world, key, at);
         world.spec.publish(at);
         self.goto(world, "stores the slot", At::Published(at))
     }

@@ -89,10 +89,8 @@ pub(crate) enum Fate {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Manifest {
-    pub(crate) epoch: u8,
     /// The highest number that a segment may have.
     pub(crate) lease: Number,
-    pub(crate) clean: bool,
     /// Everything below was durable at a stop or a start.
     pub(crate) durable: Address,
 }

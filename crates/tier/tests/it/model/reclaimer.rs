@@ -13,7 +13,7 @@ pub(crate) struct Walk {
     source: Number,
     /// Units and places passed.
     passed: u8,
-    /// Everything reserved up to the last judgement.
+    /// Everything reserved up to the last judgement, or up to the beginning.
     upto: Address,
 }
 
@@ -84,7 +84,8 @@ impl Turn<'_> {
         for source in sources.into_iter().take(takes) {
             let mut world = self.world.clone();
             world.budget.reclaims -= 1;
-            let walk = Walk { source, passed: 0, upto: Address::NONE };
+            let upto = region.reserved_up_to();
+            let walk = Walk { source, passed: 0, upto };
             next.push(self.goto(world, "takes a segment", Reclaimer::Walking(walk)));
         }
     }
@@ -128,7 +129,7 @@ impl Turn<'_> {
 
     fn is_dead(&self, world: &mut World, copy: Copy) -> bool {
         let slot = *world.slot(copy.key);
-        copy.value.expires && world.struck || world.region().is_flushed(slot, self.rules)
+        copy.value.expires && world.struck || world.region().is_flushed(slot)
     }
 
     fn move_slot(&self, world: &mut World, copy: Copy) {

@@ -1,4 +1,4 @@
-//! Recovery: a start without the region reads the log.
+//! Recovery: a start reads the log.
 
 use super::address::{Address, LEASED, Number};
 use super::disk::{Disk, Extent, Header, Manifest, Record, Unit, Value};
@@ -86,13 +86,11 @@ pub(crate) fn steps(world: &World, recovery: &Recovery, rules: Rules, next: &mut
 }
 
 fn begin(world: &mut World, rules: Rules) -> (&'static str, Recovery) {
-    let raise = u8::from(rules.keep(Rule::EpochIsRaised));
     let manifest = world.disk.manifest();
-    let (epoch, lease) = (manifest.epoch + raise, manifest.lease + LEASED);
+    let lease = manifest.lease + LEASED;
     let durable = rules.keep(Rule::ManifestIsDurable);
-    let manifest = Manifest { epoch, lease, clean: false, ..manifest };
-    world.disk.replace_manifest(manifest, durable);
-    ("raises the epoch", Recovery::Read)
+    world.disk.replace_manifest(Manifest { lease, ..manifest }, durable);
+    ("leases numbers", Recovery::Read)
 }
 
 fn read(world: &mut World, rules: Rules) -> Result<Survey, String> {
@@ -268,8 +266,6 @@ fn serve(world: &mut World, survey: &Survey, rules: Rules) {
 /// The region goes on behind the last segment that stays.
 fn finish(world: &mut World, mut region: Region, kept: &[(Extent, Header)], rules: Rules) {
     let last = kept.last().map_or(0, |(_, header)| header.number);
-    region.epoch = world.disk.manifest().epoch;
-    region.boot = world.boot;
     region.current = last;
     region.next_number = last + 1;
     if rules.keep(Rule::NumbersAreNew) {

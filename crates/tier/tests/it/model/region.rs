@@ -70,8 +70,6 @@ pub(crate) enum Use {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Region {
-    pub(crate) epoch: u8,
-    pub(crate) boot: u8,
     /// Units a segment has.
     units: u8,
     pub(crate) slots: [Slot; KEYS],
@@ -96,8 +94,6 @@ impl Region {
     pub(crate) fn empty(disk: &Disk) -> Self {
         let (extents, units) = (disk.extents(), disk.units());
         Self {
-            epoch: 0,
-            boot: 0,
             units,
             slots: [Slot::Empty; KEYS],
             extents: vec![Use::Free; usize::from(extents)],
@@ -241,17 +237,13 @@ impl Region {
     }
 
     /// Whether the flush killed the item, by the order of the log.
-    pub(crate) fn is_flushed(&self, slot: Slot, rules: Rules) -> bool {
-        rules.keep(Rule::MemoryComparesFlush)
-            && self.home(slot).is_some_and(|home| home < self.flush)
+    pub(crate) fn is_flushed(&self, slot: Slot) -> bool {
+        self.home(slot).is_some_and(|home| home < self.flush)
     }
 
     /// The next unit to write, if one may be written.
     fn next_to_write(&self, rules: Rules) -> Option<usize> {
-        let ready = |buffer: &Buffer| {
-            !buffer.reservations.is_empty()
-                && (buffer.is_complete() || !rules.keep(Rule::WaitForComplete))
-        };
+        let ready = |buffer: &Buffer| !buffer.reservations.is_empty() && buffer.is_complete();
         let waiting = |buffer: &&Buffer| !buffer.written;
         let at = if rules.keep(Rule::WriteInOrder) {
             let at = self.buffers.iter().position(|buffer| !buffer.written)?;

@@ -1,4 +1,5 @@
-//! The rules of the protocol, each a switch.
+//! The rules of the protocol, each a switch. The code names them where it keeps them, in comments
+//! `// Rule: name`.
 
 use std::fmt;
 
@@ -33,21 +34,13 @@ rules! {
     ReserveBeforeSlot => "the slot is stored after the log has room for the record",
     DeleteIsLogged => "a delete appends a tombstone",
     ChangeIsLogged => "a touch or a counter writes a new record, never two words in place",
-    HomeFollows => "a memory record's home is its newest record in the log",
-    MemoryComparesFlush => "memory compares the home of an item with the address of the flush",
     FlushIsOneStep => "a flush appends its record and raises the flush address in one step",
     // The flusher.
-    WaitForComplete => "a unit is written when every reservation in it is complete",
     WriteInOrder => "units are written in the order of their addresses",
     SealBeforeWrite => "a unit that was written takes no more records",
     HeaderBeforeNext => "a segment's header is durable before the next segment is written",
     BuffersUntilSynced => "a buffer is kept until its unit is synced",
     ErrorIsFinal => "after a failed sync the process writes and syncs no more",
-    // Repair by a process that attaches to the region.
-    RepairCompletes => "repair completes a reservation that its slot names",
-    RepairVoids => "repair voids a reservation that no slot names",
-    RepairWritesAgain => "repair writes every unsynced unit again",
-    RepairErasesAgain => "repair erases again what was given up",
     // Readers.
     ReadBracket => "a read from disk checks the segment's number before and after",
     BufferBracket => "a read from a log buffer checks the buffer's unit before and after",
@@ -65,15 +58,8 @@ rules! {
     HeaderAsBegun => "a header repeats the delay that was pending when its segment began",
     DueBeforeRecords => "a flush that falls due is logged before any later record",
     DueBeforeReads => "a flush that falls due is logged before any later answer",
-    // Starting with a region.
-    EpochMatches => "a region is refused if its epoch is not that of the manifest",
-    EpochIsRaised => "a start without the region raises the epoch",
+    // Starting.
     ManifestIsDurable => "the manifest is durable before the start goes on",
-    RegionEpochLast => "a region gets the epoch when recovery is complete",
-    BootMatches => "a region of another boot is refused unless the stop was clean",
-    CleanIsCleared => "the clean mark is cleared durably before the first change",
-    HandOverBetween => "a process hands over when no operation of it holds a group",
-    // Starting without it.
     LeaseBeforeNumber => "a segment gets a number that the manifest has leased",
     LeaseIsDurable => "the lease is durable before its numbers are used",
     NumbersAreNew => "segment numbers are never used again",

@@ -3,17 +3,6 @@
 use super::client::Op;
 use super::rules::Rule;
 
-/// What becomes of the region.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Memory {
-    /// The process's own: a kill takes it.
-    Private,
-    /// Shared memory: it outlives a kill, not a reboot.
-    Shared,
-    /// A file on a real disk: after a power loss it is there as of the last clean stop.
-    File,
-}
-
 /// How often each thing may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Budget {
@@ -24,10 +13,6 @@ pub(crate) struct Budget {
     pub(crate) failed_syncs: u8,
     pub(crate) failed_writes: u8,
     pub(crate) stops: u8,
-    /// A new process takes the region over from one that lives.
-    pub(crate) handovers: u8,
-    /// A region may be put aside and offered again.
-    pub(crate) aside: bool,
     pub(crate) strike: bool,
     /// The clock may be set back while the process is down.
     pub(crate) set_back: bool,
@@ -42,8 +27,6 @@ impl Budget {
         failed_syncs: 0,
         failed_writes: 0,
         stops: 0,
-        handovers: 0,
-        aside: false,
         strike: false,
         set_back: false,
     };
@@ -56,7 +39,6 @@ pub(crate) struct Scenario {
     pub(crate) extents: u8,
     /// Units a segment has.
     pub(crate) units: u8,
-    pub(crate) memory: Memory,
     /// Whether answers wait until they are durable: the level `sync`.
     pub(crate) waits: bool,
     pub(crate) budget: Budget,
@@ -65,14 +47,13 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// One key, three segments of two units, private memory, the level `sync`, and no accidents.
+    /// One key, three segments of two units, the level `sync`, and no accidents.
     pub(crate) const BASE: Self = Self {
         name: "",
         programs: &[],
         keys: 1,
         extents: 3,
         units: 2,
-        memory: Memory::Private,
         waits: true,
         budget: Budget::NONE,
         breaks_without: &[],

@@ -3,7 +3,7 @@
 
 use super::client::Op::{Delay, Delete, Flush, Get, Set, SetExpiring, Touch};
 use super::rules::Rule::*;
-use super::scenario::{Budget, Memory, Scenario};
+use super::scenario::{Budget, Scenario};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -36,11 +36,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "a region on a real disk",
+        name: "a clean stop",
         programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }]],
-        memory: Memory::File,
         budget: Budget { stops: 1, power_losses: 2, ..Budget::NONE },
-        breaks_without: &[BootMatches, CleanIsCleared, NumbersAreNew],
+        breaks_without: &[NumbersAreNew],
         ..Scenario::BASE
     },
     Scenario {
@@ -63,59 +62,20 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             Get { key: 0 },
         ]],
         budget: Budget { power_losses: 1, strike: true, set_back: true, ..Budget::NONE },
-        breaks_without: &[
-            AnswerWaitsForFlush,
-            HomeFollows,
-            MemoryComparesFlush,
-            DelayIsLogged,
-            DueBeforeRecords,
-            DueBeforeReads,
-        ],
+        breaks_without: &[AnswerWaitsForFlush, DelayIsLogged, DueBeforeRecords, DueBeforeReads],
         ..Scenario::BASE
     },
     Scenario {
         name: "a flush beside writers, reclaim and power loss",
         programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }], &[Flush]],
         budget: Budget { reclaims: 1, power_losses: 1, ..Budget::NONE },
-        breaks_without: &[
-            FlushIsOneStep,
-            WaitForComplete,
-            WriteInOrder,
-            BuffersUntilSynced,
-            GiveUpAfterSync,
-        ],
-        ..Scenario::BASE
-    },
-    Scenario {
-        name: "a sync that fails, with a shared region",
-        programs: &[
-            &[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }],
-            &[Get { key: 0 }, Get { key: 0 }],
-        ],
-        memory: Memory::Shared,
-        budget: Budget { failed_syncs: 1, kills: 1, power_losses: 1, ..Budget::NONE },
-        breaks_without: &[
-            RepairCompletes,
-            RepairVoids,
-            RepairWritesAgain,
-            EpochMatches,
-            RegionEpochLast,
-        ],
+        breaks_without: &[FlushIsOneStep, WriteInOrder, BuffersUntilSynced, GiveUpAfterSync],
         ..Scenario::BASE
     },
     Scenario {
         name: "a write that fails",
         programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }], &[Get { key: 0 }]],
-        memory: Memory::Shared,
         budget: Budget { failed_writes: 1, kills: 1, power_losses: 1, ..Budget::NONE },
-        ..Scenario::BASE
-    },
-    Scenario {
-        name: "a hand-over between processes",
-        programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }], &[Get { key: 0 }]],
-        memory: Memory::Shared,
-        budget: Budget { handovers: 1, power_losses: 1, ..Budget::NONE },
-        breaks_without: &[HandOverBetween],
         ..Scenario::BASE
     },
     Scenario {
@@ -144,7 +104,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "kills, then a power loss, without the region",
+        name: "kills, then a power loss",
         programs: &[
             &[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }],
             &[Get { key: 0 }, Get { key: 0 }],
@@ -182,24 +142,6 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "a region that was put aside",
-        programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }]],
-        memory: Memory::Shared,
-        budget: Budget { kills: 2, power_losses: 1, aside: true, ..Budget::NONE },
-        breaks_without: &[EpochIsRaised],
-        ..Scenario::BASE
-    },
-    Scenario {
-        name: "kills, then a power loss, with a shared region",
-        programs: &[
-            &[Set { key: 0, id: 1 }, Delete { key: 0 }, Set { key: 0, id: 2 }],
-            &[Get { key: 0 }, Get { key: 0 }],
-        ],
-        memory: Memory::Shared,
-        budget: Budget { kills: 2, power_losses: 1, ..Budget::NONE },
-        ..Scenario::BASE
-    },
-    Scenario {
         name: "reclaim beside a writer",
         programs: &[&[
             Set { key: 0, id: 1 },
@@ -232,7 +174,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "an erasure whose sync fails, with a shared region",
+        name: "an erasure whose sync fails",
         programs: &[&[
             Set { key: 0, id: 1 },
             Set { key: 0, id: 2 },
@@ -241,9 +183,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             Set { key: 1, id: 4 },
         ]],
         keys: 2,
-        memory: Memory::Shared,
         budget: Budget { reclaims: 2, failed_syncs: 1, kills: 1, power_losses: 1, ..Budget::NONE },
-        breaks_without: &[RepairErasesAgain],
         ..Scenario::BASE
     },
     Scenario {

@@ -101,12 +101,7 @@ impl Spec {
         self.events = kept;
     }
 
-    /// A process attached to the region: what memory does not show has not happened.
-    pub(crate) fn attach(&mut self) {
-        self.events.retain(|event| event.published);
-    }
-
-    /// The region is gone: `found` has to be what some prefix of the history left.
+    /// The memory is gone: `found` has to be what some prefix of the history left.
     pub(crate) fn recover(&mut self, found: Items, struck: bool) -> Result<(), String> {
         let mut ends = vec![self.base];
         let mut allowed = vec![self.base];

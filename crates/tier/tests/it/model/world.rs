@@ -40,27 +40,20 @@ impl fmt::Display for Step {
 pub(crate) enum Phase {
     Running,
     Down,
-    /// A process attaches to the region: how many of its steps are done.
-    Attaching(u8),
     Recovering(Box<Recovery>),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct World {
     pub(crate) disk: Disk,
-    /// The region of the running process, or the file that the last one left.
+    /// The region of the running process.
     pub(crate) region: Option<Region>,
-    /// A region file that was put aside and may be offered again.
-    pub(crate) aside: Option<Region>,
-    /// What the file system has of the region file: its state at the last clean stop.
-    pub(crate) old_region: Option<Region>,
     pub(crate) phase: Phase,
     pub(crate) clients: Vec<Client>,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) spec: Spec,
     /// Whether the clock has struck: what expires has expired, what is due is due.
     pub(crate) struck: bool,
-    pub(crate) boot: u8,
     /// A sync failed in this process.
     pub(crate) failed: bool,
     pub(crate) budget: Budget,
@@ -74,20 +67,16 @@ impl World {
     pub(crate) fn new(scenario: &Scenario, rules: Rules) -> Self {
         let mut disk = Disk::new(scenario.extents, scenario.units);
         let mut region = Region::empty(&disk);
-        region.epoch = 1;
         region.lease = recovery::granted(LEASED, rules);
-        disk.replace_manifest(Manifest { epoch: 1, lease: LEASED, ..Manifest::default() }, true);
+        disk.replace_manifest(Manifest { lease: LEASED, ..Manifest::default() }, true);
         Self {
             disk,
             region: Some(region),
-            aside: None,
-            old_region: None,
             phase: Phase::Running,
             clients: vec![Client::default(); scenario.programs.len()],
             reclaimer: Reclaimer::Idle,
             spec: Spec::default(),
             struck: false,
-            boot: 0,
             failed: false,
             budget: scenario.budget,
             fault: None,
@@ -118,26 +107,20 @@ impl World {
         self.clients.iter().zip(scenario.programs).any(holds) || self.reclaimer.holds(key)
     }
 
-    /// Whether a client is inside an operation on the key.
-    pub(crate) fn is_inside(&self, scenario: &Scenario, key: u8) -> bool {
-        let mut clients = self.clients.iter().zip(scenario.programs);
-        clients.any(|(client, program)| client.holds(program, key))
-    }
-
     pub(crate) fn successors(&self, scenario: &Scenario, rules: Rules) -> Successors {
         let mut next = Vec::new();
-        crash::steps(self, scenario, rules, &mut next);
+        crash::steps(self, &mut next);
         match &self.phase {
             Phase::Running => {
                 client::steps(self, scenario, rules, &mut next);
                 reclaimer::steps(self, scenario, rules, &mut next);
                 self.flusher(rules, &mut next);
                 self.lease(rules, &mut next);
-                self.evictions(scenario, rules, &mut next);
+                self.evictions(scenario, &mut next);
                 self.due_flush(&mut next);
             }
             Phase::Recovering(recovery) => recovery::steps(self, recovery, rules, &mut next),
-            Phase::Down | Phase::Attaching(_) => {}
+            Phase::Down => {}
         }
         if self.budget.strike && !self.struck {
             let mut world = self.clone();
@@ -208,7 +191,7 @@ impl World {
         }
     }
 
-    fn evictions(&self, scenario: &Scenario, rules: Rules, next: &mut Successors) {
+    fn evictions(&self, scenario: &Scenario, next: &mut Successors) {
         if self.budget.evictions == 0 {
             return;
         }
@@ -221,7 +204,7 @@ impl World {
             world.budget.evictions -= 1;
             let slot = Slot::Memory { value, home };
             let expired = value.expires && self.struck;
-            if expired || world.region().is_flushed(slot, rules) {
+            if expired || world.region().is_flushed(slot) {
                 *world.slot(key) = Slot::Empty;
             } else {
                 match world.region().disk_slot(home) {
