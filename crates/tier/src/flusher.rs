@@ -33,7 +33,7 @@ pub enum FlushError {
         /// The directory.
         path: String,
     },
-    /// An earlier call failed (`ErrorIsFinal`).
+    /// An earlier call failed.
     #[error("the log takes no more writes since an earlier error")]
     Failed,
 }
@@ -43,7 +43,7 @@ pub enum FlushError {
 pub struct Synced {
     /// Everything below; `None` before the first record.
     pub through: Option<Address>,
-    /// Extents that were given up, and may begin a segment from now on (`EraseBeforeReuse`).
+    /// Extents that were given up, and may begin a segment from now on.
     pub freed: Vec<Extent>,
 }
 
@@ -125,6 +125,7 @@ impl<D: Directory> Flusher<D> {
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, FlushError>,
     ) -> Result<T, FlushError> {
+        // Rule: ErrorIsFinal
         if self.has_failed {
             return Err(FlushError::Failed);
         }
@@ -162,7 +163,7 @@ impl<D: Directory> Flusher<D> {
     }
 
     /// Begins a segment in a free extent, and shuts the last one. Syncs first if the header of the
-    /// last one is not durable (`HeaderBeforeNext`).
+    /// last one is not durable.
     ///
     /// # Errors
     ///
@@ -175,6 +176,7 @@ impl<D: Directory> Flusher<D> {
     ) -> Result<(), FlushError> {
         self.unless_failed(|flusher| {
             flusher.shut(now_unix_secs)?;
+            // Rule: HeaderBeforeNext
             if !flusher.is_header_durable {
                 flusher.tier.log().sync()?;
             }
@@ -204,7 +206,7 @@ impl<D: Directory> Flusher<D> {
         self.unit.get_or_insert_with(begin).push(record)
     }
 
-    /// Ends the unit and writes it (`SealBeforeWrite`). Durable after a sync.
+    /// Ends the unit and writes it. Durable after a sync.
     ///
     /// # Errors
     ///
@@ -252,7 +254,7 @@ impl<D: Directory> Flusher<D> {
         Ok(())
     }
 
-    /// Makes durable what was written (`AnswerAfterSync`: answers come after it).
+    /// Makes durable what was written. Answers come after it.
     ///
     /// # Errors
     ///
@@ -264,6 +266,7 @@ impl<D: Directory> Flusher<D> {
             if let Some(open) = &flusher.open {
                 flusher.through = Some(open.end());
             }
+            // Rule: EraseBeforeReuse
             let freed = std::mem::take(&mut flusher.erasing);
             Ok(Synced { through: flusher.through, freed })
         })
@@ -282,9 +285,8 @@ impl<D: Directory> Flusher<D> {
     }
 
     /// Gives a segment up whose records are all dead or copied. `judged` is the last address that
-    /// was reserved when the last record was judged: it is durable first (`GiveUpAfterSync`), and
-    /// so is the erasure of the segment that was given up before (`EraseBeforeNext`). The extent is
-    /// free when a later sync says so.
+    /// was reserved when the last record was judged: it is durable first, and so is the erasure of
+    /// the segment that was given up before. The extent is free when a later sync says so.
     ///
     /// # Errors
     ///
@@ -301,6 +303,8 @@ impl<D: Directory> Flusher<D> {
             return Err(FlushError::NotWritten { judged });
         }
         let is_durable = judged.is_none_or(|judged| Some(judged) < self.through);
+        // Rule: GiveUpAfterSync
+        // Rule: EraseBeforeNext
         let synced = match is_durable && self.erasing.is_empty() {
             true => Synced { through: self.through, freed: Vec::new() },
             false => self.sync()?,

@@ -69,6 +69,7 @@ impl Engine {
     /// True if a found item must be rewritten, whatever its record has room for.
     pub(crate) fn is_fixed(&self, found: &Found) -> bool {
         // A journal records changes in the order of records, not of words.
+        // Rule: ChangeIsLogged
         self.journal().is_some() || self.index().is_condemned(found)
     }
 

@@ -144,7 +144,8 @@ pub fn recover<D: Directory>(
     visitor: &mut impl Visitor,
 ) -> Result<Recovered, RecoveryError> {
     let log = tier.log();
-    // After a failed sync the kernel's cache shows what the disk lacks (ReadAroundCache).
+    // After a failed sync the kernel's cache shows what the disk lacks.
+    // Rule: ReadAroundCache
     log.drop_cached()?;
     let (survey, found) = read(tier, visitor)?;
     survey.mend(log)?;
@@ -154,7 +155,8 @@ pub fn recover<D: Directory>(
     if let Some(cut) = found.cut {
         remove_above(log, &survey, cut, now_unix_secs)?;
     }
-    // Covers what was read, too: it may have been in the kernel's cache alone (SyncBeforeServing).
+    // Covers also what was read: it may have been in the kernel's cache only.
+    // Rule: SyncBeforeServing
     log.sync()?;
     Ok(found)
 }
@@ -236,7 +238,7 @@ fn check_end(found: &Recovered, durable: Option<Address>) -> Result<(), Recovery
     }
 }
 
-/// Removes what is above the cut, the latest first (EraseAboveCut, AboveBeforeCut, VoidAtCut).
+/// Removes what is above the cut, the latest first.
 fn remove_above<F: File>(
     log: &Log<F>,
     survey: &Survey,
@@ -245,11 +247,14 @@ fn remove_above<F: File>(
 ) -> Result<(), DiskError> {
     for (extent, header) in survey.segments().iter().rev() {
         if header.number > cut.number() {
+            // Rule: EraseAboveCut
             log.erase(*extent, header.number)?;
+            // Rule: AboveBeforeCut
             log.sync()?;
         } else if header.number == cut.number() && cut.page() == 1 {
             log.erase(*extent, header.number)?;
         } else if header.number == cut.number() {
+            // Rule: VoidAtCut
             log.shut(*extent, header.number, cut.page(), now_unix_secs)?;
         }
     }
@@ -286,6 +291,7 @@ impl<F: File> Reader<'_, F> {
                 return Ok(Some(page));
             };
             found.stamp_unix_secs = found.stamp_unix_secs.max(unit.sealed_unix_secs);
+            // Rule: VoidShuts
             if unit.is_void {
                 break;
             }

@@ -34,6 +34,7 @@ fn work<D: Directory>(
             continue;
         }
         let mut freed = Vec::new();
+        // Rule: WriteInOrder
         for job in jobs {
             freed.extend(execute(shared, flusher, job)?);
         }
@@ -45,6 +46,7 @@ fn work<D: Directory>(
         shared.counts.sync_us.fetch_add(took_us, Relaxed);
         {
             let mut head = shared.head();
+            // Rule: AnswerAfterSync
             shared.note_synced(synced.through);
             head.note_synced(synced.through);
             head.note_freed(freed);

@@ -180,6 +180,7 @@ impl Head {
         let Some(unit) = self.unit.take().filter(|unit| !unit.is_empty()) else { return };
         let Some(open) = &mut self.open else { return };
         let address = unit.address();
+        // Rule: SealBeforeWrite
         let pages = Arc::new(unit.seal(synced, now_unix_secs));
         open.next_page += pages.len();
         self.jobs.push_back(Job::Write(Arc::clone(&pages)));
@@ -190,10 +191,13 @@ impl Head {
         if self.ready.len() <= share.leaves() {
             return Err(Refusal::Busy);
         }
+        // Rule: LeaseBeforeNumber
         let number = self.lease.as_mut().and_then(Iterator::next).ok_or(Refusal::Busy)?;
         let Some(extent) = self.ready.pop_front() else { return Err(Refusal::Busy) };
         self.leased -= 1;
         self.begun_by_copies += u64::from(share == Share::Copy);
+        // Rule: HeadersRepeatDelay
+        // Rule: HeaderAsBegun
         let header = SegmentHeader { number, previous: self.last, delay: self.delay };
         self.jobs.push_back(Job::Begin { extent, header });
         self.open = Some(Open { extent, number, next_page: 1 });
@@ -232,6 +236,7 @@ impl Head {
 
     /// Everything below the address is durable.
     pub(super) fn note_synced(&mut self, through: Option<Address>) {
+        // Rule: BuffersUntilSynced
         while self.pending.front().is_some_and(|pending| Some(pending.address) < through) {
             self.pending.pop_front();
         }

@@ -198,6 +198,8 @@ impl Lookup {
     fn look<F: File>(&mut self, shared: &Shared<F>, location: Location) -> Seen {
         let Some(at) = shared.extents.address(location) else { return Seen::Moved };
         if !shared.is_synced(at)
+// The lock of the head keeps the unit where it is.
+// Rule: BufferBracket
             && let Some(seen) = shared.head().pending(at, |record| Seen::of(record, &self.key))
         {
             return seen;
@@ -224,6 +226,7 @@ impl Lookup {
         fetch: Fetch,
         read: Result<Vec<Page>, DiskError>,
     ) -> Seen {
+        // Rule: ReadBracket
         if !shared.extents.holds(fetch.extent(), fetch.at().number()) {
             return Seen::Moved;
         }

@@ -186,6 +186,7 @@ impl<D: Directory + 'static> Store<D> {
         let recovered = segments.back().and_then(|(_, last)| last.end());
         if !is_cache {
             // Damage below is not taken for the end of the log from now on.
+            // Rule: EndAfterSync
             tier.set_durable(recovered);
         }
         let mut head = Head::new(tier.log().seal().clone(), segments, free, delay);
@@ -231,6 +232,7 @@ impl<D: Directory + 'static> Store<D> {
         let filed = shared.filed(item.key);
         let record = Record::Item(*item);
         let mut head = shared.head();
+        // Rule: DueBeforeRecords
         if shared.is_flush_due(change.now_unix_secs) {
             return Err(Refusal::Busy);
         }
@@ -247,6 +249,8 @@ impl<D: Directory + 'static> Store<D> {
             let has_room_soon = is_doubtful || shared.has_expired(change.now_unix_secs);
             return Err(if has_room_soon { Refusal::Busy } else { refusal });
         }
+        // Before the catalog and the caller's memory.
+        // Rule: ReserveBeforeSlot
         let place = shared.append(&mut head, &record, Share::Item)?;
         shared.file(filed, own, place, &record);
         shared.note_version(item.version);
@@ -273,6 +277,7 @@ impl<D: Directory + 'static> Store<D> {
         let shared = &*self.shared;
         let filed = shared.filed(key);
         let mut head = shared.head();
+        // Rule: DueBeforeRecords
         if shared.is_flush_due(change.now_unix_secs) {
             return Err(Refusal::Busy);
         }
@@ -283,6 +288,7 @@ impl<D: Directory + 'static> Store<D> {
         if !shared.extents.address(own).is_some_and(is_wanted) {
             return Err(Refusal::Newer);
         }
+        // Rule: DeleteIsLogged
         let Place { at, .. } =
             shared.append(&mut head, &Record::Tombstone { key }, Share::Removal)?;
         if shared.catalog.remove(filed, own) {
@@ -344,6 +350,8 @@ impl<D: Directory + 'static> Store<D> {
             return self.forget_everything(hide);
         }
         let mut head = shared.head();
+        // Under one lock: no change comes between the record and its effect.
+        // Rule: FlushIsOneStep
         let Place { at, .. } = shared.append(&mut head, &Record::Flush, Share::Removal)?;
         head.set_delay(None);
         shared.note_flush(at);
@@ -367,6 +375,7 @@ impl<D: Directory + 'static> Store<D> {
         }
         let mut head = shared.head();
         let delay = Record::Delay { due_unix_secs };
+        // Rule: DelayIsLogged
         let Place { at, .. } = shared.append(&mut head, &delay, Share::Removal)?;
         head.set_delay(Some(Delay { at, due_unix_secs }));
         shared.note_due(Some(at), due_unix_secs.max(1));
@@ -468,6 +477,8 @@ impl<D: Directory + 'static> Store<D> {
     pub fn is_current(&self, key: &[u8], at: Address) -> bool {
         let mut candidates = Vec::new();
         self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
+        // The caller promotes an item under the lock of its group, and calls this there.
+        // Rule: PromoteBracket
         candidates.iter().any(|location| self.shared.extents.address(*location) == Some(at))
     }
 

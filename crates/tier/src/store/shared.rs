@@ -255,6 +255,8 @@ impl<F> Shared<F> {
     /// What answers about the key wait for.
     pub(super) fn awaited(&self, filed: Filed) -> Option<Address> {
         let word = self.seen.get(filed.word(SEEN_WORDS))?;
+        // Rule: AnswerWaitsForKey
+        // Rule: AnswerWaitsForFlush
         Address::from_stored(word.load(Acquire).max(self.flush.load(Acquire)))
     }
 

@@ -98,6 +98,7 @@ const RESERVE_BYTES: u64 = 1 << 20;
 fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let (extent, number) = {
         let mut head = shared.head();
+        // Rule: ReclaimFromTail
         let Some((extent, number, next)) = head.oldest() else { return false };
         // Only a durable segment is freed.
         let is_synced = shared.is_synced(Address::new(next, 0));
@@ -238,7 +239,8 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<
     }
     let mut head = shared.head();
     loop {
-        // Judged under the lock that orders all changes.
+        // Judged under the lock that orders all changes, and under which the copy gets its room.
+        // Rule: JudgeAfterReserve
         if shared.is_over() {
             return false;
         }
@@ -247,6 +249,7 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<
         }
         let now = shared.now();
         if record.deadline_unix_secs().is_some_and(|deadline| deadline <= now) {
+            // Rule: EmptyDeadSlot
             forget(shared, filed, location, now);
             return true;
         }
