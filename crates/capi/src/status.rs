@@ -145,7 +145,7 @@ impl From<Refusal> for Status {
             Refusal::IndexFull => Self::NoMemory,
             // The library asks the disk itself, and gives up if others change the key meanwhile. A
             // newer item is its own answer within a removal.
-            Refusal::Busy | Refusal::AskDisk | Refusal::Newer => Self::DiskBusy,
+            Refusal::Busy | Refusal::NeedsDisk | Refusal::Newer => Self::DiskBusy,
             Refusal::Failed => Self::DiskFailed,
             Refusal::Unreadable => Self::DiskUnreadable,
             Refusal::TooLarge => Self::TooLarge,

@@ -52,7 +52,7 @@ impl fmt::Debug for Change<'_> {
 pub enum Refusal {
     /// It depends on an item that memory does not have. The caller finds out and tries again.
     #[error("the disk must be asked for the item first")]
-    AskDisk,
+    NeedsDisk,
     /// There is no room at the moment. The caller waits and tries again.
     #[error("the disk does not keep up with the stores; try again later")]
     Busy,
@@ -118,6 +118,6 @@ pub trait Journal: fmt::Debug + Send + Sync {
     /// A load reserves a key of which memory has no item. Records nothing.
     ///
     /// # Errors
-    /// [`Refusal::AskDisk`] if the key may have an item outside memory.
+    /// [`Refusal::NeedsDisk`] if the key may have an item outside memory.
     fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal>;
 }

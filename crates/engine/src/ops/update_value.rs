@@ -70,7 +70,7 @@ impl Engine {
     pub(crate) fn is_fixed(&self, found: &Found) -> bool {
         // A journal records changes in the order of records, not of words.
         // Rule: ChangeIsLogged
-        self.journal().is_some() || self.index().is_condemned(found)
+        self.journal().is_some() || self.index().is_being_removed(found)
     }
 
     /// Stores another number in a number record, whose text keeps its length, under the requested

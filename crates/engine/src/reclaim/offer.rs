@@ -29,7 +29,7 @@ impl Reclaimer {
     fn offer_to(&self, keeper: &dyn Journal, found: &Found, was_read: bool, now: Second) -> bool {
         let (key, value) = (self.index().key(found), self.index().linked_value(found));
         let is_gone =
-            || self.segments().is_flushed(found.sequence) || self.index().is_condemned(found);
+            || self.segments().is_flushed(found.sequence) || self.index().is_being_removed(found);
         let change = Change { now, is_resident: true, is_gone: &is_gone };
         keeper.eviction(&self.index().entry(&key, found, &value), &change, was_read)
     }

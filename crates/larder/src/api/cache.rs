@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::process::registered;
 use crate::process::shared::{Opening, Shared};
 use crate::raw::Raw;
-use crate::system::clock::{HandleTime, Time};
+use crate::system::clock::HandleTime;
 use crate::tier::Tier;
 use crate::tier::wait::Wait;
 
@@ -31,21 +31,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new(
-        engine: Engine,
-        time: Time,
-        file: Option<File>,
-        (opening, tier): (Opening, Option<Tier>),
-        has_substitute: bool,
-    ) -> Self {
-        let mut shared = Shared::new(engine, time);
-        shared.has_substitute = has_substitute;
-        (shared.file, shared.opening, shared.tier) = (file, opening, tier.into());
-        Self { shared: Arc::new(shared), time: HandleTime::default() }
-    }
-
-    /// Returns a cache in a file that has no room for this process.
-    pub(crate) fn outside(mut shared: Shared, file: Option<File>, opening: Opening) -> Self {
+    pub(crate) fn of(mut shared: Shared, file: Option<File>, opening: Opening) -> Self {
         (shared.file, shared.opening) = (file, opening);
         Self { shared: Arc::new(shared), time: HandleTime::default() }
     }

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::convert::identity;
 
 use larder_engine::LargeValue;
-use larder_engine::{Engine, Miss, ReadOptions, StoreError, ThreadSlot};
-use larder_item::{Meta, Second};
+use larder_engine::{Engine, Miss, Operation, ReadOptions, StoreError, ThreadSlot};
+use larder_item::Meta;
 use larder_region::Sink;
 use larder_stats::Counter;
 
@@ -281,10 +281,9 @@ impl Cache {
             let found = self.blocking().backend.read_whole(key, out, observe)?.map(keep);
             return Ok(self.with_thread_slot(|engine, thread| count(engine, thread, found, out)));
         }
-        let now = self.now();
-        Ok(self.with_thread_slot(|engine, thread| {
-            let found = read_whole(engine, thread, (key, now), out, observe, keep);
-            count(engine, thread, found, out)
+        Ok(self.blocking().backend.in_memory(|engine, operation| {
+            let found = read_whole(engine, operation, key, out, observe, keep);
+            count(engine, operation.thread, found, out)
         }))
     }
 
@@ -301,11 +300,10 @@ impl Cache {
         if !self.shared().tier.is_none() {
             return self.blocking().backend.read_whole(key, out, |_| ()).ok()?.ok();
         }
-        let now = self.now();
-        let read = |engine: &Engine, thread: &ThreadSlot| {
-            read_whole(engine, thread, (key, now), out, |_| (), identity)
+        let read = |engine: &Engine, operation: &Operation<'_>| {
+            read_whole(engine, operation, key, out, |_| (), identity)
         };
-        self.with_thread_slot(read).ok()
+        self.blocking().backend.in_memory(read).ok()
     }
 
     /// Looks up at most [`KEYS_AT_ONCE`] keys.
@@ -318,11 +316,10 @@ impl Cache {
             }
             return places;
         }
-        let now = self.now();
-        self.with_thread_slot(|engine, thread| {
+        self.blocking().backend.in_memory(|engine, operation| {
             for (place, key) in places.iter_mut().zip(keys) {
-                let found = read_whole(engine, thread, (key, now), values, |_| (), identity);
-                let found = count(engine, thread, found, values);
+                let found = read_whole(engine, operation, key, values, |_| (), identity);
+                let found = count(engine, operation.thread, found, values);
                 *place = found.map(|meta| (values.len(), meta));
             }
         });
@@ -356,12 +353,13 @@ fn count<T>(
 #[inline]
 fn read_whole<S: Sink, T>(
     engine: &Engine,
-    thread: &ThreadSlot,
-    (key, now): (&[u8], Second),
+    operation: &Operation<'_>,
+    key: &[u8],
     out: &mut S,
     mut observe: impl FnMut(&Meta),
     keep: impl Fn(Meta) -> T,
 ) -> Result<T, Miss> {
+    let &Operation { thread, now, .. } = operation;
     let read = |out: &mut S| engine.read(thread, key, now, out, |_, meta| observe(meta));
     read_whole_by(engine, out, read, keep)
 }

@@ -54,7 +54,7 @@ impl Cache {
         out: &mut S,
         head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        waited_read(self.blocking().read(key, (reading, PromotionPolicy::Always), out, head))
+        waited_read(self.blocking().read(key, reading, PromotionPolicy::Always, out, head))
     }
 
     /// Returns the metadata of an item, large ones included; `None` if it is absent. Does not count

@@ -70,7 +70,7 @@ impl Backend<'_> {
 pub fn waited<T>(outcome: Poll<Result<T, StoreError>>) -> Result<T, StoreError> {
     match outcome {
         Poll::Ready(outcome) => outcome,
-        Poll::Pending => Err(Refusal::AskDisk.into()),
+        Poll::Pending => Err(Refusal::NeedsDisk.into()),
     }
 }
 
@@ -79,6 +79,6 @@ pub fn waited<T>(outcome: Poll<Result<T, StoreError>>) -> Result<T, StoreError> 
 pub(crate) fn waited_read(read: Poll<Read>) -> Read {
     match read {
         Poll::Ready(read) => read,
-        Poll::Pending => Read::Failed(Refusal::AskDisk.into()),
+        Poll::Pending => Read::Failed(Refusal::NeedsDisk.into()),
     }
 }

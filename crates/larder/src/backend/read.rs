@@ -20,7 +20,8 @@ impl Backend<'_> {
     pub(crate) fn read<S: Sink>(
         self,
         key: &[u8],
-        (reading, returns): (ReadOptions, PromotionPolicy),
+        reading: ReadOptions,
+        returns: PromotionPolicy,
         out: &mut S,
         head: &mut impl FnMut(&mut S, &Meta),
     ) -> Poll<Read> {
@@ -90,9 +91,9 @@ impl Backend<'_> {
         let whole = ReadOptions { noted: true, value: true };
         let start = out.filled();
         for _ in 0..RETURNS_MAX {
-            let (reading, mut head) =
-                ((whole, PromotionPolicy::IfReused), |_: &mut S, meta: &Meta| observe(meta));
-            match self.read(key, reading, out, &mut head) {
+            let (returns, mut head) =
+                (PromotionPolicy::IfReused, |_: &mut S, meta: &Meta| observe(meta));
+            match self.read(key, whole, returns, out, &mut head) {
                 Poll::Ready(Read::Hit(meta)) => return Ok(Ok(meta)),
                 Poll::Ready(Read::Miss(miss)) => return Ok(Err(miss)),
                 Poll::Ready(Read::Large(meta, mut value)) => {
@@ -107,7 +108,7 @@ impl Backend<'_> {
                     return Err(error);
                 }
                 // The caller waits for the disk.
-                Poll::Pending => return Err(Refusal::AskDisk.into()),
+                Poll::Pending => return Err(Refusal::NeedsDisk.into()),
             }
         }
         Err(StoreError::NoMemory)

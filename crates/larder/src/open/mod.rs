@@ -211,7 +211,7 @@ impl Prepared {
         let mut engine = match role {
             Role::Peer(engine) => engine,
             Role::Reader(engine, full) => {
-                return Ok(Cache::outside(Shared::outside(engine, full, time), file, opening));
+                return Ok(Cache::of(Shared::outside(engine, full, time), file, opening));
             }
         };
         let open = |disk| Tier::open(disk, builder.memory_bytes, time);
@@ -221,7 +221,10 @@ impl Prepared {
             engine.raise_versions(tier.versions_past());
             tier.schedule_clear(&engine);
         }
-        let cache = Cache::new(engine, time, file, (opening, tier), builder.substitute);
+        let mut shared = Shared::new(engine, time);
+        shared.has_substitute = builder.substitute;
+        shared.tier = tier.into();
+        let cache = Cache::of(shared, file, opening);
         if builder.maintainer {
             let maintainer = maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
             let _ = cache.shared().maintainer.set(maintainer);

@@ -21,13 +21,14 @@ impl Raw<'_> {
     pub fn read<S: Sink>(
         self,
         key: &[u8],
-        (reading, returns): (ReadOptions, PromotionPolicy),
+        reading: ReadOptions,
+        returns: PromotionPolicy,
         out: &mut S,
         mut head: impl FnMut(&mut S, &Meta),
     ) -> Poll<Read> {
         let backend = self.backend;
         if !backend.shared.tier.is_none() {
-            return backend.read(key, (reading, returns), out, &mut head);
+            return backend.read(key, reading, returns, out, &mut head);
         }
         Poll::Ready(backend.with_thread_slot(|engine, thread| {
             backend.outcome(engine.read_as(thread, key, reading, backend.now, out, head))
@@ -45,7 +46,7 @@ impl Raw<'_> {
             return Poll::Ready(Ok(shared.engine.peek(key, now)));
         }
         let unnoted = ReadOptions { noted: false, value: false };
-        self.read(key, (unnoted, PromotionPolicy::Always), &mut Vec::new(), |_, _| ()).map(|read| {
+        self.read(key, unnoted, PromotionPolicy::Always, &mut Vec::new(), |_, _| ()).map(|read| {
             match read {
                 Read::Hit(meta) | Read::Large(meta, _) => Ok(Some(meta)),
                 Read::Miss(_) => Ok(None),

@@ -33,7 +33,8 @@ impl EvictionJournal {
     pub(super) fn new(
         store: Arc<Store<RealDirectory>>,
         epoch: Epoch,
-        (admission, item_bytes_min): (Admission, usize),
+        admission: Admission,
+        item_bytes_min: usize,
     ) -> Self {
         Self { store, epoch, admission, item_bytes_min }
     }
@@ -60,7 +61,7 @@ impl EvictionJournal {
         terms: &Terms<'_>,
     ) -> Result<(), Refusal> {
         let change = change_of(change, self.epoch);
-        self.store.forget(key, &change, (terms.needs, terms.known)).map_err(refusal)
+        self.store.forget(key, &change, terms.needs, terms.known).map_err(refusal)
     }
 
     /// See [`larder_engine::Journal::absence`].

@@ -339,8 +339,8 @@ fn journal(disk: &DiskTier, store: &Arc<Store<RealDirectory>>, epoch: Epoch) -> 
     match disk.mode {
         TierMode::Store => TierJournal::Store(StoreJournal::new(store, epoch)),
         TierMode::Cache => {
-            let admitted = (disk.admission, disk.item_bytes_min);
-            TierJournal::Cache(EvictionJournal::new(store, epoch, admitted))
+            let (admission, bytes_min) = (disk.admission, disk.item_bytes_min);
+            TierJournal::Cache(EvictionJournal::new(store, epoch, admission, bytes_min))
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
 
 use larder_engine::{
     Deletion, Engine, Operation, Refusal, Stale, StoreError, StoreRequest, Stored,
@@ -122,7 +121,7 @@ impl Tier {
         engine: &Engine,
         operation: &Operation<'_>,
         target: &Target<'_>,
-        change: impl FnMut(&Operation<'_>) -> Result<T, StoreError>,
+        mut change: impl FnMut(&Operation<'_>) -> Result<T, StoreError>,
         is_absent: impl Fn(&T) -> bool,
     ) -> Result<T, Undone> {
         let deadline = self.patience(target.wait);
@@ -134,33 +133,22 @@ impl Tier {
         if !self.is_cache() {
             self.store.wait_for_room(deadline).map_err(store_journal::refusal)?;
         }
-        self.retry_until_resident(engine, operation, target, (deadline, change), is_absent)
-    }
-
-    fn retry_until_resident<T>(
-        &self,
-        engine: &Engine,
-        operation: &Operation<'_>,
-        target: &Target<'_>,
-        (deadline, mut change): (Instant, impl FnMut(&Operation<'_>) -> Result<T, StoreError>),
-        is_absent: impl Fn(&T) -> bool,
-    ) -> Result<T, Undone> {
         let &Target { key, uses, wait, removal } = target;
         let (mut returns, mut known) = (0, Known::default());
         loop {
             let terms = Terms { known: &known, needs: uses == Dependency::Needs, removal };
             match change(&operation.journaled(&self.journal.on(terms))) {
-                Err(StoreError::Journal(Refusal::AskDisk)) if uses == Dependency::Replaces => {
-                    known = match self.find(key, wait)? {
-                        Ok((known, _)) => known,
-                        // What cannot be read can be replaced, and is whole again then.
-                        Err(error) => {
+                Err(StoreError::Journal(Refusal::NeedsDisk)) if uses == Dependency::Replaces => {
+                    // What cannot be read can be replaced, and is whole again then.
+                    known = self.find(key, wait)?.map_or_else(
+                        |error| {
                             self.note_unreadable(&error);
                             error.known
-                        }
-                    };
+                        },
+                        |(known, _)| known,
+                    );
                 }
-                Err(StoreError::Journal(Refusal::AskDisk)) => {
+                Err(StoreError::Journal(Refusal::NeedsDisk)) => {
                     known = self.resolve(engine, operation, target)?.0;
                 }
                 Err(StoreError::Journal(Refusal::Busy)) => {
@@ -228,8 +216,8 @@ impl Tier {
             };
             let (known, Some(item)) = found else { return Ok(Promotion::Nothing(found.0)) };
             let Some(at) = known.own else { return Ok(Promotion::Nothing(known)) };
-            if self.is_condemned(key, at) {
-                self.store.forget_condemned(key, at);
+            if self.is_being_removed(key, at) {
+                self.store.forget_being_removed(key, at);
                 return Ok(Promotion::Nothing(Known { own: None, ..known }));
             }
             let now_unix_secs = self.unix_of(now);
@@ -237,7 +225,7 @@ impl Tier {
                 self.store.forget_expired(key, at, now_unix_secs);
                 return Ok(Promotion::Nothing(Known { own: None, ..known }));
             }
-            let is_current = || self.store.is_current(key, at) && !self.is_condemned(key, at);
+            let is_current = || self.store.is_current(key, at) && !self.is_being_removed(key, at);
             // The recache token of a stale item is a mark of its record in memory.
             may_stay &= !item.stale && item.value.len() <= engine.inline_bytes_max();
             may_stay = may_stay && self.recent_reads.is_first(self.store.identity(key));
@@ -248,7 +236,7 @@ impl Tier {
                 }
             }
             self.note_return(key);
-            match self.restore(engine, operation, (key, &item), &is_current) {
+            match self.restore(engine, operation, key, &item, &is_current) {
                 Ok(Stored::Stored { .. } | Stored::NotStored) => return Ok(Promotion::Back(known)),
                 // It changed, or reclaim has moved it: look again.
                 Ok(Stored::NotFound | Stored::Exists) => {}
@@ -259,15 +247,16 @@ impl Tier {
     }
 
     /// True if a removal by prefix takes this item of a cache. One from a store deletes by records.
-    fn is_condemned(&self, key: &[u8], at: Address) -> bool {
-        self.is_cache() && self.store.is_condemned(key, at)
+    fn is_being_removed(&self, key: &[u8], at: Address) -> bool {
+        self.is_cache() && self.store.is_being_removed(key, at)
     }
 
     fn restore(
         &self,
         engine: &Engine,
         operation: &Operation<'_>,
-        (key, item): (&[u8], &StoredItem),
+        key: &[u8],
+        item: &StoredItem,
         is_current: &dyn Fn() -> bool,
     ) -> Result<Stored, StoreError> {
         let request = StoreRequest {
@@ -286,7 +275,7 @@ impl Tier {
         let found = self.store.find(key).inspect_err(|error| self.note_unreadable(error));
         let (known, item) = found.ok()?;
         let item = item.filter(|item| !item.is_expired(self.unix_of(now)))?;
-        known.own.filter(|at| !self.is_condemned(key, *at))?;
+        known.own.filter(|at| !self.is_being_removed(key, *at))?;
         let meta = self.meta(&item, now);
         Some((item.value, meta))
     }

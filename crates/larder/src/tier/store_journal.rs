@@ -116,7 +116,7 @@ impl StoreJournal {
 /// A refusal of the store as one of the journal.
 pub(crate) fn refusal(refusal: store::Refusal) -> Refusal {
     match refusal {
-        store::Refusal::AskDisk => Refusal::AskDisk,
+        store::Refusal::NeedsDisk => Refusal::NeedsDisk,
         store::Refusal::Busy => Refusal::Busy,
         store::Refusal::Full => Refusal::Full,
         store::Refusal::Newer => Refusal::Newer,

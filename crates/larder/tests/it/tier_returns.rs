@@ -110,8 +110,9 @@ fn an_item_that_expires_in_memory_is_known_to_be_expired_without_the_disk() {
     cache.set("k", "v", Some(Duration::from_secs(10))).unwrap();
     cache.sync().unwrap();
     cache.tick(cache.now() + 11);
-    let options = (ReadOptions { noted: true, value: true }, PromotionPolicy::IfReused);
+    let (whole, returns) = (ReadOptions { noted: true, value: true }, PromotionPolicy::IfReused);
     let deferred = Deferred::default();
-    let read = cache.raw(Wait::Ask(&deferred)).read(b"k", options, &mut Vec::new(), |_, _| ());
+    let read =
+        cache.raw(Wait::Ask(&deferred)).read(b"k", whole, returns, &mut Vec::new(), |_, _| ());
     assert!(matches!(read, Poll::Ready(Read::Miss(Miss::Expired))), "{read:?}");
 }

@@ -67,7 +67,7 @@ pub(crate) fn serve(
         executor.counters().add(Counter::WireBytesRead, bytes as u64);
         if let Ok(peer) = SocketAddr::try_from(peer) {
             let (input, out) = (&scratch.input[..bytes], &mut scratch.output);
-            match begin(executor, wait, (input, peer), out) {
+            match begin(executor, wait, input, peer, out) {
                 Begun::NoRequest => {}
                 Begun::Over { head, more_turns } => {
                     turns += more_turns;
@@ -113,7 +113,7 @@ pub fn reply(
     out: &mut Output,
     pass_on: impl FnMut(&[u8]) -> bool,
 ) -> usize {
-    match begin(executor, Wait::Block, (datagram, peer), out) {
+    match begin(executor, Wait::Block, datagram, peer, out) {
         Begun::NoRequest | Begun::Waits(_) => 0,
         Begun::Over { head, more_turns } => {
             send(head, &out.bytes, pass_on);
@@ -150,16 +150,17 @@ struct Waiting {
 fn begin(
     executor: &Executor,
     wait: Wait<'_>,
-    (datagram, peer): (&[u8], SocketAddr),
+    datagram: &[u8],
+    peer: SocketAddr,
     out: &mut Output,
 ) -> Begun {
     let Some((head, request)) = Head::read(datagram) else { return Begun::NoRequest };
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
     executor.turn_to(NO_CONNECTION);
     let mut session = Session::brief(executor.server());
-    let (cache, caller) = (executor.cache(), (executor, wait));
+    let (cache, limits) = (executor.cache(), Limits { turns_max: TURNS_MAX, bytes_max });
     let Conversed { consumed, turns, next } =
-        converse(&mut session, caller, request, (TURNS_MAX, bytes_max), out);
+        converse(&mut session, executor, wait, request, limits, out);
     let awaited = wait.take_awaited();
     let durability = awaited.map_or(TicketState::Durable, |awaited| cache.durability(awaited));
     let is_within = out.len() <= bytes_max;
@@ -181,9 +182,10 @@ impl Waiting {
     /// is complete, or a refusal.
     fn end(&mut self, executor: &Executor) {
         let Self { request, consumed, session, out, bytes_max, .. } = self;
+        let limits = Limits { turns_max: 1, bytes_max: *bytes_max };
         let is_answered = loop {
             let rest = &request[*consumed..];
-            let conversed = converse(session, (executor, Wait::Block), rest, (1, *bytes_max), out);
+            let conversed = converse(session, executor, Wait::Block, rest, limits, out);
             *consumed += conversed.consumed;
             match conversed.next {
                 Next::Turn | Next::GiveWay => {}
@@ -203,6 +205,14 @@ impl Waiting {
     }
 }
 
+/// How much of a request is executed.
+#[derive(Clone, Copy)]
+struct Limits {
+    turns_max: usize,
+    /// The maximum length of the response.
+    bytes_max: usize,
+}
+
 /// How far a request is.
 struct Conversed {
     consumed: usize,
@@ -214,11 +224,13 @@ struct Conversed {
 /// `bytes_max`.
 fn converse(
     session: &mut Session,
-    (executor, wait): (&Executor, Wait<'_>),
+    executor: &Executor,
+    wait: Wait<'_>,
     request: &[u8],
-    (turns_max, bytes_max): (usize, usize),
+    limits: Limits,
     out: &mut Output,
 ) -> Conversed {
+    let Limits { turns_max, bytes_max } = limits;
     let allowance = Allowance {
         commands_max: COMMANDS_MAX,
         keys_max: usize::MAX,

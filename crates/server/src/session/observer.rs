@@ -118,7 +118,7 @@ impl Observer<'_> {
     fn look_for(self, key: &[u8], wait: Wait<'_>) -> (Sought, Option<Meta>) {
         let raw = self.executor.cache().raw(wait);
         let reading = ReadOptions { noted: false, value: false };
-        match raw.read(key, (reading, PromotionPolicy::Always), &mut Vec::new(), |_, _| ()) {
+        match raw.read(key, reading, PromotionPolicy::Always, &mut Vec::new(), |_, _| ()) {
             Poll::Ready(Read::Hit(meta) | Read::Large(meta, _)) => (Sought::Found, Some(meta)),
             Poll::Ready(Read::Miss(larder::Miss::Absent) | Read::Failed(_)) | Poll::Pending => {
                 (Sought::NotFound, None)

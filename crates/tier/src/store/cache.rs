@@ -102,12 +102,13 @@ impl<D: Directory + 'static> Store<D> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::AskDisk`], and [`Refusal::Failed`] after the stop has begun.
+    /// [`Refusal::NeedsDisk`], and [`Refusal::Failed`] after the stop has begun.
     pub fn forget(
         &self,
         key: &[u8],
         change: &Change<'_>,
-        (needs, known): (bool, &Known),
+        needs: bool,
+        known: &Known,
     ) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let filed = shared.filed(key);

@@ -19,7 +19,7 @@ pub enum Refusal {
     ///
     /// [`Store::find`]: super::Store::find
     #[error("the disk must be asked first")]
-    AskDisk,
+    NeedsDisk,
     /// The disk does not keep up, or a delayed flush is due. The caller waits and tries again.
     #[error("the disk does not keep up with the stores")]
     Busy,

@@ -48,7 +48,7 @@ impl StoredItem {
 }
 
 /// What the disk was found to have of a key: for a change that was refused with
-/// [`Refusal::AskDisk`](super::Refusal::AskDisk).
+/// [`Refusal::NeedsDisk`](super::Refusal::NeedsDisk).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The key's record.

@@ -302,7 +302,7 @@ impl<D: Directory + 'static> Store<D> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::AskDisk`] if it may have one.
+    /// [`Refusal::NeedsDisk`] if it may have one.
     pub fn check_absence(
         &self,
         key: &[u8],
@@ -334,7 +334,7 @@ impl<D: Directory + 'static> Store<D> {
                 Ok(Some(only))
             }
             [only] if known.own.is_some() && address(&only) == known.own => Ok(Some(only)),
-            _ => Err(Refusal::AskDisk),
+            _ => Err(Refusal::NeedsDisk),
         }
     }
 

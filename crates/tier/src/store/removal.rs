@@ -81,7 +81,7 @@ impl<D: Directory + 'static> Store<D> {
     /// True if a removal that is under way takes the item of a key that was found at an address.
     ///
     /// Cost: a lock, and a look at each removal.
-    pub fn is_condemned(&self, key: &[u8], at: Address) -> bool {
+    pub fn is_being_removed(&self, key: &[u8], at: Address) -> bool {
         self.shared
             .removals()
             .iter()
@@ -99,8 +99,9 @@ impl<D: Directory + 'static> Store<D> {
         self.forget_where(key, |at| removal.takes(key, at))
     }
 
-    /// Forgets the item of a key that was found at an address, and condemned. For a cache.
-    pub fn forget_condemned(&self, key: &[u8], at: Address) {
+    /// Forgets the item of a key that was found at an address, and that a removal takes. For a
+    /// cache.
+    pub fn forget_being_removed(&self, key: &[u8], at: Address) {
         // After the stop has begun, nothing more is found.
         let _ = self.forget_where(key, |place| place == at);
     }

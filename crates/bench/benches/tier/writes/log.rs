@@ -63,7 +63,7 @@ impl Log {
             self.store.wait_for_room(deadline)?;
             match change(&of, &known) {
                 Ok(()) => return Ok(()),
-                Err(Refusal::AskDisk) => known = self.store.find(key)?.0,
+                Err(Refusal::NeedsDisk) => known = self.store.find(key)?.0,
                 // A full store has room again when reclaim has met what is expired.
                 Err(refusal @ (Refusal::Busy | Refusal::Full)) => {
                     self.store.wait_for_progress(deadline).map_err(|_| refusal)?;

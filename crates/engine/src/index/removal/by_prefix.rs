@@ -80,11 +80,11 @@ impl Index {
     /// of its group. One that moves the item has also claimed the appender that it moves to: either
     /// it sees the removal, or the removal sees the moved item in its place.
     #[inline]
-    pub(crate) fn is_condemned(&self, found: &Found) -> bool {
+    pub(crate) fn is_being_removed(&self, found: &Found) -> bool {
         self.prefix_removals.are_any.load(Relaxed) && self.target_of(found).is_some()
     }
 
-    /// As [`Self::is_condemned`], and removes such an item.
+    /// As [`Self::is_being_removed`], and removes such an item.
     #[inline]
     pub(crate) fn remove_condemned(&self, thread: &ThreadSlot, found: &Found) -> bool {
         self.prefix_removals.are_any.load(Relaxed)

@@ -70,7 +70,7 @@ impl Journal for Recorder {
 
     fn absence(&self, key: &[u8], _: &Change<'_>) -> Result<(), Refusal> {
         match self.items.lock().unwrap().contains_key(key) {
-            true => Err(Refusal::AskDisk),
+            true => Err(Refusal::NeedsDisk),
             false => Ok(()),
         }
     }
@@ -281,7 +281,7 @@ fn a_load_asks_whether_the_key_has_an_item_outside_memory() {
         Kept { value: vec![1], flags: 0, deadline: Deadline::NEVER, version: 1, stale: false };
     recorder.items.lock().unwrap().insert(b"k".to_vec(), kept);
     let basis = engine.begin_load(&Operation::new(&thread, NOW), b"k", Some(Deadline(20)));
-    assert_eq!(basis, Err(StoreError::Journal(Refusal::AskDisk)));
+    assert_eq!(basis, Err(StoreError::Journal(Refusal::NeedsDisk)));
     assert!(matches!(
         engine.update_meta(&Operation::new(&thread, NOW), b"k", &MetaUpdate::default()),
         Ok(MetaOutcome::NotFound)

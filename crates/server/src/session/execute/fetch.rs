@@ -101,7 +101,7 @@ impl Executor {
             value: fetch.with_value,
         };
         let raw = self.cache.raw(call.wait);
-        let Poll::Ready(read) = raw.read(key, (reading, returns(fetch)), out, head) else {
+        let Poll::Ready(read) = raw.read(key, reading, returns(fetch), out, head) else {
             return Attempt::Pending;
         };
         let large = match read {
@@ -193,7 +193,7 @@ impl Executor {
                     // The client that creates an item has read it, too.
                     let reading = ReadOptions { noted: true, value: false };
                     let raw = self.cache.raw(wait.without_asking());
-                    let _ = raw.read(fetch.key, (reading, PromotionPolicy::Always), out, |_, _| ());
+                    let _ = raw.read(fetch.key, reading, PromotionPolicy::Always, out, |_, _| ());
                 }
                 if fetch.with_value { Attempt::Item } else { Attempt::Head }
             }

@@ -374,7 +374,7 @@ impl Executor {
                 render::hit_head(out, key, meta, with_cas, frame);
             };
             let whole = ReadOptions { noted: true, value: true };
-            let Poll::Ready(read) = self.cache.raw(wait).read(key, (whole, returns), out, head)
+            let Poll::Ready(read) = self.cache.raw(wait).read(key, whole, returns, out, head)
             else {
                 return Poll::Pending;
             };
@@ -446,12 +446,8 @@ impl Executor {
         self.prefetch(keys());
         let (mut out, noted) = (Vec::new(), ReadOptions { noted: true, value: false });
         for key in keys() {
-            let read = self.cache.raw(wait).read(
-                key,
-                (noted, PromotionPolicy::Always),
-                &mut out,
-                |_, _| (),
-            );
+            let read =
+                self.cache.raw(wait).read(key, noted, PromotionPolicy::Always, &mut out, |_, _| ());
             // A read is pending if the item was evicted since: a hint is not worth a read of the
             // disk.
             if let Poll::Ready(Read::Hit(meta)) = read {

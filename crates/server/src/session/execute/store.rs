@@ -200,7 +200,7 @@ pub(super) fn disk_error(refusal: Refusal) -> ServerError {
         Refusal::Failed => ServerError::DiskFailed,
         Refusal::Unreadable => ServerError::DiskUnreadable,
         // The library asks the disk itself.
-        Refusal::Busy | Refusal::AskDisk | Refusal::Forked | Refusal::Lost | Refusal::Newer => {
+        Refusal::Busy | Refusal::NeedsDisk | Refusal::Forked | Refusal::Lost | Refusal::Newer => {
             ServerError::DiskBusy
         }
     }

@@ -24,7 +24,7 @@ impl Model {
     /// A change: memory has a new item, or none.
     fn change(&mut self, store: &TestStore, key: u32, rng: &mut Rng) {
         let change = Change { is_resident: self.resident.contains_key(&key), ..ABSENT };
-        if store.forget(&key.to_le_bytes(), &change, (false, &Known::default())).is_err() {
+        if store.forget(&key.to_le_bytes(), &change, false, &Known::default()).is_err() {
             return;
         }
         self.evicted.remove(&key);

@@ -86,7 +86,7 @@ fn settle(store: &TestStore) {
 }
 
 fn replace(store: &TestStore, key: &[u8]) -> Result<(), Refusal> {
-    store.forget(key, &ABSENT, (false, &Known::default()))
+    store.forget(key, &ABSENT, false, &Known::default())
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn a_change_that_needs_the_item_asks_the_disk_first() {
     let (store, _) = start(&disk);
     keep_surely(&store, b"k", b"1");
     let unknown = Known::default();
-    assert_eq!(store.forget(b"k", &ABSENT, (true, &unknown)), Err(Refusal::AskDisk));
+    assert_eq!(store.forget(b"k", &ABSENT, true, &unknown), Err(Refusal::NeedsDisk));
     let known = store.find(b"k").unwrap().0;
-    assert_eq!(store.forget(b"k", &ABSENT, (true, &known)), Ok(()));
+    assert_eq!(store.forget(b"k", &ABSENT, true, &known), Ok(()));
     assert_eq!(value(&store, b"k"), None);
-    assert_eq!(store.forget(b"other", &ABSENT, (true, &unknown)), Ok(()), "no read is needed");
+    assert_eq!(store.forget(b"other", &ABSENT, true, &unknown), Ok(()), "no read is needed");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn put(store: &TestStore, item: &Item<'_>, clock: &AtomicU64) -> Result<(), Refu
     loop {
         match store.put(item, &change, &known) {
             Err(Refusal::Busy) => store.wait_for_progress(deadline)?,
-            Err(Refusal::AskDisk) => known = store.find(item.key).unwrap().0,
+            Err(Refusal::NeedsDisk) => known = store.find(item.key).unwrap().0,
             done => return done,
         }
     }

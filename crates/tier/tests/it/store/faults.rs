@@ -41,7 +41,7 @@ fn put_as(store: &TestStore, key: &[u8], value: &[u8], change: &Change<'_>) -> R
     loop {
         match store.put(&item(key, value), change, &known) {
             Err(Refusal::Busy) => store.wait_for_progress(deadline)?,
-            Err(Refusal::AskDisk) => known = store.find(key).unwrap().0,
+            Err(Refusal::NeedsDisk) => known = store.find(key).unwrap().0,
             done => return done,
         }
     }
@@ -327,5 +327,5 @@ fn expired_items_are_dropped_and_a_late_change_of_one_asks_the_disk() {
     // Nothing is filed, so nothing is asked; but what is filed may be another key's.
     store.put(&item(b"k", b"2"), &NEW, &Known::default()).unwrap();
     let late = Change { now_unix_secs: NOW + 9, is_resident: true, ..NEW };
-    assert_eq!(store.put(&item(b"k", b"3"), &late, &Known::default()), Err(Refusal::AskDisk));
+    assert_eq!(store.put(&item(b"k", b"3"), &late, &Known::default()), Err(Refusal::NeedsDisk));
 }

@@ -14,7 +14,7 @@ fn both_keys_of_a_pair_are_stored_found_and_removed_by_themselves() {
     for [one, other] in &pairs()[..20] {
         put(&store, one, b"1").unwrap();
         let unknown = store.put(&item(other, b"2"), &NEW, &Known::default());
-        assert_eq!(unknown, Err(Refusal::AskDisk), "the record found may be the key's own");
+        assert_eq!(unknown, Err(Refusal::NeedsDisk), "the record found may be the key's own");
         put(&store, other, b"2").unwrap();
         put(&store, one, b"3").unwrap();
         assert_eq!(value(&store, one), Some(b"3".to_vec()));
@@ -44,7 +44,7 @@ fn a_resident_item_is_its_tags_only_record_or_the_disk_is_asked() {
     put(&store, other, b"3").unwrap();
     // Two records have the tag: either could be the resident item's.
     let ambiguous = store.put(&item(one, b"4"), &resident, &Known::default());
-    assert_eq!(ambiguous, Err(Refusal::AskDisk));
+    assert_eq!(ambiguous, Err(Refusal::NeedsDisk));
     let known = store.find(one).unwrap().0;
     assert_eq!(store.put(&item(one, b"4"), &resident, &known), Ok(()));
     assert_eq!(value(&store, other), Some(b"3".to_vec()));
@@ -60,9 +60,9 @@ fn what_is_known_of_a_record_that_has_moved_is_not_used() {
     put(&store, one, b"2").unwrap();
     put(&store, other, b"3").unwrap();
     let stale = store.put(&item(one, b"4"), &NEW, &known);
-    assert_eq!(stale, Err(Refusal::AskDisk), "neither record is the one that is known");
+    assert_eq!(stale, Err(Refusal::NeedsDisk), "neither record is the one that is known");
     let resident = Change { is_resident: true, ..NEW };
     store.remove(one, &resident, &store.find(one).unwrap().0).unwrap();
     let stale = store.put(&item(one, b"5"), &NEW, &known);
-    assert_eq!(stale, Err(Refusal::AskDisk), "the record that is left is the other key's");
+    assert_eq!(stale, Err(Refusal::NeedsDisk), "the record that is left is the other key's");
 }

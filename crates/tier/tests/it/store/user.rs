@@ -150,7 +150,7 @@ impl User {
         loop {
             match record(&change, &known) {
                 Ok(()) => break,
-                Err(Refusal::AskDisk) => {
+                Err(Refusal::NeedsDisk) => {
                     known = store.find(self.key(key)).map_err(|error| only_disk(&error))?.0;
                 }
                 Err(Refusal::Busy) => store.wait_for_progress(far()).map_err(drop)?,
