@@ -61,7 +61,7 @@ impl Engine {
     /// Lets a journal record all changes from now on.
     pub fn set_journal(&mut self, journal: Arc<dyn Journal>) {
         if !journal.records_stores() {
-            self.reclaimer.set_keeper(Arc::clone(&journal));
+            self.reclaimer.set_eviction_journal(Arc::clone(&journal));
         }
         self.journal = Some(journal);
     }

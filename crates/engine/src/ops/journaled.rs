@@ -135,14 +135,14 @@ impl Engine {
         pieces.iter().all(|piece| self.is_kept(piece)).then_some(value)
     }
 
-    /// Offers the live items of one group of the index to a journal that keeps what memory evicts,
+    /// Demotes the live items of one group of the index to the journal of evictions,
     /// and advances the cursor unless it refused one. Returns false at the end, and without such a
     /// journal. The items stay.
     ///
     /// Cost: holds the lock of the group while its items are copied.
-    pub fn offer_group(&self, thread: &ThreadSlot, cursor: &mut Cursor, now: Second) -> bool {
+    pub fn demote_group(&self, thread: &ThreadSlot, cursor: &mut Cursor, now: Second) -> bool {
         self.segments().flush_if_due(now);
-        self.reclaimer().offer_group(&self.op(thread, now), cursor)
+        self.reclaimer().demote_group(&self.op(thread, now), cursor)
     }
 
     /// True if there is hardly a free segment, so that a restored item evicts another.

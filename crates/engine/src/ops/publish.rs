@@ -115,7 +115,7 @@ impl Engine {
         let bytes = draft.header().record_bytes();
         let old = self.index().find_locked(locked, draft.hash, draft.key);
         let live = old.filter(|found| self.index().death(found, op.now).is_none());
-        let verdict = self.judge(condition, old.as_ref(), live.as_ref());
+        let verdict = self.evaluate_condition(condition, old.as_ref(), live.as_ref());
         match verdict {
             Verdict::Store | Verdict::StoreStale => {}
             Verdict::Not(stored) => return Ok(stored),
@@ -142,10 +142,10 @@ impl Engine {
         if !are_kept {
             return Err(Unpublished::PieceLost);
         }
-        let slot_at = self.place_for(op.thread, locked, draft.hash, old.as_ref())?;
-        let life = self.life(draft, condition, &verdict, live.as_ref());
+        let slot_at = self.slot_for(op.thread, locked, draft.hash, old.as_ref())?;
+        let life = self.liveness(draft, condition, &verdict, live.as_ref());
         let life = Life { header: life.header.with_used(op.now), ..life };
-        let cas = self.complete(op.thread, publication, room, &life, old.as_ref());
+        let cas = self.fill_in_under_lock(op.thread, publication, room, &life, old.as_ref());
         let slot = room.slot().tagged(self.index().tag_of(draft.hash), life.freq);
         if self.journal().is_some() {
             let (sequence, record_at) = (room.sequence, room.at());
@@ -173,7 +173,7 @@ impl Engine {
         Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() })
     }
 
-    fn judge(
+    fn evaluate_condition(
         &self,
         condition: &Condition<'_>,
         old: Option<&Found>,
@@ -227,7 +227,7 @@ impl Engine {
     }
 
     /// Determines the header of an item that replaces a live one, or none.
-    fn life(
+    fn liveness(
         &self,
         draft: &Draft<'_>,
         condition: &Condition<'_>,
@@ -278,7 +278,7 @@ impl Engine {
     }
 
     /// Returns the slot to publish in: the old record's, or an empty one.
-    fn place_for(
+    fn slot_for(
         &self,
         thread: &ThreadSlot,
         locked: &Locked<'_>,
@@ -296,7 +296,7 @@ impl Engine {
 
     /// Fills in what is determined under the lock: the version, and what changed since the new
     /// record was made from the old one (a touched deadline, moved pieces).
-    fn complete(
+    fn fill_in_under_lock(
         &self,
         thread: &ThreadSlot,
         publication: &Publication<'_>,

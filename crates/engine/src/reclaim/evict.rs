@@ -389,7 +389,7 @@ impl Reclaimer {
             return;
         }
         self.index().report_removal(found, Reason::Evicted);
-        self.offer(found, found.is_fetched() || pass.from == Pool::Main);
+        self.demote(found, found.is_fetched() || pass.from == Pool::Main);
         if found.header.is_large() {
             self.index().unlink(thread, found);
         } else {

@@ -16,11 +16,11 @@ use crate::process::wait::Wait;
 use crate::region::Region;
 use crate::segment::Segments;
 
+pub(crate) mod demote;
 pub(crate) mod empty;
 pub(crate) mod evict;
 pub(crate) mod limit;
 pub(crate) mod maintain;
-pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod relocate;
 pub(crate) mod repair;
@@ -34,12 +34,12 @@ pub(crate) struct Reclaimer {
     /// The next segment whose memory is returned to the system after the limit was lowered.
     release_next: AtomicU64,
     /// What keeps the items that eviction takes.
-    keeper: Option<Arc<dyn Journal>>,
+    eviction_journal: Option<Arc<dyn Journal>>,
 }
 
 impl Reclaimer {
     pub(crate) fn new(index: Index) -> Self {
-        Self { index, release_next: AtomicU64::new(u64::MAX), keeper: None }
+        Self { index, release_next: AtomicU64::new(u64::MAX), eviction_journal: None }
     }
 
     #[inline]

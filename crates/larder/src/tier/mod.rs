@@ -312,14 +312,14 @@ impl Tier {
             return;
         }
         let (deadline, mut cursor) = (self.stop_by(), Cursor::default());
-        let mut offered = cursor;
-        while engine.offer_group(thread, &mut cursor, now) {
+        let mut demoted = cursor;
+        while engine.demote_group(thread, &mut cursor, now) {
             // What has no room waits for the disk.
-            let is_over = cursor == offered && self.store.wait_for_progress(deadline).is_err();
+            let is_over = cursor == demoted && self.store.wait_for_progress(deadline).is_err();
             if is_over || Instant::now() >= deadline {
                 return;
             }
-            offered = cursor;
+            demoted = cursor;
         }
     }
 

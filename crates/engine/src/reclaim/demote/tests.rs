@@ -43,7 +43,7 @@ impl Journal for Keeper {
     }
 
     fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, _: bool) -> bool {
-        assert!(change.is_resident, "a live item is offered");
+        assert!(change.is_resident, "a live item is demoted");
         if (change.is_gone)() {
             *self.gone.lock().unwrap() += 1;
             return true;
@@ -87,26 +87,26 @@ fn an_offered_item_that_a_removal_takes_is_reported_from_its_beginning_on() {
         let request = StoreRequest::new(key.as_bytes(), StoreMode::Set);
         engine.store(&Operation::new(&thread, NOW), &request, b"value").unwrap();
     };
-    let offer = || {
+    let demote = || {
         let mut cursor = Cursor::default();
-        while engine.offer_group(&thread, &mut cursor, NOW) {}
+        while engine.demote_group(&thread, &mut cursor, NOW) {}
         (keeper.items.lock().unwrap().len(), std::mem::take(&mut *keeper.gone.lock().unwrap()))
     };
     ["user 1", "user 2", "other"].into_iter().for_each(store);
     // The removal on the keeper's side begins while all items are offered.
-    let (removal, offered) =
-        engine.begin_prefix_removal_with(&thread, b"user", offer, NOW).unwrap();
-    assert_eq!(offered, (1, 2), "kept, reported, while the removal begins");
+    let (removal, demoted) =
+        engine.begin_prefix_removal_with(&thread, b"user", demote, NOW).unwrap();
+    assert_eq!(demoted, (1, 2), "kept, reported, while the removal begins");
     store("user 3");
-    assert_eq!(offer(), (2, 2), "kept, reported, when a new item was stored");
+    assert_eq!(demote(), (2, 2), "kept, reported, when a new item was stored");
     assert!(engine.remove_prefix_of_key(&thread, &removal, b"user 1", NOW).unwrap());
     for kept in ["user 3", "other", "user 1"] {
         let key = kept.as_bytes();
         assert!(!engine.remove_prefix_of_key(&thread, &removal, key, NOW).unwrap(), "{kept}");
     }
-    assert_eq!((offer(), removal.removed()), ((2, 1), 1));
+    assert_eq!((demote(), removal.removed()), ((2, 1), 1));
     drop(removal);
-    assert_eq!(offer(), (3, 0), "kept, reported, after the removal");
+    assert_eq!(demote(), (3, 0), "kept, reported, after the removal");
 }
 
 fn random_value(rng: &mut Rng) -> Vec<u8> {
@@ -181,13 +181,13 @@ fn a_walk_offers_every_item_and_goes_on_where_the_keeper_had_no_room() {
     *keeper.room.lock().unwrap() = Some(100);
     let mut cursor = Cursor::default();
     for _ in 0..10_000 {
-        if !engine.offer_group(&thread, &mut cursor, NOW) {
+        if !engine.demote_group(&thread, &mut cursor, NOW) {
             break;
         }
     }
     assert_eq!(keeper.items.lock().unwrap().len(), 100, "the walk waits for room");
     *keeper.room.lock().unwrap() = None;
-    while engine.offer_group(&thread, &mut cursor, NOW) {}
+    while engine.demote_group(&thread, &mut cursor, NOW) {}
     assert_eq!(keeper.items.lock().unwrap().len(), 500);
-    assert_eq!(engine.peek_value(b"7", NOW).unwrap().0, b"v", "an offered item stays in memory");
+    assert_eq!(engine.peek_value(b"7", NOW).unwrap().0, b"v", "an demoted item stays in memory");
 }
