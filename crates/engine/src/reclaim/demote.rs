@@ -11,7 +11,7 @@ use crate::process::op::Op;
 use crate::reclaim::Reclaimer;
 
 impl Reclaimer {
-    /// Sets the journal that gets what eviction takes from now on.
+    /// Sets the journal of evictions.
     pub(crate) fn set_eviction_journal(&mut self, eviction_journal: Arc<dyn Journal>) {
         self.eviction_journal = Some(eviction_journal);
     }

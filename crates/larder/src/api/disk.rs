@@ -1,4 +1,4 @@
-//! The disk tier of a cache as its owner sees it: what is durable, how it does, its stop.
+//! The disk tier of a cache: durability, status and stop.
 
 use larder_engine::StoreError;
 

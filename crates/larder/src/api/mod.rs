@@ -1,4 +1,4 @@
-//! What programs call: [`Cache`](crate::Cache), one concern in each file.
+//! [`Cache`](crate::Cache), the interface for programs: one concern in each file.
 
 pub mod cache;
 mod change;

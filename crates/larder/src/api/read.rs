@@ -1,4 +1,4 @@
-//! Reads in the form that bindings need: a head before the value, an unnoted read, metadata alone.
+//! Reads in the form that bindings need: a head before the value, an unnoted read, metadata.
 
 use larder_engine::{Engine, Operation, ReadOptions, StoreError};
 use larder_item::Meta;

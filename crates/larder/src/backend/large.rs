@@ -1,4 +1,4 @@
-//! What a read returns, and large values piece by piece.
+//! The outcome of a read, and large values piece by piece.
 
 use std::ops::Deref;
 use std::sync::Arc;

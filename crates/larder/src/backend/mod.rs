@@ -30,7 +30,7 @@ pub(crate) struct Backend<'a> {
 }
 
 impl Backend<'_> {
-    /// Runs an operation in memory alone.
+    /// Runs an operation in memory.
     #[inline]
     pub(crate) fn in_memory<T>(self, run: impl FnOnce(&Engine, &Operation<'_>) -> T) -> T {
         self.with_thread_slot(|engine, thread| run(engine, &Operation::new(thread, self.now)))

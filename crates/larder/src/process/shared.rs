@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    /// Returns the present second for a handle.
+    /// Returns the current second for a handle.
     #[inline]
     pub(crate) fn now_of(&self, handle: &HandleTime) -> Second {
         match self.time.clock {
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// Returns the state as this process sees it: in a child, that which replaces it.
+    /// Returns the state of this process: in a child, the state that replaces the parent's.
     #[inline]
     pub(crate) fn here(self: &Arc<Self>) -> &Arc<Self> {
         if self.is_of_this_process() { self } else { self.in_this_process() }

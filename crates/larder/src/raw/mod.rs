@@ -10,7 +10,7 @@ pub(crate) mod upload;
 
 use crate::backend::Backend;
 
-/// A cache as a caller uses it who says how its operation waits for the disk tier
+/// A cache for an operation of a caller, who decides how it waits for the disk tier
 /// ([`Cache::raw`](crate::Cache::raw)). Its operations take place in the second of that call.
 ///
 /// An operation that is [`Poll::Pending`](std::task::Poll::Pending) has changed nothing. Under

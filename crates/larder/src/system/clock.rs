@@ -24,7 +24,7 @@ pub enum Clock {
 #[derive(Debug)]
 pub(crate) struct HandleTime(AtomicI64);
 
-/// The value of a handle without a time of its own.
+/// The value of a handle without a time.
 const NO_TIME: i64 = i64::MIN;
 
 impl Default for HandleTime {

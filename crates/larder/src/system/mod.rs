@@ -1,4 +1,4 @@
-//! What a cache gets from the system: the time, and random numbers.
+//! The time and random numbers, from the operating system.
 
 pub(crate) mod clock;
 pub(crate) mod random;

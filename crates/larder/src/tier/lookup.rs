@@ -101,7 +101,7 @@ impl DiskRead {
 }
 
 impl DiskLookup {
-    /// Returns the key, and what the disk has of it.
+    /// Returns the key, and the result of the lookup.
     pub(super) fn into_found(self) -> (Box<[u8]>, Found) {
         let key = self.lookup.key().into();
         match self.failure {

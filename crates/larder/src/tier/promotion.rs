@@ -87,7 +87,7 @@ impl From<Refusal> for Undone {
 }
 
 impl Undone {
-    /// Returns the outcome that a caller gets.
+    /// Returns the outcome for the caller.
     pub(crate) fn into_poll<T>(self) -> Poll<Result<T, StoreError>> {
         match self {
             Self::Refused(error) => Poll::Ready(Err(error)),

@@ -1,4 +1,4 @@
-//! What an answer waits for, and how a disk tier does.
+//! The durability of an answer, and the status of a disk tier.
 
 use larder_tier::disk::real::Caution;
 use larder_tier::format::Address;

@@ -50,7 +50,7 @@ struct Answer {
     found: Option<Found>,
 }
 
-/// What an operation gets that needs an item of the disk.
+/// The result of a lookup, for an operation that needs it.
 pub(super) enum Taken {
     /// What was looked up, which still holds.
     Found(Found),
@@ -67,7 +67,7 @@ impl<'a> Wait<'a> {
         matches!(self, Self::Ask(_))
     }
 
-    /// Returns the same wait, but for reads of the disk: the operation performs them.
+    /// Returns the same wait for an operation that reads the disk itself.
     #[inline]
     #[must_use]
     pub fn without_asking(self) -> Self {
@@ -116,7 +116,7 @@ impl Deferred {
     }
 
     /// Returns what the results of the operations since the last call wait for; `None` if they may
-    /// be shown at once.
+    /// be shown now.
     ///
     /// Cost: a load.
     #[inline]
@@ -128,7 +128,7 @@ impl Deferred {
         self.awaited.set(self.awaited.get().max(Some(at)));
     }
 
-    /// Takes what was looked up of a key, if `holds` says that it does.
+    /// Takes the result of a lookup of a key, if `holds` returns true for it.
     pub(super) fn take(&self, key: &[u8], holds: impl Fn(&Known) -> bool) -> Taken {
         let mut answers = self.answers.borrow_mut();
         let Some(at) = answers.iter().position(|answer| *answer.key == *key) else {
@@ -144,7 +144,7 @@ impl Deferred {
         }
     }
 
-    /// True if a key was looked up, and `holds` says of an answer which is not taken that it does.
+    /// True if a key was looked up and its answer was taken, or `holds` returns true for it.
     pub(super) fn has(&self, key: &[u8], holds: impl Fn(&Known) -> bool) -> bool {
         let answers = self.answers.borrow();
         let answer = answers.iter().find(|answer| *answer.key == *key);

@@ -203,7 +203,7 @@ fn a_change_is_judged_by_the_item_as_it_is_after_the_wait() {
     let stopped = receive(&mut peer, add, &deferred);
     assert_eq!(stopped, Progress { consumed: line_bytes, next: Next::Disk }, "the value stays");
     peer.unused = add[line_bytes..].to_vec();
-    // The item that the lookup finds is gone when the command goes on.
+    // The item that the lookup finds is gone when the session resumes the command.
     peer.look_up(|cache| assert!(cache.delete("k0").unwrap()));
     let deferred = std::mem::take(&mut peer.deferred);
     let mut progress = receive(&mut peer, b"x\r\n", &deferred);
