@@ -127,7 +127,8 @@ impl Peer {
                 out_bytes_max: usize::MAX,
                 is_tight: false,
             };
-            let progress = self.session.receive(&self.executor, Wait::Block, rest, allowance, &mut answer);
+            let progress =
+                self.session.receive(&self.executor, Wait::Block, rest, allowance, &mut answer);
             rest = &rest[progress.consumed..];
             match progress.next {
                 Next::Input => break,
