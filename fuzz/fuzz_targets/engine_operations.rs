@@ -3,6 +3,7 @@
 #![no_main]
 
 #[path = "../../crates/larder/tests/it/pair/mod.rs"]
+#[expect(dead_code, reason = "the model's test alone follows evictions")]
 mod pair;
 
 use arbitrary::{Result, Unstructured};

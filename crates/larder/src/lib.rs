@@ -33,7 +33,7 @@
 //! | list the items | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
 //! | observe the cache | [`stats`](Cache::stats), [`memory`](Cache::memory) |
 //! | use the cache of a server on this machine | [`connect`](Cache::connect), which returns a [`Client`] |
-//! | write a server or a binding | [`raw`], [`large`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
+//! | write a server or a binding | [`raw`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
 //!
