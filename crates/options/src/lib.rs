@@ -4,22 +4,29 @@
 //! derives from the rows: the command line in memcached's grammar, the `LARDER_*` variables, the
 //! TOML file, the string map of the bindings, `-h`, `--print-config` and docs/options.md.
 //!
+//! The rooms from the top down; each imports only rooms below it:
+//!
 //! | room | what it owns |
 //! |---|---|
-//! | `table` | the rows, and the kinds of values |
-//! | `source` | the command line, the environment, the file; the values given, and the invocation |
-//! | `typed` | the options in effect, checked against each other |
+//! | `source` | the command line, the environment, the file, and the invocation |
 //! | `show` | help, `--print-config`, `stats settings`, docs/options.md |
+//! | `typed` | the options in effect, checked against each other |
+//! | `given` | the values given, with their origins |
+//! | `table` | the rows, and the kinds of values |
+//! | `value` | the values of single options |
+//! | `error`, `identity` | an option that cannot be accepted; the version of the build |
 //!
 //! Only `source/process.rs` reads the arguments, the environment and the files of the process.
 #![forbid(unsafe_code)]
 
 mod error;
+mod given;
 mod identity;
 mod show;
 mod source;
 mod table;
 mod typed;
+mod value;
 
 pub use error::OptionError;
 pub use identity::{LARDER_BUILD, LARDER_COMMIT, LARDER_VERSION, LARDERD_BUILD};
@@ -30,11 +37,13 @@ pub use show::sample::sample;
 pub use show::settings::settings;
 pub use source::invocation::{Invocation, Sources};
 pub use source::process::from_process;
-pub use typed::admin::{AdminAddress, AdminListen, Role};
-pub use typed::disk_tier::{DiskTier, Durability, TierAdmission, TierMode};
-pub use typed::listen::{Listen, Security};
-pub use typed::options::{Accepted, AnswersAs, Io, ListenAt, Options, Protocol};
-pub use typed::readers::LocalReaders;
+pub use typed::disk_tier::{DiskTier, TierAdmission, TierMode};
+pub use typed::options::{Accepted, AnswersAs, Io, ListenAt, Options};
 pub use typed::slabs::Slabs;
 pub use typed::tls::{ClientCertificates, KeyFormat, Tls};
 pub use typed::tuning::Tuning;
+pub use value::admin::{AdminAddress, AdminListen, Role};
+pub use value::durability::Durability;
+pub use value::listen::{Listen, Security};
+pub use value::protocol::Protocol;
+pub use value::readers::LocalReaders;

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::disk::{Directory, DiskError, PAGE_BYTES, Page};
 use crate::format::{Address, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, UnitWriter};
 use crate::log::Extent;
-use crate::{Lease, OpenError, Tier};
+use crate::tier::{Lease, OpenError, Tier};
 
 /// Why the flusher did not do what it was asked for. It does nothing more after the first error.
 #[derive(Debug, Error)]

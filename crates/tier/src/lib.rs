@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `store` | a key-value store: the log, a catalog of it in memory, and two threads |
 //! | `flusher` | the one writer of the log, and the order of its writes and syncs |
-//! | `tier` | a directory in use: its lock, its manifest and its log |
 //! | `recovery` | what a log holds when no memory has it |
+//! | `tier` | a directory in use: its lock, its manifest and its log |
 //! | `log` | the log's file: segments in extents |
 //! | `format` | the bytes on the disk |
 //! | `disk` | files, and the disk of the tests that loses power |

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::configured;
-use crate::source::values::Values;
+use crate::given::values::Values;
 
 /// Returns the options in effect as a TOML file, each with its source. Reading the file yields the
 /// same options.

@@ -1,6 +1,6 @@
 //! The options in effect, each with its source, for programs that show them.
 
-use crate::source::values::Values;
+use crate::given::values::Values;
 use crate::table::Id;
 use crate::table::kind::{Kind, Value};
 use crate::table::row::Group;

@@ -2,9 +2,9 @@
 
 use crate::show::help::{effect, has_effect};
 use crate::table::Id;
-use crate::table::forms::beginning;
 use crate::table::kind::Kind;
 use crate::table::row::Place;
+use crate::value::forms::beginning;
 
 /// An option of larderd that a user may want, with its form on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use crate::identity::LARDERD_BUILD;
 use crate::table::Id;
-use crate::table::forms::one_of;
 use crate::table::kind::Kind;
 use crate::table::row::{Group, Place, Row};
+use crate::value::forms::one_of;
 
 /// Returns the page of `-h`, in the layout of memcached's. It omits refused options: programs
 /// search the page for the name of a feature to detect it.

@@ -1,10 +1,11 @@
 //! The rows of `stats settings`.
 
-use crate::source::values::Values;
+use crate::given::values::Values;
 use crate::table::Id;
 use crate::table::kind::{KIBIBYTE, Kind, MEBIBYTE};
 use crate::typed::disk_tier::{DiskTier, TierAdmission, TierMode};
-use crate::typed::options::{Options, Protocol, listen_text};
+use crate::typed::options::{Options, listen_text};
+use crate::value::protocol::Protocol;
 
 /// Returns the rows of `stats settings`, in memcached's order. A feature that Larder lacks has the
 /// value of a memcached that does not use it. The rows of a disk tier follow if there is one.

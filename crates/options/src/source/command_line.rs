@@ -1,9 +1,9 @@
 //! Options from the command line.
 
 use crate::error::OptionError;
+use crate::given::nearest;
+use crate::given::values::{Origin, Values};
 use crate::source::getopt::{self, Piece};
-use crate::source::nearest;
-use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::row::Place;
 
@@ -100,7 +100,7 @@ mod tests {
             values(&["-p1", "-vv", "-l", "a,b:2", "--port", "3", "--verb", "-l", "c"]).unwrap();
         assert_eq!(values.number(Id::Port), Some(3));
         assert_eq!(values.number(Id::Verbose), Some(3));
-        assert_eq!(crate::typed::listen::text(&values.listen(Id::Listen)), "a,b:2,c");
+        assert_eq!(crate::value::listen::text(&values.listen(Id::Listen)), "a,b:2,c");
     }
 
     #[test]

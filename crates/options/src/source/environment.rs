@@ -1,8 +1,8 @@
 //! Options from environment variables.
 
 use crate::error::OptionError;
-use crate::source::nearest;
-use crate::source::values::{Origin, Values};
+use crate::given::nearest;
+use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::row::Row;
 

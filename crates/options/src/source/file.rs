@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc};
 use toml::de::{DeTable, DeValue};
 
 use crate::error::OptionError;
-use crate::source::nearest;
-use crate::source::values::{Origin, Values};
+use crate::given::nearest;
+use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::Kind;
 
@@ -94,8 +94,8 @@ mod tests {
         assert_eq!(values.number(Id::ConnLimit), Some(10_000));
         assert!(values.switch(Id::DisableCas));
         assert_eq!(values.mask(Id::UnixMask), 0o770);
-        assert_eq!(crate::typed::listen::text(&values.listen(Id::Listen)), "127.0.0.1,[::1]:3");
-        let admin = crate::typed::admin::text(&values.admin_listen(Id::AdminListen));
+        assert_eq!(crate::value::listen::text(&values.listen(Id::Listen)), "127.0.0.1,[::1]:3");
+        let admin = crate::value::admin::text(&values.admin_listen(Id::AdminListen));
         assert_eq!(admin, "127.0.0.1:9150,role=probe;/run/s,mode=660");
         assert!(values.real(Id::WarmMaxFactor) > values.real(Id::HotMaxFactor));
         assert_eq!(values.number(Id::Verbose), Some(2));

@@ -7,7 +7,7 @@
 use std::slice;
 
 use crate::error::OptionError;
-use crate::source::nearest;
+use crate::given::nearest;
 use crate::table::Id;
 use crate::table::row::Place;
 

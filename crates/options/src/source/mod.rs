@@ -5,6 +5,4 @@ pub(crate) mod environment;
 pub(crate) mod file;
 pub(crate) mod getopt;
 pub(crate) mod invocation;
-pub(crate) mod nearest;
 pub(crate) mod process;
-pub(crate) mod values;

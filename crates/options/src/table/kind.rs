@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::table::forms::{form_of, one_of};
-use crate::typed::admin::{self, AdminListen};
-use crate::typed::disk_tier::{self, Durability};
-use crate::typed::listen::{self, Listen};
-use crate::typed::readers::LocalReaders;
+use crate::value::admin::{self, AdminListen};
+use crate::value::durability::Durability;
+use crate::value::file_size::{self, FILE_SIZE_EXPECTED};
+use crate::value::forms::{form_of, one_of};
+use crate::value::listen::{self, Listen};
+use crate::value::readers::LocalReaders;
 
 /// The kind of values an option takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,7 +87,7 @@ impl Kind {
                 (!trimmed.is_empty()).then(|| Value::Text(trimmed.to_owned()))
             }
             Self::FileSize => {
-                disk_tier::file_size(trimmed).map(|_| Value::Text(trimmed.to_owned()))
+                file_size::file_size(trimmed).map(|_| Value::Text(trimmed.to_owned()))
             }
             Self::Durability => Durability::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Readers => LocalReaders::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
@@ -125,7 +126,7 @@ impl Kind {
             Self::Durability => {
                 format!("{}, with MS {}", one_of(self.forms()), Durability::INTERVALS)
             }
-            Self::FileSize => disk_tier::FILE_SIZE_EXPECTED.to_owned(),
+            Self::FileSize => FILE_SIZE_EXPECTED.to_owned(),
         }
     }
 

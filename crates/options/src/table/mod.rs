@@ -3,7 +3,6 @@
 //! Letters and words are in the order of memcached's help. To add an option, add a row, and, if it
 //! behaves, a field of [`crate::Options`].
 
-pub(crate) mod forms;
 pub(crate) mod kind;
 pub(crate) mod row;
 

@@ -1,7 +1,7 @@
 //! Checks values against each other: contradictions, and warnings for the user.
 
 use crate::error::OptionError;
-use crate::source::values::{Origin, Values};
+use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::MEBIBYTE;
 use crate::table::row::Group;

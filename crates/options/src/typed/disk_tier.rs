@@ -1,13 +1,13 @@
 //! The disk tier: `--tier-path` and the options that belong to it.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::source::values::Values;
+use crate::given::values::Values;
 use crate::table::Id;
-use crate::table::forms::form_of;
 use crate::table::kind::MEBIBYTE;
+use crate::value::durability::Durability;
+use crate::value::file_size::file_size;
 
 /// The longest value of an item that a segment of the disk holds, with any key.
 /// `larder_tier::format::VALUE_BYTES_MAX`; a test of larderd compares them.
@@ -117,117 +117,7 @@ impl Asked {
     }
 }
 
-pub(crate) const FILE_SIZE_EXPECTED: &str =
-    "a file and a size, with k, m, g or t after the number: FILE:10g";
-
-/// Parses the path and the size of `-o ext_path`; `None` if it has another form.
-pub(crate) fn file_size(text: &str) -> Option<(&str, u64)> {
-    let (file, size) = text.rsplit_once(':').filter(|(file, _)| !file.is_empty())?;
-    let unit = match size.bytes().last()?.to_ascii_lowercase() {
-        b'k' => 10,
-        b'm' => 20,
-        b'g' => 30,
-        b't' => 40,
-        _ => return None,
-    };
-    let number: u64 = size[..size.len() - 1].parse().ok()?;
-    Some((file, number.checked_mul(1 << unit)?))
-}
-
 /// The memory for changes that are not on the disk is at most this part of `-m` …
 pub(crate) const DIRTY_PART: u64 = 8;
 /// … or this many bytes.
 pub(crate) const DIRTY_MIN: u64 = MEBIBYTE;
-
-/// `--durability`: when a change survives a power loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Before it is answered.
-    Sync,
-    /// At most twice this long after it was answered.
-    Interval(Duration),
-    /// Some time later, usually within 100 ms.
-    Async,
-}
-
-impl Default for Durability {
-    fn default() -> Self {
-        Self::Interval(Duration::from_millis(100))
-    }
-}
-
-impl Durability {
-    /// The forms of a text.
-    pub(crate) const FORMS: &[&str] = &["sync", "interval=MS", "async"];
-    /// The interval in milliseconds.
-    pub(crate) const INTERVALS: &str = "from 1 to 60000";
-
-    /// Parses a text; `None` if it has another form.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        match form_of(Self::FORMS, text)? {
-            ("sync", _) => Some(Self::Sync),
-            ("async", _) => Some(Self::Async),
-            ("interval=MS", millis) => {
-                let millis = millis.parse().ok().filter(|millis| (1..=60_000).contains(millis))?;
-                Some(Self::Interval(Duration::from_millis(millis)))
-            }
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Durability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sync => f.write_str("sync"),
-            Self::Interval(interval) => write!(f, "interval={}", interval.as_millis()),
-            Self::Async => f.write_str("async"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_and_its_size_are_parted_by_the_last_colon() {
-        for (text, parsed) in [
-            ("/f:10g", Some(("/f", 10 << 30))),
-            ("/f:512M", Some(("/f", 512 << 20))),
-            ("/a:b:1t", Some(("/a:b", 1 << 40))),
-            ("/f:1", None),
-            ("/f:g", None),
-            ("/f:-1g", None),
-            ("/f:99999999999999999t", None),
-            ("/f", None),
-            (":1g", None),
-            ("/f:1\u{e9}", None),
-            ("", None),
-        ] {
-            assert_eq!(file_size(text), parsed, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_durability_is_one_of_three_words() {
-        let interval = |millis| Some(Durability::Interval(Duration::from_millis(millis)));
-        for (text, durability) in [
-            ("sync", Some(Durability::Sync)),
-            ("async", Some(Durability::Async)),
-            ("interval=1", interval(1)),
-            ("interval=60000", interval(60_000)),
-            ("interval=0", None),
-            ("interval=60001", None),
-            ("interval=-1", None),
-            ("interval=", None),
-            ("interval", None),
-            ("", None),
-            ("always", None),
-        ] {
-            assert_eq!(Durability::parse(text), durability, "{text}");
-            assert!(durability.is_none_or(|durability| durability.to_string() == text), "{text}");
-        }
-        assert_eq!(Durability::default().to_string(), "interval=100");
-    }
-}

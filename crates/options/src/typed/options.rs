@@ -4,18 +4,19 @@ use std::path::PathBuf;
 use std::slice;
 
 use crate::error::OptionError;
-use crate::source::nearest;
-use crate::source::values::{Origin, Values};
+use crate::given::nearest;
+use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::KIBIBYTE;
-use crate::typed::admin::AdminListen;
 use crate::typed::check::{check, settle};
 use crate::typed::disk_tier::DiskTier;
-use crate::typed::listen::{self, Listen, Security};
-use crate::typed::readers::LocalReaders;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls::{ClientCertificates, Tls};
 use crate::typed::tuning::Tuning;
+use crate::value::admin::AdminListen;
+use crate::value::listen::{self, Listen, Security};
+use crate::value::protocol::Protocol;
+use crate::value::readers::LocalReaders;
 
 /// The options in effect. The default is memcached's.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,17 +136,6 @@ pub struct Options {
     pub tuning: Tuning,
     /// The values of options without effect, for `stats settings`.
     pub accepted: Accepted,
-}
-
-/// Protocol of the clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Detected by the first byte of a connection.
-    Auto,
-    /// The text protocol.
-    Ascii,
-    /// The binary protocol.
-    Binary,
 }
 
 /// How workers wait, receive and send.

@@ -4,8 +4,8 @@ use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 
-use crate::typed::admin::AdminAddress;
 use crate::typed::options::Options;
+use crate::value::admin::AdminAddress;
 
 impl Options {
     /// Replaces each path by what `absolute` returns for it. Called before the process leaves the

@@ -1,6 +1,6 @@
 //! The size classes that statistics show.
 
-use crate::source::values::Values;
+use crate::given::values::Values;
 use crate::table::Id;
 use crate::table::kind::{KIBIBYTE, MEBIBYTE};
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::error::OptionError;
-use crate::source::values::Values;
+use crate::given::values::Values;
 use crate::table::Id;
-use crate::typed::listen::{Listen, Security};
+use crate::value::listen::{Listen, Security};
 
 /// How connections are encrypted: `-Z`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Settings that clients tune while a server runs.
 
-use crate::source::values::Values;
+use crate::given::values::Values;
 use crate::table::Id;
 
 /// The settings that memcached's clients tune at run time. Larder stores and shows them.

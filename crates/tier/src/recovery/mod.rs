@@ -15,13 +15,13 @@ use std::{mem, thread};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-use crate::Tier;
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
     Address, Damaged, Delay, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES, SEGMENT_PAGES,
     SegmentHeader, SegmentNumber, Unit,
 };
 use crate::log::{Extent, HeaderError, Log};
+use crate::tier::Tier;
 use survey::Survey;
 
 /// Why a log is not recovered. Unless the disk failed, nothing was changed.

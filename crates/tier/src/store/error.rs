@@ -5,11 +5,11 @@ use std::io;
 use thiserror::Error;
 
 use super::lookup::Known;
-use crate::OpenError;
 use crate::disk::DiskError;
 use crate::format::{Address, Damaged};
 use crate::log::HeaderError;
 use crate::recovery::RecoveryError;
+use crate::tier::OpenError;
 
 /// Why a change is refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

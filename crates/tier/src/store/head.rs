@@ -7,13 +7,13 @@ use zerocopy::IntoBytes;
 
 use super::error::Refusal;
 use super::space::cycle::Cycle;
-use crate::Lease;
 use crate::disk::{PAGE_BYTES, Page};
 use crate::format::{
     Address, Delay, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber,
     UNIT_HEADER_BYTES, UnitWriter,
 };
 use crate::log::Extent;
+use crate::tier::Lease;
 
 /// Length of a unit beyond which it is written even if more records follow, in pages.
 const UNIT_PAGES: usize = 256;

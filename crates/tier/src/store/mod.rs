@@ -37,11 +37,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::LogTime;
 use crate::disk::{Directory, DiskError, Page};
 use crate::flusher::Flusher;
 use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES};
 use crate::recovery::Place;
+use crate::tier::LogTime;
 use crate::tier::Tier;
 pub use cache::Kept;
 pub use catalog::PLACES;

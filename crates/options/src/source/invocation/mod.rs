@@ -3,12 +3,13 @@
 use std::{io, path::Path};
 
 use crate::error::OptionError;
+use crate::given::values::Values;
+use crate::show::{config, help};
 use crate::source::command_line::{self, CommandLine, Page};
-use crate::source::values::Values;
+use crate::source::{environment, file};
 use crate::table::Id;
 use crate::typed::check::{check, settle};
 use crate::typed::options::Options;
-use crate::{show::config, show::help, source::environment, source::file};
 
 /// The request of a command line with its environment and its file.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::source::values::Origin;
+use crate::given::values::Origin;
 use crate::table::kind::{Kind, Value};
 use crate::table::row::{Group, Place, Row};
 
@@ -408,7 +408,7 @@ fn the_command_line_overrides_the_environment_the_file_and_the_defaults() {
     assert_eq!(options.backlog, 5);
     assert_eq!(options.commands_per_turn_max, 20);
     assert_eq!(options.verbosity, 2);
-    assert_eq!(crate::typed::listen::text(&options.listen), "c,d");
+    assert_eq!(crate::value::listen::text(&options.listen), "c,d");
 }
 
 #[test]

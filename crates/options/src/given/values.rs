@@ -3,12 +3,12 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use crate::error::OptionError;
-use crate::source::nearest::{self, Candidate};
+use crate::given::nearest::{self, Candidate};
 use crate::table::Id;
 use crate::table::kind::{Kind, Value};
 use crate::table::row::{Group, Row};
-use crate::typed::admin::AdminListen;
-use crate::typed::listen::Listen;
+use crate::value::admin::AdminListen;
+use crate::value::listen::Listen;
 
 /// The origin of a value. Later variants override earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]

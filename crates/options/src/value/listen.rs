@@ -2,7 +2,7 @@
 
 use std::{fmt, net::Ipv6Addr};
 
-use crate::typed::options::Protocol;
+use crate::value::protocol::Protocol;
 
 /// An address to listen on, not resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]

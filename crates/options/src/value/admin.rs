@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::typed::listen::host_and_port;
+use crate::value::listen::host_and_port;
 
 /// An admin listener, not resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::table::forms::form_of;
+use crate::value::forms::form_of;
 
 /// `--local-readers`: the processes of this machine that may read the cache's memory directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,9 @@
+//! The values of single options: how each is written, and what it means.
+
+pub(crate) mod admin;
+pub(crate) mod durability;
+pub(crate) mod file_size;
+pub(crate) mod forms;
+pub(crate) mod listen;
+pub(crate) mod protocol;
+pub(crate) mod readers;
