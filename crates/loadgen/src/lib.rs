@@ -9,14 +9,19 @@
 //! A load thread waits in its epoll only. Latency counts from the moment at which a request was
 //! due.
 //!
+//! The rooms from the top down; each imports only rooms below it:
+//!
 //! | room | what it owns |
 //! |---|---|
-//! | `request` | keys, values and the times at which requests are due |
-//! | `connect` | blocking connections, TLS, logins |
-//! | `wire` | connections that do not block, datagrams, dialects, pending requests |
-//! | `measure` | the load threads, tallies, time series, the live display |
-//! | `report` | the text, JSON and HTML reports |
+//! | `arguments` | the command line |
 //! | `compare` | runs against several servers in turn |
+//! | `report` | the text, JSON and HTML reports |
+//! | `measure` | the load threads, time series, the live display |
+//! | `wire` | connections that do not block, datagrams, dialects, pending requests |
+//! | `request` | keys, values and the times at which requests are due |
+//! | `options` | the options of a load |
+//! | `connect` | blocking connections, TLS, logins |
+//! | `address`, `argument`, `mix`, `outcome`, `sizes`, `tally`, `trace`, `units`, `value` | addresses and numbers of the command line; random numbers, the outcome of a subcommand, sizes of values, counts, traces, units, values |
 //!
 //! The tool's other subcommands share [`address`], [`argument`], [`mod@connect`], [`mod@mix`],
 //! [`trace`] and [`value`].
@@ -25,16 +30,21 @@
 
 pub mod address;
 pub mod argument;
+mod arguments;
 mod compare;
 pub mod connect;
+#[cfg(test)]
+mod fixtures;
 mod measure;
 pub mod mix;
 mod options;
+mod outcome;
 mod report;
 mod request;
-#[cfg(test)]
-mod scene;
+mod sizes;
+mod tally;
 pub mod trace;
+mod units;
 pub mod value;
 mod wire;
 
@@ -44,21 +54,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+pub use arguments::Arguments;
+use arguments::Verb;
 use measure::Plan;
 use measure::live::Live;
 use measure::stop::Stop;
-pub use options::Arguments;
-use options::Verb;
+pub use outcome::Outcome;
 use report::{Report, html};
-
-/// The outcome of a subcommand that ran without an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The subcommand did all that the caller asked for.
-    Done,
-    /// An item is missing, nothing was stored, or a check failed; stderr says which.
-    Missed,
-}
 
 /// Runs `larder bench`. Writes its report to stdout.
 ///

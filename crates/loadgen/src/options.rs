@@ -1,4 +1,4 @@
-//! The command line of `larder bench` and its checks.
+//! The options of a load and their checks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,31 +7,9 @@ use anyhow::{Result, bail, ensure};
 
 use crate::address::{Address, ServerArgument};
 use crate::argument::whole;
-use crate::compare;
 use crate::connect::login::LoginArguments;
 use crate::connect::tls::TlsArguments;
-use crate::request::sizes::Sizes;
-
-/// Measure the throughput and the latency of any server that speaks memcached's protocols
-#[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
-pub struct Arguments {
-    #[command(subcommand)]
-    pub(crate) verb: Option<Verb>,
-    #[command(flatten)]
-    pub(crate) load: LoadArguments,
-    /// Print one JSON object: everything counted, percentiles, one row a second
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Write a report with plots to this file, one HTML page without external parts
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Subcommand)]
-pub(crate) enum Verb {
-    Compare(compare::Arguments),
-}
+use crate::sizes::Sizes;
 
 /// The options of a load.
 #[derive(Clone, Debug, clap::Args)]
@@ -107,46 +85,6 @@ pub(crate) struct LoadArguments {
     #[command(flatten)]
     pub(crate) login: LoginArguments,
 }
-
-const AFTER_HELP: &str = "\
-Closed loop (without --rate): every connection sends its next requests once it has read all answers
-to the last ones. This finds the highest throughput. A stall of the server also stops the load, so
-that it hardly shows in the percentiles.
-
-Open loop (--rate): requests fall due at fixed times. Latency counts from the due time, not from
-the time of sending, so that a stall shows in full (no coordinated omission). A request that is
-sent more than 1 ms after it was due is late: because no connection was free (the server is behind,
-or --connections times --pipeline is too small), or because this generator was slow. A request that
-was due and not sent before the end counts with the time that it has waited.
-
-A login (--user) goes by the text protocol, with --dialect binary by SASL PLAIN (-S).
-
-By UDP a request whose answer does not arrive within --timeout counts as an error.
-
-The generator measures itself: if it was busy nearly all the time, or had to wait for a processor,
-the last lines report that, and the numbers are its own rather than the server's. Give it more
---threads or processors then.
-
-Every value read is checked against the value that this tool stores under the key. For gets and
-mixes all keys are stored first. Ctrl-C ends a run early and prints the results so far.
-
-Examples:
-  larder bench
-  larder bench --mode mix --get-share 0.8 --value-bytes 1024 --connections 100 --threads 2
-  larder bench --server ./larder.sock --dialect binary --pipeline 16 --json
-  larder bench --rate 50000 --seconds 60 --skew 0.99 --keys 1000000 --html report.html
-  larder bench --trace web07.csv.zst --rate 20000
-  larder bench --multiget 20 --value-bytes 10-4096
-  larder bench --server cache.example:11211 --udp --multiget 5
-  larder bench --server cache.example:11211 --tls --tls-ca authority.pem
-  larder bench --user bench --password-file ./password --dialect binary
-  larder bench compare 'memcached=memcached -t 1 -s @SOCK' 'larderd=larderd -t 1 -s @SOCK'
-
-A lost connection is reopened, and its pending requests count as errors. The run ends once the
-server has not been reachable for --timeout.
-
-Exit code: 0 all values were right and all requests were served; 1 some were not; 2 no connection
-was left, or one cannot be trusted.";
 
 /// The kind of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -359,7 +297,7 @@ const KEYS: u32 = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scene::{load, parsed};
+    use crate::fixtures::{load, parsed};
 
     /// Returns the reason why the options do not fit together.
     fn refusal(args: &[&str]) -> String {

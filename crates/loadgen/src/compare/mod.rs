@@ -13,13 +13,13 @@ use std::io::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::Outcome;
 use crate::argument::whole;
 use crate::measure::Plan;
 use crate::measure::live::Live;
 use crate::measure::pin::processors;
 use crate::measure::stop::Stop;
 use crate::options::{LoadArguments, rate, skew};
+use crate::outcome::Outcome;
 use server::{Contestant, Folder};
 use table::{Row, Table};
 use workload::Workload;

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use anyhow::{Result, ensure};
 
-use crate::measure::tally::Tally;
 use crate::report::STARVED_SHARE_MAX;
 use crate::report::json::{Json, array};
-use crate::report::units::{count, latency};
+use crate::tally::Tally;
+use crate::units::{count, latency};
 
 /// One measurement.
 #[derive(Clone, Debug)]

@@ -77,7 +77,7 @@ mod tests {
     }
 
     fn asked(answer: &'static [u8]) -> Result<String> {
-        use crate::scene::serve;
+        use crate::fixtures::serve;
         let address = serve(move |_, mut stream| {
             let mut request = [0; 64];
             let received = stream.read(&mut request).unwrap();

@@ -7,7 +7,7 @@ use crate::argument::Quoted;
 use crate::compare::Arguments;
 use crate::connect::tls::TlsArguments;
 use crate::options::{Dialect, LoadArguments, Mode, name};
-use crate::request::sizes::Sizes;
+use crate::sizes::Sizes;
 
 /// A workload, written as `mode:bytes:pipeline`.
 #[derive(Clone, Debug)]
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_workload_is_the_load_that_it_names() {
-        let Some(crate::options::Verb::Compare(arguments)) =
-            crate::scene::parsed(&["compare", "--keys=7", "--tls", "a=b @SOCK"]).unwrap().verb
+        let Some(crate::arguments::Verb::Compare(arguments)) =
+            crate::fixtures::parsed(&["compare", "--keys=7", "--tls", "a=b @SOCK"]).unwrap().verb
         else {
             panic!("the verb is compare");
         };

@@ -170,7 +170,7 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
-    use crate::scene::{load, nobody, serve};
+    use crate::fixtures::{load, nobody, serve};
 
     /// Returns a dialer that logs in as `user` with the password `secret`.
     fn with_login(address: &Address, mechanism: Mechanism) -> Dialer {

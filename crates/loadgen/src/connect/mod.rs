@@ -116,7 +116,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-    use crate::scene::{nobody, serve};
+    use crate::fixtures::{nobody, serve};
 
     fn tcp(host: &str, port: u16) -> Address {
         Address::Tcp { host: host.to_owned(), port }

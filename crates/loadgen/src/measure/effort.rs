@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::measure::tally::{Effort, Lateness};
+use crate::tally::{Effort, Lateness};
 
 /// Measures the processor time of the calling thread.
 pub(crate) struct Meter {

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stderr};
 
 use crate::measure::series::Point;
-use crate::report::units::{count, latency};
+use crate::units::{count, latency};
 
 /// One line on a terminal, rewritten each second. Nothing is shown if stderr is no terminal.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ pub(crate) mod load;
 pub(crate) mod pin;
 pub(crate) mod series;
 pub(crate) mod stop;
-pub(crate) mod tally;
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -23,11 +22,11 @@ use crate::measure::load::{Load, Orders};
 use crate::measure::pin::pin_this_thread;
 use crate::measure::series::Series;
 use crate::measure::stop::Stop;
-use crate::measure::tally::{Second, Tally};
 use crate::options::LoadArguments;
-use crate::request::ask::{Ask, Source};
 use crate::request::draw::{Draw, Pool};
 use crate::request::schedule::Schedule;
+use crate::tally::{Second, Tally};
+use crate::wire::ask::{Ask, Source};
 use crate::wire::opener::Opener;
 
 /// Everything that a load needs before its first connection.
@@ -261,8 +260,8 @@ mod tests {
 
     use super::*;
     use crate::address::Address;
-    use crate::measure::tally::Lateness;
-    use crate::scene::{forget_all, load_at, nobody, serve};
+    use crate::fixtures::{forget_all, load_at, nobody, serve};
+    use crate::tally::Lateness;
 
     /// Runs a load of one second on the server.
     #[track_caller]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::measure::tally::{Second, ratio};
+use crate::tally::{Second, ratio};
 
 /// The seconds of a run, complete and incomplete.
 #[derive(Debug)]

@@ -131,10 +131,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::fixtures::load;
     use crate::measure::Measured;
     use crate::measure::series::Series;
-    use crate::measure::tally::{Second, Tally};
-    use crate::scene::load;
+    use crate::tally::{Second, Tally};
 
     fn measured(errors: u64) -> Measured {
         let (mut tally, mut series) = (Tally::default(), Series::new(1));

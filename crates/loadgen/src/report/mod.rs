@@ -3,16 +3,15 @@
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod plot;
-pub(crate) mod units;
 
 use std::fmt::Write;
 
 use crate::measure::Measured;
 use crate::measure::series::Point;
-use crate::measure::tally::Tally;
 use crate::options::{LoadArguments, name};
 use crate::report::json::{Json, array};
-use crate::report::units::latency;
+use crate::tally::Tally;
+use crate::units::latency;
 
 /// The results of a run and its options.
 pub(crate) struct Report<'a> {
@@ -316,9 +315,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::fixtures::load;
     use crate::measure::series::Series;
-    use crate::measure::tally::{Effort, Lateness, Second};
-    use crate::scene::load;
+    use crate::tally::{Effort, Lateness, Second};
 
     /// A run of two seconds with latencies from 1 to 1000 us.
     fn measured() -> Measured {

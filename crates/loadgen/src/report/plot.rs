@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::report::units::{count, latency};
+use crate::units::{count, latency};
 
 /// A plot of lines over a common horizontal axis.
 pub(crate) struct Plot<'a> {

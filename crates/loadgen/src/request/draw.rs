@@ -12,7 +12,7 @@ use rand_distr::Zipf;
 
 use crate::mix::mix;
 use crate::options::LoadArguments;
-use crate::request::sizes::{Sizes, VALUE_BYTES_MAX};
+use crate::sizes::{Sizes, VALUE_BYTES_MAX};
 use crate::trace::{Operation, Trace};
 
 /// A request, with the number of its key.
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn the_pool_reads_the_traces_of_the_options() {
-        use crate::scene::load;
+        use crate::fixtures::load;
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, lines: &str| {
             let path = folder.path().join(name);

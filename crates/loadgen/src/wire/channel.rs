@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::connect::dialer::Dialer;
-    use crate::scene::serve;
+    use crate::fixtures::serve;
 
     /// Receives once bytes or an end are there.
     fn received(channel: &mut Channel, buffer: &mut [u8]) -> io::Result<usize> {

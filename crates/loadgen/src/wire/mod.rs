@@ -1,5 +1,6 @@
 //! Connections that do not block, datagrams, dialects and pending requests.
 
+pub(crate) mod ask;
 pub(crate) mod channel;
 pub(crate) mod datagrams;
 pub(crate) mod dialect;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::measure::tally::{Second, Tally};
 use crate::request::draw::{Drawn, Pool, key};
+use crate::tally::{Second, Tally};
 use crate::value::is_value;
 use crate::wire::dialect::{Name, Reply};
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use rustix::event::epoll;
 use std::os::fd::OwnedFd;
 
-use crate::request::ask::Ask;
+use crate::wire::ask::Ask;
 use crate::wire::channel::Channel;
 use crate::wire::pending::Pending;
 
@@ -199,10 +199,10 @@ mod tests {
 
     use super::*;
     use crate::connect::dialer::Dialer;
+    use crate::fixtures::{load, serve};
     use crate::options::Dialect;
-    use crate::request::ask::Source;
     use crate::request::draw::Pool;
-    use crate::scene::{load, serve};
+    use crate::wire::ask::Source;
 
     /// A pipeline to a server that reads nothing before the sender's message. The receiver gets the
     /// number of bytes up to the end of the connection.

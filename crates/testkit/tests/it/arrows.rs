@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The crates whose rooms (folders and files of `src`) are in layers: a table in lib.rs lists them
 /// from the highest to the lowest.
-const LAYERED: &[&str] = &["engine", "larder", "options", "server", "tier"];
+const LAYERED: &[&str] = &["engine", "larder", "loadgen", "options", "server", "tier"];
 
 /// The source files with thread-locals, and what those hold: nothing that an operation's outcome
 /// depends on, which its signature would not show.

@@ -17,10 +17,10 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use crate::measure::effort::Meter;
 use crate::measure::stop::Stop;
-use crate::measure::tally::{Second, Tally};
 use crate::options::Dialect;
-use crate::request::ask::Ask;
 use crate::request::draw::Pool;
+use crate::tally::{Second, Tally};
+use crate::wire::ask::Ask;
 use crate::wire::channel::Channel;
 use crate::wire::opener::Opener;
 use crate::wire::pipeline::{Ended, Pipeline};

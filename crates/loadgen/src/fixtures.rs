@@ -7,7 +7,8 @@ use std::thread;
 use clap::Parser;
 
 use crate::address::Address;
-use crate::options::{Arguments, LoadArguments};
+use crate::arguments::Arguments;
+use crate::options::LoadArguments;
 
 /// The command line of `larder bench`.
 #[derive(Debug, Parser)]
