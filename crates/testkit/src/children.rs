@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 /// A forked process, killed when it is dropped.
 pub struct Child(libc::pid_t);
 
-/// Forks a child that calls `run` and exits with its result, after 20 seconds at the latest. The
-/// child has none of the test's other threads; it may allocate, which the C library ensures, but
+/// Forks a child that calls `run` and exits with its result, or ends after 20 seconds. The
+/// child has one thread; it may allocate, which the C library ensures, but
 /// must not rely on other locks. A panic ends it with 101.
 pub fn fork(run: impl FnOnce() -> i32) -> Child {
     let run = std::panic::AssertUnwindSafe(run);

@@ -19,7 +19,7 @@ pub struct Response {
     pub headers: BTreeMap<String, String>,
     /// The body as text.
     pub body: String,
-    /// The body as it is, for values that are no text.
+    /// The body as it is, for values of bytes.
     pub bytes: Vec<u8>,
 }
 

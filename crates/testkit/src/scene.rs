@@ -73,7 +73,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Runs `act` while the server is stopped. The bystander must be patient meanwhile.
+    /// Runs `act` while the server is stopped. The bystander must be patient during that time.
     pub fn while_stopped(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         self.server.signal(Signal::STOP)?;
         let acted = act();
@@ -89,7 +89,7 @@ impl Scene {
         let longest = self.bystander.end()?;
         ensure!(longest < BYSTANDER_PATIENCE, "the bystander had to wait for {longest:?}");
         ensure!(self.server.is_running()?, "the server has ended: {}", self.server.log());
-        // The bystander's descriptor is free by now, too.
+        // The bystander's descriptor is free, as well.
         let wanted = self.descriptors_before - 1;
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.server.descriptor_count()? > wanted {

@@ -65,7 +65,7 @@ void apcu_settings_unregister(int module_number);
 // preload.c: stores the files `*.data` of a folder.
 void apcu_preload(const char *folder);
 
-// read.c: reads and decodes the value of a key; false if there is none.
+// read.c: reads and decodes the value of a key; false on a miss.
 bool apcu_read(const apcu_key *key, zval *value);
 // Reads a value without counting: for iterators, which APCu does not count.
 bool apcu_look(const apcu_key *key, zval *value);

@@ -96,7 +96,7 @@ static void check_process(void)
 
 static PHP_GSHUTDOWN_FUNCTION(larder_apcu)
 {
-    // A thread's handle: that of the process is closed and forgotten by now, or is closed later.
+    // Closes the handle of a thread. MSHUTDOWN closes that of the process.
     if (larder_apcu_globals->cache != apcu_opened) {
         larder_close(larder_apcu_globals->cache);
     }
@@ -123,7 +123,7 @@ static PHP_RINIT_FUNCTION(larder_apcu)
     }
     check_process();
     if (APCUG(serializer) == NULL) {
-        // A module that starts after this one has registered its serializer by now.
+        // A module that starts after this one has registered its serializer.
         APCUG(serializer) = apcu_serializer_named(APCUG(serializer_name));
     }
     return SUCCESS;

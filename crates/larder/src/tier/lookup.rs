@@ -112,7 +112,8 @@ impl DiskLookup {
 }
 
 impl Tier {
-    /// As [`Store::find`], with what was looked up for this operation if it still holds.
+    /// Finds an item as [`Store::find`] does. Takes the result of a lookup for this operation if
+    /// that still holds.
     ///
     /// # Errors
     /// [`Pending`] if the operation is not to read the disk.
@@ -125,8 +126,8 @@ impl Tier {
         }
     }
 
-    /// True if an operation on the key would read the disk. `is_resident` says whether memory has
-    /// the item.
+    /// True if an operation on the key would read the disk. `is_resident` returns true if memory
+    /// has the item.
     pub(crate) fn must_look_up(
         &self,
         key: &[u8],

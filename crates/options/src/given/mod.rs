@@ -1,4 +1,4 @@
-//! The values given, with their origins, and the words that a user probably meant.
+//! The values that the user gave, with their origins, and corrections of misspelled names.
 
 pub(crate) mod nearest;
 pub(crate) mod values;

@@ -1,4 +1,4 @@
-//! The values of single options: how each is written, and what it means.
+//! The values of single options: their forms and their meaning.
 
 pub(crate) mod admin;
 pub(crate) mod durability;

@@ -417,7 +417,7 @@ fn targets(makefile: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the words of a variable that a command of make sets: `NAME="engine scale"`.
+/// Splits the value of a variable that a command of make sets: `NAME="engine scale"`.
 fn words_of<'a>(command: &'a str, variable: &str) -> Vec<&'a str> {
     let value = command.split_once(variable).map_or("", |(_, value)| value);
     let value = match value.strip_prefix('"') {

@@ -92,7 +92,7 @@ fn tracked() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the name of a variable at the beginning of a text, and the rest; `None` if it has none.
+/// Returns the name of a variable at the beginning of a text, and the rest; `None` without a name.
 fn name_at(text: &str) -> Option<(&str, &str)> {
     let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     let length = text.bytes().position(|byte| !is_of_name(byte)).unwrap_or(text.len());
