@@ -244,3 +244,23 @@ fn a_command_that_waits_is_parsed_once_and_answered_once() {
     assert_eq!(answers.matches("VALUE k1 ").count(), 1, "{answers}");
     assert!(answers.ends_with("END\r\nMN\r\n"), "{answers}");
 }
+
+#[test]
+fn a_miss_after_the_wait_repeats_the_key_of_the_request() {
+    let mut peer = DiskPeer::new();
+    let (mut out, allowance) = (Output::default(), Allowance::of_commands(10));
+    let request = packet(opcode::GETK, &[], b"k0", b"");
+    let mut rest = &request[..];
+    loop {
+        let deferred = std::mem::take(&mut peer.deferred);
+        let wait = Wait::Ask(&deferred);
+        let progress = peer.session.receive(&peer.executor, wait, rest, allowance, &mut out);
+        rest = &rest[progress.consumed..];
+        if progress.next != Next::Disk {
+            break;
+        }
+        peer.look_up(|cache| assert!(cache.delete("k0").unwrap()));
+    }
+    assert_eq!(peer.stops, 1, "the item is on the disk");
+    assert_eq!(out.bytes[HEADER_BYTES..], *b"k0", "{}", out.bytes.escape_ascii());
+}
