@@ -12,13 +12,11 @@ pub mod binary;
 pub mod draw;
 pub mod resident;
 pub mod versions;
-pub mod waiting;
 
 pub use binary::binary;
 pub use draw::{Draws, mix};
 pub use resident::resident_bytes;
 pub use versions::package;
-pub use waiting::waited_for_processor;
 
 /// True if cargo bench, which adds `--bench`, started this bench. Otherwise, under `cargo test
 /// --benches` for example, the bench only has to show that it works.

@@ -2,7 +2,7 @@
 //!
 //! Files in reading order: [`model`], [`server`], [`built`], [`stream`], [`http`], [`mod@stat`],
 //! [`scene`], [`transcript`], [`mcrouter`], [`mod@traces`], [`fixture`], [`children`], [`api`],
-//! [`mod@skip`].
+//! [`mod@skip`], [`waiting`].
 #![deny(unsafe_code)]
 
 pub mod api;
@@ -20,6 +20,7 @@ pub mod stat;
 pub mod stream;
 pub mod traces;
 pub mod transcript;
+pub mod waiting;
 
 pub use built::larderd_of_this_build;
 pub use fixture::{cache_file, memory_folder, value_of};
@@ -30,3 +31,4 @@ pub use skip::skip;
 pub use stat::stat;
 pub use stream::{Stream, uninterrupted};
 pub use traces::traces;
+pub use waiting::waited_for_processor;

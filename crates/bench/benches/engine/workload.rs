@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use larder_bench::{Draws, mix, waited_for_processor};
+use larder_bench::{Draws, mix};
+use larder_testkit::waited_for_processor;
 use rand::SeedableRng;
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;

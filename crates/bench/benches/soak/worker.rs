@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use larder::{Arithmetic, Cache, Deadline, Direction, StoreError, StoreMode, StoreRequest, Stored};
-use larder_bench::{Draws, waited_for_processor};
+use larder_bench::Draws;
+use larder_testkit::waited_for_processor;
 
 use crate::tally::{Operation, Tally};
 use crate::wave::Wave;
