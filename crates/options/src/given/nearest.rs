@@ -18,8 +18,8 @@ impl Candidate {
     }
 }
 
-/// Returns `; did you mean WORD?` with the candidates closest to the given name; an empty text if no
-/// candidate is close. Case, `_` and `-` are ignored.
+/// Returns `; did you mean WORD?` with the candidates closest to the given name; an empty text if
+/// no candidate is close. Case, `_` and `-` are ignored.
 pub(crate) fn hint(given: &str, candidates: impl IntoIterator<Item = Candidate>) -> String {
     let given = normal(given);
     if given.is_empty() || given.len() > GIVEN_BYTES_MAX {
