@@ -17,7 +17,7 @@ pub enum Call {
     Open,
     /// Opens a file, and creates it first if it is missing.
     Create,
-    /// Gives a file another name.
+    /// Renames a file.
     Rename,
     /// Makes created and renamed files durable.
     SyncDirectory,
@@ -29,7 +29,7 @@ pub enum Call {
     SetLength,
     /// Allocates and zero-fills pages.
     Allocate,
-    /// Gives the space of pages back.
+    /// Returns the space of pages to the file system.
     Deallocate,
     /// Reads pages.
     Read,
@@ -55,7 +55,7 @@ impl fmt::Display for Call {
             Self::Length => "read the length of",
             Self::SetLength => "change the length of",
             Self::Allocate => "allocate space in",
-            Self::Deallocate => "give space back of",
+            Self::Deallocate => "free space in",
             Self::Read => "read",
             Self::Write => "write",
             Self::SyncData => "sync",
@@ -67,7 +67,7 @@ impl fmt::Display for Call {
 /// The reason why a call of a disk fails.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The system refuses the call, or the device fails.
+    /// The system refused the call, or the device failed.
     #[error("cannot {call} {path}: {error}{}", remedy(*call, path, error))]
     Io {
         /// The call.
