@@ -44,12 +44,12 @@ impl Fetch {
         u64::from(self.extent) * SEGMENT_PAGES as u64 + self.at.page() as u64
     }
 
-    /// Memory for its pages.
+    /// Returns a zeroed buffer for its pages.
     pub(crate) fn pages(&self) -> Vec<Page> {
         zeroed_pages(self.pages)
     }
 
-    /// The fetch that reads the whole record, if this one has read too little of it.
+    /// Returns a fetch of the complete record, if this one did not read all of it.
     pub(crate) fn longer(&self, pages: &[Page]) -> Option<Self> {
         let within = self.at.offset() % PAGE_BYTES;
         let claimed = Record::claimed_bytes(&pages.as_bytes()[within..])?;
@@ -58,7 +58,8 @@ impl Fetch {
     }
 }
 
-/// The pages that this many bytes from an address on lie in, at most to the end of the segment.
+/// Returns the number of pages that contain the bytes from an address on, at most up to the end of
+/// the segment.
 fn pages_of(at: Address, bytes: usize) -> usize {
     let within = at.offset() % PAGE_BYTES;
     (within + bytes).div_ceil(PAGE_BYTES).min(SEGMENT_PAGES - at.page())
