@@ -107,7 +107,7 @@ fn a_store_is_no_cache() {
     let disk = stored();
     let refused = open_as(&disk, Wanted { mode: Mode::Cache, ..wanted() }).unwrap_err();
     let text = refused.to_string();
-    assert!(text.contains("is a store, and is asked for as a cache"), "{text}");
+    assert!(text.contains("is a store, but was opened as a cache"), "{text}");
 }
 
 #[test]
@@ -192,7 +192,10 @@ fn numbers_run_out_with_an_error() {
         .unwrap();
     let mut tier = open(&disk).unwrap();
     for refused in [tier.begin_anew().unwrap_err(), tier.lease(1).unwrap_err()] {
-        assert!(refused.to_string().contains("has used up its numbers"), "{refused}");
+        assert!(
+            refused.to_string().contains("has used up its segment numbers or epochs"),
+            "{refused}"
+        );
     }
 }
 
