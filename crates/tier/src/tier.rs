@@ -82,8 +82,8 @@ pub enum OpenError {
     },
     /// The requested size is smaller than the current size of the log.
     #[error(
-        "{path} has a size of {found_bytes} bytes, but {asked_bytes} bytes were requested: a directory can \
-         grow, not shrink. Export it and import it into a smaller one"
+        "{path} has a size of {found_bytes} bytes, but {asked_bytes} bytes were requested: a \
+         directory can grow, not shrink. Export it and import it into a smaller one"
     )]
     Shrinks {
         /// The directory.
@@ -114,7 +114,8 @@ pub enum OpenError {
     },
     /// The directory was started 2³² times without its memory, or its log has reached 2⁶⁷ bytes.
     #[error(
-        "{path} has used up its segment numbers or epochs: export it and import it into a new directory"
+        "{path} has used up its segment numbers or epochs: export it and import it into a new \
+         directory"
     )]
     NumbersUsedUp {
         /// The directory.
