@@ -146,7 +146,7 @@ pub trait Directory: Send + Sync {
 ///
 /// Calls on disjoint ranges may run concurrently on several threads. A read that overlaps a running
 /// write may return any mix of old and new pages. Two overlapping writes may leave any mix of both.
-#[expect(clippy::len_without_is_empty, reason = "the length is asked of the system and may fail")]
+#[expect(clippy::len_without_is_empty, reason = "the system returns the length, and may fail")]
 pub trait File: Send + Sync {
     /// Returns the path of the file as it was opened, for messages.
     fn path(&self) -> &Path;

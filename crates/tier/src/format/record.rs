@@ -220,7 +220,7 @@ impl<'a> Record<'a> {
     ///
     /// If the length of `into` differs, or if the key or the value exceeds its maximum length.
     pub(crate) fn write(&self, seal: &Seal, at: Address, into: &mut [u8]) {
-        assert_eq!(into.len(), self.bytes(), "the room of a record is as long as it is");
+        assert_eq!(into.len(), self.bytes(), "the buffer has the length of the record");
         let head = Head::of(self);
         head.write(into);
         let (key, value): (&[u8], &[u8]) = match self {

@@ -206,7 +206,7 @@ impl Lookup {
         }
         shared.counts.reads.fetch_add(1, Relaxed);
         let extent = location.extent();
-        // Most records have a similar length as the others in their segment.
+        // Most records are about as long as the others in their segment.
         let guess = shared.extents.mean_bytes(extent).saturating_sub(RECORD_HEADER_BYTES);
         self.want(shared, Fetch::new(extent, at, guess))
     }

@@ -298,7 +298,7 @@ impl<'s> Patches<'s> {
             0 => {}
             RECORD_HEADER_BYTES.. => drop(unit.push(&Record::Void { bytes })),
             // At least one lost record, or the header of a unit, is between two records.
-            _ => return debug_assert!(false, "{bytes} bytes before {at} are no record"),
+            _ => return debug_assert!(false, "{bytes} bytes before {at} are not a record"),
         }
         let pushed = unit.push(record);
         debug_assert_eq!(pushed, Some(at), "a record keeps its address");

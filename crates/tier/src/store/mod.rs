@@ -4,7 +4,7 @@
 //! change becomes visible:
 //!
 //! ```text
-//! change ─▶ lock of the head ─▶ record at the end of the log ─▶ catalog ─▶ memory ─▶ response, after a sync if required
+//! change ─▶ head lock ─▶ record at the end of the log ─▶ catalog ─▶ memory ─▶ response, after a sync if required
 //! miss   ─▶ catalog ─▶ record that is not durable yet, or one read of the disk
 //! ```
 //!
@@ -455,7 +455,7 @@ impl<D: Directory + 'static> Store<D> {
         self.shared.log.file()
     }
 
-    /// True if the disk has no other records of the key than those in `known`.
+    /// True if `known` still lists exactly the records that the disk may have of the key.
     pub fn is_as_found(&self, key: &[u8], known: &Known) -> bool {
         let mut candidates = Vec::new();
         self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
@@ -487,7 +487,7 @@ impl<D: Directory + 'static> Store<D> {
         candidates.iter().any(|location| self.shared.extents.address(*location) == Some(at))
     }
 
-    /// Removes an item from the catalog that was found to be expired.
+    /// Removes an expired item from the catalog.
     pub fn forget_expired(&self, key: &[u8], at: Address, now_unix_secs: u64) {
         let shared = &*self.shared;
         let filed = shared.filed(key);
@@ -504,7 +504,7 @@ impl<D: Directory + 'static> Store<D> {
         self.shared.has_failed.load(Acquire)
     }
 
-    /// Returns the reason of the log's failure, or `None` if the log works.
+    /// Returns why the log has failed, or `None` if it works.
     pub fn failure(&self) -> Option<Arc<str>> {
         self.shared.head().failure()
     }

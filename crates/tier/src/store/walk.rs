@@ -233,7 +233,7 @@ impl Walk {
 
     /// Plans the read of a record that is after the planned ones in the file.
     fn plan<F>(&mut self, shared: &Shared<F>, extent: Extent, at: Address) {
-        // Most records have a similar length as the others in their segment.
+        // Most records are about as long as the others in their segment.
         let guess = shared.extents.mean_bytes(extent).saturating_sub(RECORD_HEADER_BYTES);
         let fetch = Fetch::new(extent, at, guess);
         let runs = &mut self.slice.runs;

@@ -53,7 +53,7 @@ impl SimulatedDisk {
     ///
     /// Panics if all weights are 0.
     pub fn set_fates(&self, fates: Fates) {
-        assert!(fates.kept + fates.lost + fates.torn > 0, "{fates:?} leaves a page no fate");
+        assert!(fates.kept + fates.lost + fates.torn > 0, "all weights of {fates:?} are 0");
         self.machine.state().fates = fates;
     }
 
