@@ -137,7 +137,7 @@ impl TierWalk {
         self.unreadable
     }
 
-    /// Takes the keys of damaged records, as far as they are readable.
+    /// Takes the keys of damaged records, if they are readable.
     pub(crate) fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
         match &mut self.stage {
             Stage::Begin | Stage::Memory(..) => Vec::new(),

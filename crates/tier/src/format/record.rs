@@ -88,7 +88,7 @@ pub enum Record<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Damaged {
     /// The bytes end before the record does.
-    #[error("the record is cut off")]
+    #[error("the record is truncated")]
     CutOff,
     /// The checksum is wrong: the bytes were changed, or were written at another address.
     #[error("the checksum of the record is wrong")]

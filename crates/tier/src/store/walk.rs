@@ -139,7 +139,7 @@ impl Walk {
         self.unreadable
     }
 
-    /// Takes the keys of damaged records, as far as they are readable.
+    /// Takes the keys of damaged records, if they are readable.
     pub fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
         std::mem::take(&mut self.unreadable_keys)
     }

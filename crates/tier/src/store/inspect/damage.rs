@@ -85,7 +85,7 @@ impl fmt::Display for Damage {
             }
             Wrong::Missing { earlier: None } => write!(f, "all segments are missing")?,
             Wrong::Twice => write!(f, "another extent also contains this segment")?,
-            Wrong::CutOff => write!(f, "the log ends before it")?,
+            Wrong::CutOff => write!(f, "the log file ends before this extent")?,
             Wrong::Bytes => write!(f, "the checksum is wrong")?,
             Wrong::Disk(error) => write!(f, "{error}")?,
         }
