@@ -38,4 +38,4 @@ gadget: miss, list: miss, missing: miss, allowed: Allowed, hidden: miss,
 plain: [1,[2]], 
 Warning: Larder\Cache::get(): A stored object has a class that larder.unserialize_classes does not allow, so its key misses
 gadget: miss, list: miss, missing: miss, allowed: Allowed, hidden: miss, 
-1 The cache stores no objects of the class ArrayObject: see larder.unserialize_classes
+1 Objects of the class ArrayObject are not allowed: see larder.unserialize_classes

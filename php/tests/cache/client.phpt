@@ -134,12 +134,12 @@ NULL
 Warning: Larder\Client::get(): A stored object has a class that larder.unserialize_classes does not allow, so its key misses in %s on line %d
 string(2) "HD"
 NULL
-A key of a server has at most 250 bytes
-A key has at least one byte
+A key on a server must have at most 250 bytes
+A key must have at least one byte
 The value is not an integer
-The cache stores no objects of the class stdClass: see larder.unserialize_classes
-A time to live is at least one second, or null: 0 given
-There is no option timeout: the options are timeoutMs, classes and serializer
+Objects of the class stdClass are not allowed: see larder.unserialize_classes
+A time to live must be at least one second, or null: 0 given
+Unknown option timeout: the options are timeoutMs, classes and serializer
 bool(true)
 bool(true)
 int(1)

@@ -95,7 +95,7 @@ string(3) "new"
 bool(true)
 bool(true)
 bool(true)
-staleFor is a number of seconds from 0 to 65535, with a time to live
+staleFor must be 0 to 65535 seconds, and needs a time to live
 by its socket
 int(1)
 array(1) {
@@ -123,7 +123,7 @@ string(3) "new"
 bool(true)
 bool(true)
 bool(true)
-staleFor is a number of seconds from 0 to 65535, with a time to live
+staleFor must be 0 to 65535 seconds, and needs a time to live
 
 Warning: Larder\Client::getOrCompute(): The cache %s in %s on line %d
 string(8) "computed"

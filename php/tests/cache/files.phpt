@@ -73,7 +73,7 @@ null
 permissions given: 2 
 planted: Warning: Larder\Cache::open(): The cache cannot be used, so all keys miss: %s/region belongs to user 33, not to user 0: see larder.owner in Command line code on line 1
 null 
-two names: Warning: Larder\Cache::open(): The cache cannot be used, so all keys miss: %s/region has several names in Command line code on line 1
+two names: Warning: Larder\Cache::open(): The cache cannot be used, so all keys miss: %s/region has several hard links in Command line code on line 1
 null 
 symbolic link: Warning: Larder\Cache::open(): The cache cannot be used, so all keys miss: %s/link is a symbolic link in Command line code on line 1
 null 

@@ -93,22 +93,22 @@ both orders
 int(2)
 bool(true)
 without igbinary
-Warning: Larder\Cache::get(): A stored value is of igbinary, which PHP has not loaded, so its key misses in %s on line %d
+Warning: Larder\Cache::get(): A stored value needs igbinary, which PHP has not loaded, so its key misses in %s on line %d
 string(7) "missing"
 The serializer igbinary needs the extension igbinary, which PHP has not loaded
 The serializer igbinary needs the extension igbinary, which PHP has not loaded
 The serializer igbinary needs the extension igbinary, which PHP has not loaded
-There is no serializer msgpack: larder.serializer is php or igbinary
-The option serializer is 'php' or 'igbinary'
+Unknown serializer msgpack: larder.serializer must be php or igbinary
+The option serializer must be 'php' or 'igbinary'
 bool(true)
-There is no serializer msgpack: larder.serializer is php or igbinary
+Unknown serializer msgpack: larder.serializer must be php or igbinary
 classes
-Warning: Larder\Cache::get(): A stored object is of igbinary, which cannot restrict the classes to larder.unserialize_classes, so its key misses in %s on line %d
+Warning: Larder\Cache::get(): A stored object was written by igbinary, which cannot restrict the classes to larder.unserialize_classes, so its key misses in %s on line %d
 string(7) "missing"
 string(7) "missing"
 bool(true)
 int(1)
 bool(true)
-The cache stores no objects of the class Point: see larder.unserialize_classes
+Objects of the class Point are not allowed: see larder.unserialize_classes
 bool(true)
 bool(true)

@@ -41,4 +41,4 @@ bool(true)
 bool(true)
 bool(true)
 bool(true)
-The cache stores no objects of the class ArrayObject: see larder.unserialize_classes
+Objects of the class ArrayObject are not allowed: see larder.unserialize_classes

@@ -92,7 +92,7 @@ def resize(case):
     pools.reload()
     expect("the size while a CLI uses it", pools.run(limit), "8")
     expect("the items", pools.run(GET % "a"), "1")
-    if "stays as it is" not in pools.output():
+    if "keeps its size" not in pools.output():
         raise Failed("no notice:\n" + pools.output())
     user.kill()
     user.wait()
