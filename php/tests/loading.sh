@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# Strings that repeat are stored once by igbinary: the item is much smaller than serialize() makes.
+# igbinary stores repeated strings once, so the item is much smaller than with serialize().
 code='$value = (object) ["list" => array_fill(0, 100, "a string that repeats")];
     apcu_store("key", $value);
     $item = (new APCUIterator(["key"], APC_ITER_MEM_SIZE))->current();

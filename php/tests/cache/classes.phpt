@@ -9,7 +9,7 @@ $gadget = 'class Gadget { public $x = 1; function __wakeup() { echo "wakeup! "; 
     class Allowed { public $inner; }
     spl_autoload_register(function ($name) { echo "autoload of $name! "; });';
 $open = fn (string $options = '[]') => '$cache = Larder\Cache::open("' . $folder . '/region", ' . $options . ');';
-// A process that may write all classes injects them.
+// A process that may write all classes injects objects.
 echo strtok(run([], $gadget . $open("['classes' => '*']") . '$cache->set("plain", [1, [2]]);
     $gadget = (new ReflectionClass("Gadget"))->newInstanceWithoutConstructor();
     foreach (["gadget" => $gadget, "list" => [1, [$gadget]], "missing" => unserialize("O:7:\"Missing\":0:{}")] as $key => $value) {

@@ -1,5 +1,5 @@
 --TEST--
-Keys have any bytes and any length but none
+Keys may have any bytes and any length except zero
 --FILE--
 <?php
 $cache = Larder\Cache::open();

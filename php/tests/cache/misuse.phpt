@@ -1,5 +1,5 @@
 --TEST--
-Misuse throws exceptions that say what is wrong
+Misuse throws exceptions that name the error
 --FILE--
 <?php
 class Thrower { public function __serialize(): array { throw new LogicException('inside'); } }

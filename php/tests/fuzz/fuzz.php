@@ -1,11 +1,11 @@
 <?php
-// Decodes damaged values: `fuzz.php SECS [SEED]`. It prints the seed, with which a run is repeated.
+// Decodes damaged values: `fuzz.php SECS [SEED]`. It prints the seed, which repeats the run.
 
 declare(strict_types=1);
 
 const CASES = 2000;
 
-/** A random value of those that the compact form has. */
+/** Returns a random value that the compact form supports. */
 function random_value(int $depth): mixed
 {
     switch (mt_rand(0, $depth > 0 ? 11 : 8)) {
@@ -42,7 +42,7 @@ function random_array(int $depth): array
     return $array;
 }
 
-/** Bytes that a program could write to do harm. */
+/** Returns bytes that a malicious program could write. */
 function check_cases(): void
 {
     $most = 1 << 20;

@@ -12,7 +12,7 @@ apc.shm_size=128M
 memory_limit=256M
 --FILE--
 <?php
-// Each way into the memory limit, in a child, and what the cache does after it.
+// Each way to reach the memory limit, in a child, and the cache afterwards.
 $ways = [
     'string' => str_repeat('x', 3 << 20),
     'array' => array_fill(0, 100000, 'text'),
