@@ -46,13 +46,13 @@ final class Cache implements \Countable
     {
     }
 
-    /** Returns the value of a key, or `$default` if it has none. */
+    /** Returns the value of a key, or `$default` if the key does not exist. */
     public function get(string $key, mixed $default = null): mixed
     {
     }
 
     /**
-     * Returns the values of the keys that have one. PHP converts keys that are decimal numbers to
+     * Returns the values of the keys that exist. PHP converts keys that are decimal numbers to
      * integers.
      *
      * @param iterable<string|int> $keys
@@ -63,7 +63,7 @@ final class Cache implements \Countable
     }
 
     /**
-     * Stores a value. Returns false if the cache has no space for it; the key then has no value.
+     * Stores a value. Returns false if the cache has no space for it; the key then does not exist.
      */
     public function set(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
@@ -78,12 +78,12 @@ final class Cache implements \Countable
     {
     }
 
-    /** Stores a value if the key has none. Returns false otherwise. */
+    /** Stores a value if the key does not exist. Returns false otherwise. */
     public function add(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
 
-    /** Stores a value if the key has one. Returns false otherwise. */
+    /** Stores a value if the key exists. Returns false otherwise. */
     public function replace(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
@@ -98,8 +98,8 @@ final class Cache implements \Countable
     }
 
     /**
-     * Adds to an integer and returns the sum. The item keeps its time to live. A key without a
-     * value starts at `$by`, with the time to live `$ttl`. Sums wrap at 64 bits. Returns false if
+     * Adds to an integer and returns the sum. The item keeps its time to live. A key that does
+     * not exist starts at `$by`, with the time to live `$ttl`. Sums wrap at 64 bits. Returns false if
      * the cache cannot be used.
      *
      * @throws Exception if the value is not an integer
@@ -108,18 +108,18 @@ final class Cache implements \Countable
     {
     }
 
-    /** Subtracts from an integer: see increment(). A key without a value starts at `-$by`. */
+    /** Subtracts from an integer: see increment(). A key that does not exist starts at `-$by`. */
     public function decrement(string $key, int $by = 1, \DateInterval|int|null $ttl = null): int|false
     {
     }
 
-    /** Removes a value. Returns false if the key has none. */
+    /** Removes a value. Returns false if the key does not exist. */
     public function delete(string $key): bool
     {
     }
 
     /**
-     * Removes values, and returns how many keys had one.
+     * Removes values, and returns how many keys existed.
      *
      * @param iterable<string|int> $keys
      */
@@ -135,18 +135,18 @@ final class Cache implements \Countable
     {
     }
 
-    /** Returns true if the key has a value. */
+    /** Returns true if the key exists. */
     public function has(string $key): bool
     {
     }
 
-    /** Gives a value a new time to live. Returns false if the key has none. */
+    /** Sets a new time to live. Returns false if the key does not exist. */
     public function touch(string $key, \DateInterval|int|null $ttl = null): bool
     {
     }
 
     /**
-     * Returns the value of a key. If it has none, calls `$compute` with the key, and stores and
+     * Returns the value of a key. If it does not exist, calls `$compute` with the key, and stores and
      * returns its result.
      *
      * One process at a time computes a value. Others wait for it, at most larder.compute_wait (10)
@@ -225,13 +225,13 @@ final class Client
     {
     }
 
-    /** Returns the value of a key, or `$default` if it has none. */
+    /** Returns the value of a key, or `$default` if the key does not exist. */
     public function get(string $key, mixed $default = null): mixed
     {
     }
 
     /**
-     * Returns the values of the keys that have one. PHP converts keys that are decimal numbers to
+     * Returns the values of the keys that exist. PHP converts keys that are decimal numbers to
      * integers.
      *
      * @param iterable<string|int> $keys
@@ -255,12 +255,12 @@ final class Client
     {
     }
 
-    /** Stores a value if the key has none. Returns false otherwise. */
+    /** Stores a value if the key does not exist. Returns false otherwise. */
     public function add(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
 
-    /** Stores a value if the key has one. Returns false otherwise. */
+    /** Stores a value if the key exists. Returns false otherwise. */
     public function replace(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
@@ -274,8 +274,8 @@ final class Client
     }
 
     /**
-     * Adds to an integer and returns the sum. The item keeps its time to live. A key without a
-     * value starts at `$by`, at least 0, with the time to live `$ttl`. Returns false if the server
+     * Adds to an integer and returns the sum. The item keeps its time to live. A key that does
+     * not exist starts at `$by`, at least 0, with the time to live `$ttl`. Returns false if the server
      * cannot be reached.
      *
      * @throws Exception if the value is not an integer of at least 0
@@ -289,13 +289,13 @@ final class Client
     {
     }
 
-    /** Removes a value. Returns false if the key has none. */
+    /** Removes a value. Returns false if the key does not exist. */
     public function delete(string $key): bool
     {
     }
 
     /**
-     * Removes values, and returns how many keys had one.
+     * Removes values, and returns how many keys existed.
      *
      * @param iterable<string|int> $keys
      */
@@ -303,18 +303,18 @@ final class Client
     {
     }
 
-    /** Returns true if the key has a value. */
+    /** Returns true if the key exists. */
     public function has(string $key): bool
     {
     }
 
-    /** Gives a value a new time to live. Returns false if the key has none. */
+    /** Sets a new time to live. Returns false if the key does not exist. */
     public function touch(string $key, \DateInterval|int|null $ttl = null): bool
     {
     }
 
     /**
-     * Returns the value of a key. If it has none, calls `$compute` with the key, and stores and
+     * Returns the value of a key. If it does not exist, calls `$compute` with the key, and stores and
      * returns its result: see Cache::getOrCompute(). Among all clients of the server one process at
      * a time computes. If it dies, the others wait for larder.compute_wait seconds. `$staleFor` is
      * at most 65535.

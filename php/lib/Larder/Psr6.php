@@ -111,7 +111,7 @@ final class Psr6 implements CacheItemPoolInterface
         return $are_saved;
     }
 
-    /** Returns a copy of a key's deferred item for readers, or null if it has none. */
+    /** Returns a copy of a key's deferred item for readers, or null. */
     private function deferredItem(string $key): ?Psr6Item
     {
         $item = $this->deferred[$key] ?? null;

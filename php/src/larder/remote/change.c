@@ -5,7 +5,7 @@
 // A change of an item that other clients change continuously fails after this many tries.
 #define TRIES_MAX 1000
 
-// Reads a value, which the caller releases. It is null if the key has none.
+// Reads a value, which the caller releases. It is null if the key does not exist.
 static larder_status read_value(larder *cache, const apcu_key *key, larder_item *item,
                                 zend_string **value)
 {
