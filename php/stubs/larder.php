@@ -98,8 +98,8 @@ final class Cache implements \Countable
     }
 
     /**
-     * Adds to an integer and returns the sum. The item keeps its time to live. A key that does
-     * not exist starts at `$by`, with the time to live `$ttl`. Sums wrap at 64 bits. Returns false if
+     * Adds to an integer and returns the sum. The item keeps its time to live. A key that does not
+     * exist starts at `$by`, with the time to live `$ttl`. Sums wrap at 64 bits. Returns false if
      * the cache cannot be used.
      *
      * @throws Exception if the value is not an integer
@@ -146,8 +146,8 @@ final class Cache implements \Countable
     }
 
     /**
-     * Returns the value of a key. If it does not exist, calls `$compute` with the key, and stores and
-     * returns its result.
+     * Returns the value of a key. If it does not exist, calls `$compute` with the key, and stores
+     * and returns its result.
      *
      * One process at a time computes a value. Others wait for it, at most larder.compute_wait (10)
      * seconds, and then compute it themselves. For `$staleFor` seconds after its time to live a
@@ -274,8 +274,8 @@ final class Client
     }
 
     /**
-     * Adds to an integer and returns the sum. The item keeps its time to live. A key that does
-     * not exist starts at `$by`, at least 0, with the time to live `$ttl`. Returns false if the server
+     * Adds to an integer and returns the sum. The item keeps its time to live. A key that does not
+     * exist starts at `$by`, at least 0, with the time to live `$ttl`. Returns false if the server
      * cannot be reached.
      *
      * @throws Exception if the value is not an integer of at least 0
@@ -314,10 +314,10 @@ final class Client
     }
 
     /**
-     * Returns the value of a key. If it does not exist, calls `$compute` with the key, and stores and
-     * returns its result: see Cache::getOrCompute(). Among all clients of the server one process at
-     * a time computes. If it dies, the others wait for larder.compute_wait seconds. `$staleFor` is
-     * at most 65535.
+     * Returns the value of a key. If it does not exist, calls `$compute` with the key, and stores
+     * and returns its result: see Cache::getOrCompute(). Among all clients of the server one
+     * process at a time computes. If it dies, the others wait for larder.compute_wait seconds.
+     * `$staleFor` is at most 65535.
      */
     public function getOrCompute(string $key, callable $compute, \DateInterval|int|null $ttl = null, int $staleFor = 0): mixed
     {
