@@ -3,8 +3,8 @@
 Each key has one writer and many readers. A writer numbers its changes of a key. A read is
 correct if it finds the number of the last change that was acknowledged before the read began, or a
 later one that was sent before the read ended. A smaller number is stale: an acknowledged change
-was undone.
-An absent value is a miss; it is counted as lost if the last acknowledged change is a set.
+was undone. An absent value is a miss; it is counted as lost if the last acknowledged change is a
+set.
 """
 
 import random

@@ -71,7 +71,7 @@ class Node:
             return int(file.read())
 
     def upgrade(self):
-        """Sends SIGUSR2 and waits until the new process serves. Returns the seconds that took."""
+        """Sends SIGUSR2 and waits until the new process serves. Returns how long this took."""
         before, began = self.pid(), time.monotonic()
         os.kill(before, signal.SIGUSR2)
         while time.monotonic() - began < 20:
