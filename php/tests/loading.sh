@@ -36,7 +36,7 @@ check 'equal, igbinary, php, igbinary' -d "extension=$igbinary" -d "extension=$o
 check 'equal, php, php, igbinary' -d "extension=$igbinary" -d "extension=$ours"
 check 'equal, php, php' -d "extension=$ours" -d apc.serializer=igbinary
 php -n -d "extension=$ours" -d "extension=apcu" -r '' 2>&1 | grep -q 'apcu' \
-    || fail 'PHP loads APCu beside larder_apcu'
+    || fail 'PHP loads APCu together with larder_apcu'
 
 # Prints a view of the status page, after some stores. The page divides by the age of the cache.
 print_page() {

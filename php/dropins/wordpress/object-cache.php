@@ -68,8 +68,8 @@ class Larder_Object_Cache
             return null;
         }
         if (PHP_SAPI === 'cli' && (string) ini_get('larder.path') === '') {
-            return 'the command line shares no memory with the web server without larder.path: what'
-                . ' it changes may stay as it was in the cache of the web server';
+            return 'without larder.path the command line does not share memory with the web server,'
+                . ' whose cache may keep old values of the data that it changes';
         }
         return 'larder.so has no memory: see larder.memory and larder.path in php.ini';
     }

@@ -194,7 +194,7 @@ def the_functions_do_what_they_say(wordpress):
         expect("more decrements", browser.call(("wp_cache_get", "n", "g")), [0])
         for number in range(5):
             taken = in_parallel(*[lambda: browser.call(("wp_cache_add", "lock", 1, "g"))] * 8)
-            expect("those that get a lock", taken.count([True]), 1)
+            expect("the requests that took the lock", taken.count([True]), 1)
             expect("its end", browser.call(("wp_cache_delete", "lock", "g")), [True])
         found = browser.call(("wp_cache_set", "a", 1, "g"), ("wp_cache_flush_runtime",),
                              ("wp_cache_get", "a", "g"), ("wp_cache_replace", "b", 1, "g"),
@@ -204,7 +204,7 @@ def the_functions_do_what_they_say(wordpress):
         browser.call(("wp_cache_set_multiple", {"primed": "x"}, "options"))
         expect("a read option", browser.call(("wp_cache_get", "primed", "options")), ["x"])
         found = browser.call(("wp_cache_set", " ", 1), ("wp_cache_get", ""))
-        expect("names that are no keys", found, [False, False])
+        expect("names that are not keys", found, [False, False])
     found = [each for each in wordpress.warnings("one") if "a non-blank string" not in each]
     expect("warnings", found, [])
 
@@ -357,9 +357,9 @@ def a_file_outlives_the_workers_and_serves_the_command_line(wordpress):
             check(f"Title {number}" in visitor.page(), "what the command line changed is not there")
         code = "require 'wp-load.php';"
         told = wordpress.php("one", MODULE, "-r", code, **ini)
-        expect("what the command line with the file says", told, "")
+        expect("the output of the command line with the file", told, "")
         told = wordpress.php("one", MODULE, "-r", code)
-        check("shares no memory" in told, f"the command line without a file says {told!r}")
+        check("does not share memory" in told, f"the command line without a file prints {told!r}")
         print(f"   classes {classes or 'none'}: the front page needs {warm} queries")
     code = "require 'wp-load.php'; update_option('blogname', 'Site one');"
     wordpress.php("one", MODULE, "-r", code, **ini)

@@ -3,7 +3,7 @@ The memory limit in the middle of a call leaves the cache usable
 --SKIPIF--
 <?php
 if (!extension_loaded('pcntl')) die('skip pcntl required');
-if (getenv('USE_ZEND_ALLOC') === '0') die('skip the allocator of C knows no limit');
+if (getenv('USE_ZEND_ALLOC') === '0') die("skip C's allocator has no limit");
 ?>
 --INI--
 apc.enabled=1
