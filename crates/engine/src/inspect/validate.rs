@@ -1,4 +1,4 @@
-//! Validation of every invariant of a region at rest.
+//! Checks every invariant of a region, while no operation is in progress.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -29,7 +29,7 @@ macro_rules! ensure {
     };
 }
 
-/// What the index reaches, per segment.
+/// The items and bytes that the index reaches, for each segment.
 #[derive(Default)]
 pub(crate) struct Reached {
     accounts: HashMap<u32, Account>,
@@ -43,14 +43,15 @@ impl Reached {
 }
 
 impl Engine {
-    /// Checks everything that holds while no operation is under way: every slot names a complete
-    /// record of its key in a live segment, in the right group, once; accounts equal the reachable
-    /// content; every segment and overflow group has a place. The account of a segment in which a
-    /// process died may be too high until a recount. For tests, fuzzers and inspection: it walks
-    /// the whole index.
+    /// Checks everything that must hold while no operation is in progress. Every slot names a
+    /// complete record of its key in a live segment; it is in the right group, and only one slot
+    /// names each item. Accounts equal the reachable content. Every segment and every overflow
+    /// group is accounted for. The account of a segment in which a process died may be too high
+    /// until a recount. This is for tests, fuzzers and inspection: it walks over the complete
+    /// index.
     ///
     /// # Errors
-    /// The first broken invariant, in words.
+    /// Describes the first broken invariant.
     pub fn validate(&self) -> Result<(), Broken> {
         let mut reached = Reached::default();
         let groups = self.index().groups();
@@ -73,7 +74,7 @@ impl Engine {
     }
 
     /// Checks the counts of free overflow groups, and returns how many are free. A count that is
-    /// too low hides a free group; one that is too high costs a search.
+    /// too low hides a free group; a count that is too high costs a search.
     fn validate_overflow(&self) -> Result<u64, Broken> {
         let mut all = 0;
         for ordinal in 0..self.index().overflow_segments() {
