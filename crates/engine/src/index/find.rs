@@ -56,7 +56,7 @@ enum Examined {
 impl Index {
     /// Finds the record of a key, whether the item is alive or dead. After reading from the record,
     /// the caller must confirm the result with [`Self::is_still_there`].
-    #[inline(always)] // What was found stays in registers.
+    #[inline(always)] // So that the result stays in registers.
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
         let tag = self.tag_of(hash);
         let group_at = self.group_at(self.group_of(hash));

@@ -68,7 +68,7 @@ impl Index {
             && match self.split(op) {
                 Ok(Split::Done) => true,
                 Ok(Split::Busy) => !self.look_after_splitter(op),
-                Err(_) => false, // No memory: the thread tries again when it has stored more.
+                Err(_) => false, // No memory: the thread tries again after more stores.
             };
         op.thread.set_may_be_crowded(is_due);
     }
@@ -277,7 +277,7 @@ impl Index {
         let (chain, keep) = (filled.groups(), filled.count().div_ceil(SLOTS).max(1));
         let end = chain.last().map(|at| Control(self.region().word(*at).load(Relaxed)));
         if keep >= chain.len() || end.is_some_and(|end| end.overflow().is_some()) {
-            return; // Nothing to cut; or the chain of a damaged region is a ring.
+            return; // Nothing to cut, or the chain of a damaged region is a cycle.
         }
         let strays = filled.behind(keep);
         let mut left = strays.clone();

@@ -53,7 +53,7 @@ impl Engine {
     /// Cost: one cache miss for the group, one or two for the record. It takes no lock. A hit
     /// writes to shared memory only for the first few reads of an item, and for the first read in
     /// about a minute.
-    #[inline(never)] // By itself, and not in its caller's frame, it takes two nanoseconds less.
+    #[inline(never)] // Two nanoseconds faster than inlined in its caller.
     pub fn read<S: Sink>(
         &self,
         thread: &ThreadSlot,
@@ -68,7 +68,7 @@ impl Engine {
     /// Same as [`Engine::read`], but with options. The returned metadata is consistent: if it has
     /// the cas token of a stale mark, it also has the mark. ([`Engine::read`] may return the new
     /// token a few nanoseconds before the mark.)
-    #[inline(never)] // As above.
+    #[inline(never)] // Same as above.
     #[allow(clippy::too_many_arguments, reason = "the hot path takes them in registers")]
     pub fn read_as<S: Sink>(
         &self,

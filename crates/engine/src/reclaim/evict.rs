@@ -427,7 +427,7 @@ impl Reclaimer {
         let mut bytes_of_margin = [0; SizeLimits::MARGIN_MAX as usize + 1];
         for record in self.records(segment) {
             let Ok(locked) = self.index().lock(op, record.hash) else {
-                break; // The eviction pass meets the same stopped process.
+                break; // The eviction pass will fail at the same stopped process.
             };
             // A piece is as valuable as its item.
             if let Some(found) = self.find_item_of(&locked, &record) {

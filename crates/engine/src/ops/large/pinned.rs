@@ -66,7 +66,7 @@ impl Engine {
         let same = |pieces: &&[Piece]| pieces[0].slot.segment() == pieces[1].slot.segment();
         let segments = large.pieces.len() - large.pieces.windows(2).filter(same).count();
         if self.peers().pinned_segments() + segments as u64 > room {
-            return true; // Without pins.
+            return true; // The value is read without pins.
         }
         let pins = |piece: &Piece| self.segments().pin(piece.slot.segment(), piece.sequence);
         let pinned = large.pieces.iter().take_while(|piece| pins(piece)).count();
