@@ -37,7 +37,7 @@ macro_rules! ensure {
 }
 
 impl Engine {
-    /// Checks the words that link one part of the region to another. The size of the region bounds
+    /// Checks all words that link one part of the region to another. The size of the region bounds
     /// the work, whatever the region contains. Concurrent changes by other processes may look
     /// inconsistent.
     ///

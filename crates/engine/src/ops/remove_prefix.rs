@@ -8,8 +8,8 @@
 //! A removal is exact for all stores: an item that is stored after the beginning stays, and an item
 //! that was stored before it is removed, unless it leaves the cache for another reason. A change of
 //! a value counts as a store, but a touch does not. Items that threads of other processes move or
-//! change in place are the exception, because other processes do not know the removal: an item that
-//! they moved since the beginning may stay, and an item that they changed in place is removed.
+//! change in place are the exception, because other processes are not aware of the removal: an item
+//! that they moved since the beginning may stay, and an item that they changed in place is removed.
 
 use std::sync::Arc;
 
