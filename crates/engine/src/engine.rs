@@ -141,7 +141,7 @@ impl Engine {
             .is_some_and(|item_bytes| item_bytes <= self.item_bytes_max)
     }
 
-    /// True if each item carries a version, its cas token.
+    /// True if each item has a version, which is its cas token.
     pub fn keeps_versions(&self) -> bool {
         self.segments().keeps_versions()
     }
@@ -242,8 +242,8 @@ impl Engine {
         self.peers().reset_counters();
     }
 
-    /// Hides everything stored so far and cancels a scheduled flush. Constant time: whole segments
-    /// become reclaimable.
+    /// Hides everything stored so far and cancels a scheduled flush. Takes constant time, because
+    /// complete segments become reclaimable.
     pub fn flush(&self) {
         self.segments().flush();
     }

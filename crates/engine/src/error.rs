@@ -12,7 +12,7 @@ use crate::journal::Refusal;
 )]
 pub struct Stuck;
 
-/// Why a store failed.
+/// The reason why a store failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The item is larger than the cache accepts.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use larder_item::{Deadline, Second};
 
-/// An item as a journal records it.
+/// An item in the form that a journal records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The item's key.
@@ -48,12 +48,12 @@ impl fmt::Debug for Change<'_> {
     }
 }
 
-/// Why a journal refuses a change. The engine then changes nothing.
+/// The reason why a journal refuses a change. The engine then changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The change depends on an item that is not in memory. The caller looks it up on the disk and
     /// tries again.
-    #[error("the disk must be asked for the item first")]
+    #[error("the item must first be looked up on the disk")]
     NeedsDisk,
     /// The journal has no space at the moment. The caller waits and tries again.
     #[error("the disk does not keep up with the stores; try again later")]
@@ -71,7 +71,9 @@ pub enum Refusal {
     #[error("the disk did not return the item")]
     Unreadable,
     /// The journal belongs to the process that this one was forked from.
-    #[error("the disk tier is of the process that opened the cache; open a cache after the fork")]
+    #[error(
+        "the disk tier belongs to the process that opened the cache; open a cache after the fork"
+    )]
     Forked,
     /// The process was forked and could not join the processes that share the cache.
     #[error("this forked process cannot use the cache; Cache::lost gives the reason")]
@@ -80,7 +82,7 @@ pub enum Refusal {
     #[error("the item is newer than the removal")]
     Newer,
     /// The item exceeds the longest record of the journal.
-    #[error("the item is longer than a segment of the disk holds")]
+    #[error("the item does not fit in a segment of the disk tier")]
     TooLarge,
 }
 

@@ -11,8 +11,8 @@
 //! sequence changed and starts over.
 //!
 //! The crate performs no I/O and reads no clock: callers pass the current second to every
-//! operation. Only `ops/large/pinned.rs` holds `unsafe` code; all other files reach memory through
-//! [`larder_region::Memory`].
+//! operation. Only `ops/large/pinned.rs` contains `unsafe` code; all other files access memory
+//! through [`larder_region::Memory`].
 //!
 //! The modules form layers. Each layer has a type that owns its part of the region and contains the
 //! type of the layer below. A module imports only modules of lower layers. Two calls go up through

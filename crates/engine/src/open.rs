@@ -1,4 +1,5 @@
-//! Opening a cache: creating its region, attaching to one, following a fork, and leaving.
+//! Opening a cache: creating its region, attaching to an existing region, opening it again after a
+//! fork, and leaving.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -31,7 +32,8 @@ pub struct Config {
     /// True if the memory must consist of huge pages that the administrator has reserved. Creation
     /// fails if there are too few.
     pub huge_pages: bool,
-    /// True if each item carries a version, its cas token. It costs 8 bytes an item.
+    /// True if each item has a version, which is its cas token. A version takes 8 bytes of each
+    /// item.
     pub keeps_versions: bool,
     /// True if live items may be evicted to make room.
     pub evicts: bool,
@@ -44,7 +46,7 @@ pub struct Config {
     pub peers: u32,
 }
 
-/// Why an engine cannot be created.
+/// The reason why an engine cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The memory cannot be laid out.
@@ -57,7 +59,9 @@ pub enum CreateError {
     #[error(transparent)]
     Join(#[from] JoinError),
     /// The largest item exceeds half of the memory.
-    #[error("an item may have at most half of the memory, {half} bytes, found {asked}")]
+    #[error(
+        "the largest item must not exceed half of the memory, which is {half} bytes, found {asked}"
+    )]
     ItemTooLarge {
         /// The requested size of the largest item in bytes.
         asked: usize,

@@ -20,7 +20,7 @@ pub struct Birth {
     pub monotonic_secs: i64,
 }
 
-/// Why a region cannot be used.
+/// The reason why a region cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The memory does not start like a region.

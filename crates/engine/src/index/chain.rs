@@ -16,7 +16,7 @@ use crate::index::group::{Locked, SLOTS};
 use crate::index::removal::Reason;
 use crate::process::thread_slot::ThreadSlot;
 
-/// Why a full chain has no slot for another item.
+/// The reason why a full chain has no slot for another item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crowded {
     /// No overflow group is free.

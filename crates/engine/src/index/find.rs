@@ -3,7 +3,7 @@
 //! ```text
 //! slot      names the record
 //! sequence  of its segment, whose low byte the slot must have
-//! slot      again, the same but for freq
+//! slot      again, the same except for freq
 //! record    header, key, …
 //! sequence  again, the same
 //! ```

@@ -1,4 +1,5 @@
-//! Whether a found record is alive: its deadline, flushes, and reservations by loads.
+//! Decides whether a found record is alive: by its deadline, by flushes, and by reservations of
+//! loads.
 
 use larder_item::{Deadline, KEY_BYTES_MAX, Second};
 
@@ -6,7 +7,7 @@ use crate::index::Index;
 use crate::index::find::Found;
 use crate::segment::record::Header;
 
-/// Why a read found nothing.
+/// The reason why a read found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Miss {
     /// The key has no item.

@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::index::find::Found;
 use crate::index::life::Miss;
 
-/// Why an item was removed.
+/// The reason why an item was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// A client deleted it.
@@ -36,7 +36,7 @@ pub struct Removed {
     /// Its value; `None` for a value in pieces, because other threads would have to wait while it
     /// is copied.
     pub value: Option<Vec<u8>>,
-    /// Why it was removed.
+    /// The reason for the removal.
     pub reason: Reason,
 }
 

@@ -103,7 +103,7 @@ impl Engine {
             let owner = self.global(global::EVICTORS + 8 * place);
             ensure!(
                 self.peers().may_own(owner),
-                "it is evicted from by thread slot {owner}, which no process has"
+                "an evictor place is held by thread slot {owner}, which belongs to no process"
             );
         }
         Ok(())
@@ -113,15 +113,18 @@ impl Engine {
         let (next, fresh) = (self.global(global::NEXT_SEQUENCE), self.segments().used_segments());
         for segment in self.segments().segment_numbers() {
             let state = self.segments().state(segment);
-            ensure!(self.segments().has_state(segment), "the state of segment {segment} is none");
+            ensure!(
+                self.segments().has_state(segment),
+                "the state of segment {segment} is unknown"
+            );
             let owner = self.segments().segment_owner(segment);
             ensure!(
                 self.peers().may_own(owner),
-                "segment {segment} is taken by thread slot {owner}, which no process has"
+                "segment {segment} is taken by thread slot {owner}, which belongs to no process"
             );
             ensure!(
                 u64::from(segment) < fresh || state == State::Free || owner != 0,
-                "segment {segment} is {}, and none from {fresh} on has been used",
+                "segment {segment} is {}, but no segment from {fresh} on has been used",
                 state.name()
             );
             if !matches!(state, State::Active | State::Sealed | State::Emptying) {
@@ -148,14 +151,14 @@ impl Engine {
         for (owner, segment) in self.segments().appender_words() {
             ensure!(
                 self.peers().may_own(owner),
-                "an appender is claimed by thread slot {owner}, which no process has"
+                "an appender is claimed by thread slot {owner}, which belongs to no process"
             );
             let Some(segment) = segment else {
                 continue;
             };
             ensure!(
                 self.segments().segment_numbers().contains(&segment),
-                "an appender has segment {segment}"
+                "an appender has segment {segment}, which does not exist"
             );
             let is_active = self.segments().state(segment) == State::Active || owner != 0;
             ensure!(
@@ -195,9 +198,9 @@ impl Engine {
                 ensure!(
                     self.segments().segment_numbers().contains(&segment)
                         && self.segments().state(segment) == state,
-                    "place {place} of the directory of {name} is segment {segment}"
+                    "entry {place} of the directory of {name} names segment {segment}"
                 );
-                ensure!(!named[segment as usize], "segment {segment} is twice in the directories");
+                ensure!(!named[segment as usize], "segment {segment} is in the directories twice");
                 named[segment as usize] = true;
             }
         }
@@ -218,7 +221,7 @@ impl Engine {
                 Control(self.region().word(self.index().overflow_at(group)).load(Relaxed)).owner();
             ensure!(
                 self.peers().may_own(owner),
-                "overflow group {group} is taken by thread slot {owner}, which no process has"
+                "overflow group {group} is taken by thread slot {owner}, which belongs to no process"
             );
         }
         Ok(())
@@ -248,7 +251,7 @@ impl Engine {
             let owner = control.owner();
             ensure!(
                 self.peers().may_own(owner),
-                "group {group} is locked by thread slot {owner}, which no process has"
+                "group {group} is locked by thread slot {owner}, which belongs to no process"
             );
             self.check_chain(group, control, chained)?;
         }
@@ -268,12 +271,12 @@ impl Engine {
             ensure!(groups <= CHAIN_GROUPS_MAX, "the chain of group {group} is too long");
             let Some(is_chained) = chained.get_mut(overflow as usize) else {
                 return Err(AttachError::Damaged(format!(
-                    "group {group} has overflow group {overflow}"
+                    "group {group} has overflow group {overflow}, which does not exist"
                 )));
             };
             ensure!(
                 !std::mem::replace(is_chained, true),
-                "group {group} leads to overflow group {overflow}, which is in a chain already"
+                "group {group} leads to overflow group {overflow}, which is already in a chain"
             );
             let control = Control(self.global(self.index().overflow_at(overflow)));
             ensure!(control != Control::FREE, "group {group} leads to a free overflow group");

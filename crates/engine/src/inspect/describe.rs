@@ -50,7 +50,7 @@ impl Engine {
     /// Returns the report of a segment. A segment that has never been used is free.
     ///
     /// # Panics
-    /// The cache has no segment of this number.
+    /// If the cache has no segment with this number.
     pub fn segment_report(&self, segment: u32) -> SegmentReport {
         assert!(self.has_segment(segment), "no segment {segment}");
         let state = self.segments().state(segment);

@@ -18,7 +18,7 @@ pub struct ItemReport {
     pub key_bytes: usize,
     /// Its metadata.
     pub meta: Meta,
-    /// The memory of its records, without its slot in the index, in bytes.
+    /// The memory of its records in bytes, without its slot in the index.
     pub memory_bytes: usize,
     /// The second in which it was stored or last changed.
     pub stored: Second,

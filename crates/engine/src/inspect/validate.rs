@@ -68,7 +68,7 @@ impl Engine {
         let free = self.validate_overflow()?;
         ensure!(
             overflow_groups + free == all,
-            "{overflow_groups} overflow groups in chains and {free} free ones are not {all}"
+            "{overflow_groups} overflow groups are in chains and {free} are free, expected {all} together"
         );
         Ok(())
     }
@@ -139,13 +139,13 @@ impl Engine {
         );
         ensure!(
             hash & ((1 << level) - 1) == group,
-            "{slot} is in group {group}, where its hash does not lead"
+            "{slot} is in group {group}, but its hash leads to another group"
         );
         if found.header.is_large() {
             let mut value_bytes = 0;
             for at in self.index().table(found) {
                 let piece = self.index().named_by(at, self.index().slot(at));
-                ensure!(piece.header.is_piece(), "{} of {slot} is no piece", piece.slot);
+                ensure!(piece.header.is_piece(), "{} of {slot} is not a piece", piece.slot);
                 let named = self.region().word(piece.record_at + 8).load(Relaxed);
                 ensure!(named == hash, "{} belongs to another item than {slot}", piece.slot);
                 self.validate_record(piece.slot, piece.header, piece.sequence, reached)?;
@@ -154,7 +154,7 @@ impl Engine {
             let told = self.region().word(found.record_at + found.header.value_at()).load(Relaxed);
             ensure!(
                 told == value_bytes,
-                "{slot} says that it has {told} bytes, and has {value_bytes}"
+                "the table of {slot} claims {told} bytes, but the pieces have {value_bytes}"
             );
         }
         Ok(())
@@ -179,12 +179,12 @@ impl Engine {
         );
         ensure!(
             sequence != 0 && slot.is_of(sequence),
-            "{slot} is older or newer than its segment, of sequence {sequence}"
+            "{slot} does not belong to the current use of its segment, with sequence {sequence}"
         );
         let end = slot.offset() + header.record_bytes();
         ensure!(
             end <= self.segments().filled(segment),
-            "{slot} ends at {end}, beyond what is filled"
+            "{slot} ends at {end}, beyond the filled part of its segment"
         );
         ensure!(reached.locations.insert(slot.location()), "{slot} is named twice");
         reached.accounts.entry(segment).or_default().add(Account::of(header));
@@ -198,7 +198,7 @@ impl Engine {
             free += u64::from(state == State::Free);
             ensure!(
                 !matches!(state, State::Reserved | State::Emptying),
-                "segment {segment} is left {state}"
+                "segment {segment} is still {state}"
             );
             let owner = self.segments().segment_owner(segment);
             ensure!(owner == 0, "segment {segment} is taken by thread slot {owner}");
@@ -211,7 +211,7 @@ impl Engine {
                 };
                 ensure!(
                     is_right,
-                    "segment {segment} counts {counted}, and the index reaches {account}"
+                    "segment {segment} counts {counted}, but the index reaches {account}"
                 );
                 self.reclaimer().records(segment).for_each(drop);
             }

@@ -1,10 +1,10 @@
 //! Loads: a store that succeeds only if the key is unchanged since its load started.
 //!
 //! ```text
-//! begin ─▶ the live item of the key is the basis ───────────────┐
-//!      └─▶ there is none: a reservation takes its place ────────┤
-//!                                                               ▼
-//! end: is what the index names for the key still the basis? ── store, otherwise not
+//! begin ─▶ the key has a live item: the item is the basis ───────┐
+//!      └─▶ otherwise: a reservation is stored as the basis ──────┤
+//!                                                                ▼
+//! end: does the index still name the basis for the key? ── yes: store, no: do not store
 //! ```
 //!
 //! A reservation is a record without a value whose deadline has always passed. Readers treat it as

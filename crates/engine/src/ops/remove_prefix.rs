@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! begin ─▶ the moment: every store that has ended is before it
-//!      └─▶ group by group: remove what has the prefix and was stored before ─▶ end
+//!      └─▶ group by group: remove items with the prefix that were stored before ─▶ end
 //! ```
 //!
 //! A removal is exact for all stores: an item that is stored after the beginning stays, and an item

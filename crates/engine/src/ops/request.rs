@@ -45,7 +45,7 @@ pub struct StoreRequest<'a> {
     /// True to mark the recache token of the stored item as already sent. Appending and prepending
     /// clear the mark of the token and the stale mark.
     pub token_sent: bool,
-    /// When the stored item is stale.
+    /// Whether the stored item becomes stale.
     pub stale: Stale,
 }
 

@@ -9,8 +9,8 @@
 //! ```text
 //! row of a peer    0  in use u64 │ 8  process id, for people u64 │ 16  segments pinned u64
 //!                 24  attachments so far u64
-//! what it holds    for each segment: pieces that are arriving 32 │ pins 32
-//! holders          for each segment, a bit for each peer that may hold something of it
+//! its holds        for each segment: arriving pieces 32 │ pins 32
+//! holders          for each segment, a bit for each peer that may hold something in it
 //! ```
 //!
 //! A peer sets its bit in the segment's holders before it holds anything. The bit stays until the

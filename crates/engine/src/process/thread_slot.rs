@@ -8,10 +8,10 @@
 //! `repair`).
 //!
 //! ```text
-//!  0  whose: peer + 1, or 0 u64          32  the slot word that is being replaced u64
-//!  8  versions given u64                 40  where the record is that is being changed, or 0 u64
-//! 16  slots filled, unreported u64      48  the version that it had u64
-//! 24  the group that is locked + 1 u64   56  are segments being taken or given back? u64
+//!  0  owner: peer + 1, or 0 u64         32  the slot word that is being replaced u64
+//!  8  versions given u64                40  offset of the record being changed, or 0 u64
+//! 16  slots filled, unreported u64      48  version of that record before the change u64
+//! 24  the group that is locked + 1 u64  56  is a segment being taken or freed? u64
 //! 64  counters, u64 each
 //! ```
 //!

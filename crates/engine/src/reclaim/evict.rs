@@ -8,9 +8,9 @@
 //!                                   └─no─▶ evicted
 //! ```
 //!
-//! The policy is that of Yang et al., "FIFO queues are all you need for cache eviction" (SOSP
-//! 2023), with segments in place of items: eviction empties a whole segment at a time and copies
-//! the survivors to the tail of their pool. A larger item must have been read more often
+//! The policy follows Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023),
+//! with segments in place of items: eviction empties a whole segment at a time and copies the
+//! survivors to the tail of their pool. A larger item must have been read more often
 //! (`size_limits.rs`), and the ghost remembers it for a shorter time, because it costs more misses
 //! of other items.
 

@@ -18,7 +18,7 @@ const SLICE_SEGMENTS: usize = 8;
 /// A memory limit that the cache cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the memory limit must be {min} to {max} bytes, found {asked}; less does not hold the index and the least segments for items, more exceeds the addresses reserved at the opening"
+    "the memory limit must be {min} to {max} bytes, found {asked}; a lower limit has no space for the index and the minimal number of segments, a higher one exceeds the addresses that were reserved when the cache was opened"
 )]
 pub struct LimitError {
     /// The requested bytes.

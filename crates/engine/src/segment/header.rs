@@ -39,7 +39,7 @@ pub(crate) const FREE_GROUPS: usize = 36;
 /// The number of the segment's cell in the queue by age.
 pub(crate) const AGE_CELL: usize = 40;
 
-/// The use of a segment.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {

@@ -37,10 +37,11 @@ pub(crate) const TAG_BITS: u32 = 15;
 pub(crate) struct Slot(pub(crate) u64);
 
 impl Slot {
-    /// Names no record.
+    /// The word of an empty slot, which names no record.
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// Names the record at `offset` bytes into `segment`, written while the segment had `sequence`.
+    /// Returns the word that names the record at `offset` bytes into `segment`, written while the
+    /// segment had `sequence`.
     pub(crate) fn new(segment: u32, offset: usize, sequence: u64) -> Self {
         debug_assert!(segment < 1 << 20 && offset.is_multiple_of(8) && offset < 1 << 20);
         Self(

@@ -226,7 +226,7 @@ mod tests {
         assert!(other.lease(&theirs, b"other", at(MS)).unwrap().is_some());
         assert!(
             !other.release_lease(&theirs, b"k", first).unwrap(),
-            "it is that of another process"
+            "it belongs to another process"
         );
         assert!(one.release_lease(&mine, b"k", first).unwrap());
         assert!(!one.release_lease(&mine, b"k", first).unwrap());

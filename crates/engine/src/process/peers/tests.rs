@@ -23,7 +23,8 @@ fn resident_bytes(engine: &Engine) -> usize {
     resident.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
-/// The region is that of 256 GiB, with the largest number of peers: the table of holds has 8 GiB.
+/// The region is as large as for 256 GiB and has the largest number of peers: its table of holds
+/// has 8 GiB.
 #[test]
 fn rows_of_peers_take_memory_only_where_they_hold_something() {
     const PAGE_BYTES: usize = 4096;
