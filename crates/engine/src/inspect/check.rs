@@ -103,7 +103,7 @@ impl Engine {
             let owner = self.global(global::EVICTORS + 8 * place);
             ensure!(
                 self.peers().may_own(owner),
-                "an evictor place is held by thread slot {owner}, which belongs to no process"
+                "an evictor place is held by thread slot {owner}, which no process owns"
             );
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Engine {
             let owner = self.segments().segment_owner(segment);
             ensure!(
                 self.peers().may_own(owner),
-                "segment {segment} is taken by thread slot {owner}, which belongs to no process"
+                "segment {segment} is taken by thread slot {owner}, which no process owns"
             );
             ensure!(
                 u64::from(segment) < fresh || state == State::Free || owner != 0,
@@ -151,7 +151,7 @@ impl Engine {
         for (owner, segment) in self.segments().appender_words() {
             ensure!(
                 self.peers().may_own(owner),
-                "an appender is claimed by thread slot {owner}, which belongs to no process"
+                "an appender is claimed by thread slot {owner}, which no process owns"
             );
             let Some(segment) = segment else {
                 continue;
@@ -221,7 +221,7 @@ impl Engine {
                 Control(self.region().word(self.index().overflow_at(group)).load(Relaxed)).owner();
             ensure!(
                 self.peers().may_own(owner),
-                "overflow group {group} is taken by thread slot {owner}, which belongs to no process"
+                "overflow group {group} is taken by thread slot {owner}, which no process owns"
             );
         }
         Ok(())
@@ -251,7 +251,7 @@ impl Engine {
             let owner = control.owner();
             ensure!(
                 self.peers().may_own(owner),
-                "group {group} is locked by thread slot {owner}, which belongs to no process"
+                "group {group} is locked by thread slot {owner}, which no process owns"
             );
             self.check_chain(group, control, chained)?;
         }

@@ -68,7 +68,7 @@ impl Engine {
         let free = self.validate_overflow()?;
         ensure!(
             overflow_groups + free == all,
-            "{overflow_groups} overflow groups are in chains and {free} are free, expected {all} together"
+            "{overflow_groups} overflow groups are in chains and {free} are free, out of {all}"
         );
         Ok(())
     }
