@@ -350,7 +350,7 @@ impl Engine {
     }
 
     /// Checks a region that this process is about to join, if no other process uses it. Returns
-    /// true if no other process uses it.
+    /// true in that case.
     pub(crate) fn check_before_joining(&self) -> Result<bool, AttachError> {
         let is_alone = !self.peers().has_living_peers();
         if is_alone {

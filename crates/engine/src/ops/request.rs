@@ -11,7 +11,7 @@ pub enum Stale {
     /// Only if the request's cas token is **lower** than the item's. The value is stored
     /// nevertheless, because an old value is better than no value. The item becomes stale and keeps
     /// its deadline and the mark of its recache token. Only for [`StoreMode::Set`] and
-    /// [`StoreMode::Replace`]. A higher token is refused like any other mismatch. mismatch.
+    /// [`StoreMode::Replace`]. A higher token is refused like any other mismatch.
     IfOlder,
     /// Always.
     Always,

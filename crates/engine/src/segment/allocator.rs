@@ -224,7 +224,7 @@ impl Segments {
     }
 
     /// Takes a free segment that was used before, if there are more than survivors may need.
-    /// Otherwise survivors would take fresh memory.
+    /// Without that reserve, survivors would take fresh memory.
     pub(crate) fn take_free_segment(&self, thread: &ThreadSlot) -> Option<u32> {
         let spare = self.spare_segments();
         let used_before = self.used_segments().saturating_sub(self.segments_in_use());
