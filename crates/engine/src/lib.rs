@@ -14,10 +14,10 @@
 //! operation. Only `ops/large/pinned.rs` contains `unsafe` code; all other files access memory
 //! through [`larder_region::Memory`].
 //!
-//! The modules form layers. Each layer has a type that owns its part of the region and contains the
-//! type of the layer below. A module imports only modules of lower layers. Two calls go up through
-//! the trait in `process/op.rs`: taking a free segment, which may require eviction, and repairing
-//! the region after a process died.
+//! The modules form layers. Most layers have a type that owns their part of the region and contains
+//! the type of the next layer. A module imports only modules of lower layers. Two calls go up
+//! through the trait in `process/op.rs`: taking a free segment, which may require eviction, and
+//! repairing the region after a process died.
 //!
 //! | module, from the top | type | what it owns |
 //! |---|---|---|
