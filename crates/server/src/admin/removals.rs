@@ -1,4 +1,4 @@
-//! `/api/v1/delete-prefix`: removal by prefix, its progress and its end.
+//! `/api/v1/delete-prefix`: starts a removal by prefix, shows its progress and cancels it.
 
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -31,7 +31,7 @@ pub(super) async fn begin(State(site): State<Site>, request: Request) -> Respons
     }
 }
 
-/// Returns the only member of a request: the prefix as text, or in base64.
+/// Returns the only member of a request: the prefix as text or in base64.
 fn prefix_of(members: &Map<String, Value>) -> Result<Vec<u8>, &'static str> {
     let mut members = members.iter();
     match (members.next(), members.next()) {
@@ -84,7 +84,7 @@ fn with_job(site: &Site, id: &str, act: impl FnOnce(&Job)) -> Response {
     let progress = job.progress();
     let mut members = Map::new();
     members.insert("id".to_owned(), job.id.into());
-    // A prefix is a part of keys, which `-X` hides.
+    // A prefix is a part of keys, and `-X` hides keys.
     if serving.server.options.dump {
         insert_bytes(&mut members, "prefix", &job.prefix);
     }

@@ -1,4 +1,4 @@
-//! The key that a path names.
+//! Extracts the key from a path.
 
 use axum::http::StatusCode;
 use larder_item::check_key;
@@ -6,11 +6,11 @@ use percent_encoding::percent_decode_str;
 
 use super::{PREFIX, Refusal};
 
-/// Returns the key of a path: what follows the prefix, decoded once. No segment is special, and
-/// every byte is allowed.
+/// Returns the key of a path: the part after the prefix, percent-decoded once. No segment is
+/// special, and every byte is allowed.
 ///
 /// # Errors
-/// A `%` without two hexadecimal digits, and a key that is empty or too long.
+/// Fails on a `%` without two hexadecimal digits, and on a key that is empty or too long.
 pub(super) fn of_path(path: &str) -> Result<Vec<u8>, Refusal> {
     let raw = path.strip_prefix(PREFIX).unwrap_or_default();
     let refused = |words: String| (StatusCode::BAD_REQUEST, words);
