@@ -1,4 +1,4 @@
-//! The user that the process runs as, and its capabilities.
+//! The user of the process, and its capabilities.
 
 use larder_options::Options;
 use nix::errno::Errno;
@@ -51,8 +51,8 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Drops, in this thread and those it will start, every capability that serving does not need: all
-/// except memory locking, with `-k`.
+/// Drops every capability that serving does not need, in this thread and those that it will start.
+/// Only memory locking stays, with `-k`.
 pub(crate) fn drop_capabilities(options: &Options) -> Result<(), Failure> {
     let kept = if options.lock_memory { CapabilitySet::IPC_LOCK } else { CapabilitySet::empty() };
     let dropped = capabilities(None).and_then(|held| {

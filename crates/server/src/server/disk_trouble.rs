@@ -1,4 +1,4 @@
-//! Logs the faults of a disk: each once, or at most once a minute.
+//! Logs the faults of a disk, each of them once, or at most once a minute.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +7,22 @@ use larder::{Cache, TierMode};
 use crate::log;
 use crate::words::Counted;
 
-/// The faults that the log has already.
+/// The faults that were already logged.
 #[derive(Debug, Default)]
 pub(crate) struct DiskTrouble {
     has_failed: bool,
     looked: Option<Instant>,
-    /// Segments that reclaim has found damaged.
+    /// Number of damaged segments that reclaim has found.
     damaged: u64,
-    /// Items that the disk did not return, and when that was logged.
+    /// Number of items that the disk did not return, and when that was last logged.
     unreadable: u64,
     unreadable_said: Option<Instant>,
 }
 
 impl DiskTrouble {
-    /// Logs what is new.
+    /// Logs new faults.
     ///
-    /// Cost: a load and a look at the clock; once in a second the lock of the log's head.
+    /// Cost: a load and a read of the clock; once per second the lock of the log's appender.
     pub(crate) fn look(&mut self, cache: &Cache) {
         if !self.has_failed && cache.has_tier_failed() {
             self.has_failed = true;
@@ -75,8 +75,8 @@ fn report_damage(segments: u64, lost: u64, mode: TierMode) {
     }
 }
 
-/// How often the statistics are looked at.
+/// How often the statistics are checked.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How long items that are not returned are not logged again.
+/// How long the log stays silent after a line about items that were not returned.
 const SILENCE: Duration = Duration::from_secs(60);

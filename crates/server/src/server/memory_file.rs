@@ -1,4 +1,4 @@
-//! The memory file of `-e`, in which a cache outlives its server.
+//! The memory file of `-e`, with which a cache outlives its server.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::clock::Stopwatch;
 use crate::log;
 use crate::words::Counted;
 
-/// The memory file cannot be used.
+/// The reason why the memory file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryFileError {
-    /// memcached left its restart metadata beside the file.
+    /// memcached has left its restart metadata next to the file.
     #[error(
         "option -e: memcached has left {0} for its own restart; remove that file and the one \
          beside it, or name another file"
@@ -39,12 +39,12 @@ impl From<OpenError> for MemoryFileError {
     }
 }
 
-/// Opens the cache in the file, or creates an empty one there, and logs which. `is_alone` is true
-/// if no other process may have the file open.
+/// Opens the cache in the file or creates an empty one there, and logs which. `is_alone` is true if
+/// no other process may have the file open.
 ///
 /// # Errors
-/// [`MemoryFileError`]: the file belongs to another program, another process uses it, or the system
-/// refuses.
+/// Returns [`MemoryFileError`] if the file belongs to another program, if another process uses it,
+/// or if the system refuses.
 pub(crate) fn open(
     builder: Builder,
     path: &Path,
