@@ -136,7 +136,7 @@ impl fmt::Display for Shown<'_> {
         write!(f, "{}", shown.escape_ascii())?;
         match bytes.len() - shown.len() {
             0 => Ok(()),
-            more => write!(f, " ... and {more} bytes more"),
+            more => write!(f, " ... and {more} more bytes"),
         }
     }
 }
@@ -174,6 +174,6 @@ mod tests {
     fn control_bytes_are_escaped_and_long_lines_are_cut() {
         assert_eq!(Shown(b"get a\x1b[2J\xff\r\n").to_string(), r"get a\x1b[2J\xff");
         let long = Shown(&[b'a'; 1000]).to_string();
-        assert_eq!(long, format!("{} ... and 700 bytes more", "a".repeat(300)));
+        assert_eq!(long, format!("{} ... and 700 more bytes", "a".repeat(300)));
     }
 }

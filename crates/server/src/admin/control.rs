@@ -105,11 +105,12 @@ fn bounds(LimitError { min, max, .. }: LimitError, opened_with: u64) -> String {
     let why_highest = if highest > opened_with {
         format!("{} times -m, which is {opened_with}: a higher limit needs a restart", GROWTH_MAX)
     } else {
-        "all that this server could reserve at its start (-e and -k reserve no more than -m)".into()
+        "the most that this server could reserve at startup (-e and -k reserve no more than -m)"
+            .into()
     };
     format!(
-        "the memory limit must be {lowest} to {highest} MiB; less does not hold the index and the \
-         least segments for items, and {highest} MiB is {why_highest}"
+        "the memory limit must be {lowest} to {highest} MiB; with less, the index and the minimum \
+         of segments for items do not fit, and {highest} MiB is {why_highest}"
     )
 }
 

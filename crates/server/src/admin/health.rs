@@ -92,7 +92,7 @@ fn failure_of_store(server: &Server) -> Option<String> {
         return None;
     }
     let tier = server.cache.tier().filter(|tier| tier.mode == TierMode::Store)?;
-    Some(tier.trouble.unwrap_or_else(|| "its log says why".to_owned()))
+    Some(tier.trouble.unwrap_or_else(|| "see its log for the reason".to_owned()))
 }
 
 fn not_ready(reason: &str) -> (StatusCode, Value) {

@@ -12,7 +12,7 @@ use crate::server::Server;
 /// Returns the hottest keys. `query` may contain `limit=N`.
 pub(super) fn hot(server: &Server, query: &str) -> Response {
     if !server.options.dump {
-        let words = "the server was started with -X: it lists no keys";
+        let words = "the server was started with -X, so it does not list keys";
         return refusal(StatusCode::FORBIDDEN, words);
     }
     let Some(limit) = limit(query) else {

@@ -215,17 +215,20 @@ fn parse(query: &str) -> Result<Asked, &'static str> {
             "prefix" => prefix.replace(value).is_none(),
             "prefix_base64" => {
                 let bytes = decoded(&value, KEY_BYTES_MAX);
-                let bytes = bytes.ok_or("prefix_base64 is no base64 of at most 250 bytes")?;
+                let bytes = bytes.ok_or("prefix_base64 must be base64 of at most 250 bytes")?;
                 prefix.replace(bytes).is_none()
             }
             "limit" => {
                 let limit = str::from_utf8(&value).ok().and_then(|limit| limit.parse().ok());
                 let limit = limit.filter(|limit| (1..=ROWS_MAX).contains(limit));
-                rows_max.replace(limit.ok_or("limit is a number from 1 to 1000")?).is_none()
+                rows_max.replace(limit.ok_or("limit must be a number from 1 to 1000")?).is_none()
             }
             "cursor" => {
                 let begins = Place::parse(&value);
-                let begins = begins.ok_or("the cursor is not of this server: begin without one")?;
+                let begins = begins.ok_or(
+                    "the cursor does not belong to this server: begin \
+                                           without one",
+                )?;
                 place.replace(begins).is_none()
             }
             _ => return Err("the parameters are prefix or prefix_base64, limit and cursor"),

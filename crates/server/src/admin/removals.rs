@@ -38,7 +38,7 @@ fn prefix_of(members: &Map<String, Value>) -> Result<Vec<u8>, &'static str> {
         (Some((name, Value::String(text))), None) if name == "prefix" => Ok(text.clone().into()),
         (Some((name, Value::String(text))), None) if name == "prefix_base64" => {
             decoded(text.as_bytes(), KEY_BYTES_MAX)
-                .ok_or("prefix_base64 is no base64 of at most 250 bytes")
+                .ok_or("prefix_base64 must be base64 of at most 250 bytes")
         }
         _ => Err("expected {\"prefix\":\"…\"} or {\"prefix_base64\":\"…\"}, and nothing else"),
     }
@@ -78,7 +78,7 @@ fn with_job(site: &Site, id: &str, act: impl FnOnce(&Job)) -> Response {
         return refusal(StatusCode::BAD_REQUEST, "the number of a removal is missing");
     };
     let Some(job) = serving.server.upkeep.prefix_removals.find(id) else {
-        return refusal(StatusCode::NOT_FOUND, "no such removal, or one of long ago");
+        return refusal(StatusCode::NOT_FOUND, "no such removal, or it was too long ago");
     };
     act(&job);
     let progress = job.progress();

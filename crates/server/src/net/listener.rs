@@ -123,7 +123,7 @@ impl Listener {
         let options = &self.server.options;
         let is_full = self.server.connection_count() >= self.server.connections.count_max;
         if is_full && !options.maxconns_fast {
-            return Err(Pause::Full("there are as many as -c allows".to_owned()));
+            return Err(Pause::Full("as many connections are open as -c allows".to_owned()));
         }
         let Socket { descriptor, transport, client_certificates, protocol, .. } =
             &self.sockets[socket];

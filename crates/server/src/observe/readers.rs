@@ -81,7 +81,7 @@ impl Who {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadersError {
     /// The group does not exist.
-    #[error("option --local-readers: there is no group {0:?}; name another, or create it")]
+    #[error("option --local-readers: the group {0:?} does not exist; name another, or create it")]
     NoGroup(String),
     /// The system cannot look up the groups.
     #[error("option --local-readers: cannot look up the group {0:?}: {1}")]
@@ -125,9 +125,9 @@ impl Readers {
         };
         if is_unmapped {
             log::say(format_args!(
-                "larderd: option --local-readers: no process may read, since the id of this user \
-                 or group stands for all ids without a mapping here; run larderd as another user, or \
-                 name another group"
+                "larderd: option --local-readers: no process may read, because the id of this user \
+                 or group stands for all ids without a mapping here; run larderd as another user, \
+                 or name another group"
             ));
         }
         Ok(Some(Self { who, unmapped, file, line: region.line() }))

@@ -54,7 +54,9 @@ impl EarlyStop {
         Signals::leave_to_others()?;
         let watch = move || match Signals::accept_here() {
             Ok(()) => watched.run(signals, &leftovers, &overdue),
-            Err(error) => log::say(format_args!("larderd: no signal stops the start: {error}")),
+            Err(error) => {
+                log::say(format_args!("larderd: signals cannot stop this start: {error}"))
+            }
         };
         thread::Builder::new().name("start".to_owned()).spawn(watch)?;
         Ok(Self { shared })

@@ -62,7 +62,7 @@ fn allow_core_files() -> Result<(), Failure> {
     if raised.is_ok() && getrlimit(Resource::Core).current != Some(0) {
         return Ok(());
     }
-    let message = "option -r: the system permits no core files (ulimit -c); raise the limit";
+    let message = "option -r: the system does not permit core files (ulimit -c); raise the limit";
     Err(Failure::new(EXIT_OS, message))
 }
 

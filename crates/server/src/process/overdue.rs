@@ -85,8 +85,8 @@ impl Shared {
         }
         let secs = self.limit.as_secs();
         log::say(format_args!(
-            "larderd: the stop has not ended within {secs} s, and is broken off: the disk does \
-             not answer"
+            "larderd: the stop did not end within {secs} s and is aborted: the disk does not \
+             respond"
         ));
         if let Some(cache) = &state.cache {
             disk_tier::report_unwritten(cache);

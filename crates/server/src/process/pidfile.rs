@@ -49,8 +49,8 @@ impl Prepared {
         let (path, predecessor) = (&self.path, predecessor.map(Pid::as_raw_pid));
         if let Some(pid) = running(path).filter(|pid| Some(*pid) != predecessor) {
             log::say(format_args!(
-                "larderd: option -P: {} names running process {pid}, and is overwritten; if that \
-                 is another larderd, name another file",
+                "larderd: option -P: {} contains the id of running process {pid} and is \
+                 overwritten; if that is another larderd, name another file",
                 path.display()
             ));
         }

@@ -21,9 +21,8 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
     };
     let found = User::from_name(name).map_err(|error| cannot_become(name, error))?;
     let Some(user) = found else {
-        let message = format_args!(
-            "option -u: there is no user {name:?} to run as; create it, or name another"
-        );
+        let message =
+            format_args!("option -u: the user {name:?} does not exist; create it, or name another");
         return Err(Failure::new(EXIT_NO_USER, message));
     };
     if user.uid.is_root() {

@@ -52,8 +52,11 @@ fn report_failure(cache: &Cache) {
     let Some(tier) = cache.tier() else { return };
     let why = tier.trouble.unwrap_or_default();
     let effect = match tier.mode {
-        TierMode::Store => "the server takes no more changes, and still answers gets",
-        TierMode::Cache => "the disk takes no more items, and the cache continues in memory",
+        TierMode::Store => "the server refuses changes, but still serves reads",
+        TierMode::Cache => {
+            "no more items are written to the disk, and the cache continues in \
+                            memory"
+        }
     };
     log::say(format_args!(
         "larderd: the disk has failed: {why}; {effect}; repair the disk and start the server again",
@@ -64,13 +67,13 @@ fn report_damage(segments: u64, lost: u64, mode: TierMode) {
     let segments = Counted(segments, "segment");
     match mode {
         TierMode::Store => log::say(format_args!(
-            "larderd: the disk is damaged in {segments}; {} lost, whose gets fail until they are \
-             set or deleted; the kernel's log says whether the device has errors",
+            "larderd: the disk is damaged in {segments}; {} lost, whose reads fail until they are \
+             set or deleted; look for errors of the device in the kernel's log",
             Counted(lost, "item")
         )),
         TierMode::Cache => log::say(format_args!(
-            "larderd: the disk is damaged in {segments}, whose items are misses now; the kernel's \
-             log says whether the device has errors",
+            "larderd: the disk is damaged in {segments}, whose items are misses now; look for \
+             errors of the device in the kernel's log",
         )),
     }
 }

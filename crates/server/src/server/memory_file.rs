@@ -15,12 +15,15 @@ use crate::words::Counted;
 pub enum MemoryFileError {
     /// memcached has left its restart metadata next to the file.
     #[error(
-        "option -e: memcached has left {0} for its own restart; remove that file and the one \
-         beside it, or name another file"
+        "option -e: memcached has left {0} for its own restart; remove that file and the memory \
+         file next to it, or name another file"
     )]
     Memcacheds(PathBuf),
     /// The directory of the file does not exist.
-    #[error("option -e: there is no directory {0}; create it, or name a file in another directory")]
+    #[error(
+        "option -e: the directory {0} does not exist; create it, or name a file in another \
+             directory"
+    )]
     NoDirectory(PathBuf),
     /// The file cannot be used or created.
     #[error("option -e: {0}")]
@@ -69,7 +72,7 @@ pub(crate) fn open(
             format!("attached in {ms:.1} ms, with {items}; begun {age_secs} s ago")
         }
         Opening::Replaced(reason) => {
-            format!("the cache begins empty, since the old contents cannot be used: {reason}")
+            format!("the cache begins empty, because the old contents cannot be used: {reason}")
         }
         Opening::Created | Opening::None => {
             format!("made in {ms:.1} ms, {} MiB", options.memory_bytes >> 20)

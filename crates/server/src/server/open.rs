@@ -100,9 +100,7 @@ fn inherit(builder: &Builder, options: &Options, memory: InheritedMemory) -> Opt
     let now = options.local_readers.to_string();
     let opened = if !options.has_readers() || readers != now {
         // Processes that may no longer read it still have it mapped.
-        Err(format!(
-            "its readers were those of --local-readers={readers}, and the option is now {now}"
-        ))
+        Err(format!("it was started with --local-readers={readers}, and the option is now {now}"))
     } else {
         builder.clone().open_inherited(inheritance).map_err(|error| error.to_string())
     };
@@ -114,7 +112,7 @@ fn inherit(builder: &Builder, options: &Options, memory: InheritedMemory) -> Opt
         }
         Err(why) => {
             log::say(format_args!(
-                "larderd: the cache begins empty, since the predecessor's cannot be used: {why}"
+                "larderd: the cache begins empty, because the predecessor's cannot be used: {why}"
             ));
             None
         }
@@ -128,7 +126,7 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
             // Any other cause also fails below, and is reported there.
             Err(_) => log::say(format_args!(
                 "larderd: option -L: the system has too few free huge pages, so the cache uses \
-                 common ones, which is slower but works; set aside at least {} of 2 MiB with \
+                 ordinary pages, which is slower but works; set aside at least {} of 2 MiB with \
                  sysctl vm.nr_hugepages, or leave -L out",
                 (options.memory_bytes >> 21) + HUGE_PAGES_MORE
             )),

@@ -64,7 +64,10 @@ fn suites(
     let suites: Vec<_> = all.iter().copied().filter(is_allowed).collect();
     if suites.is_empty() {
         let names: Vec<_> = NAMES.iter().map(|(_, openssl, _)| *openssl).collect();
-        return Err(format!("{list:?} leaves no cipher suite; there are {}", names.join(", ")));
+        return Err(format!(
+            "{list:?} leaves no cipher suite; the supported ones are {}",
+            names.join(", ")
+        ));
     }
     Ok(suites)
 }

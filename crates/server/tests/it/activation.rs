@@ -88,7 +88,7 @@ fn a_descriptor_that_cannot_listen_is_refused_with_number_name_and_reason() {
     let file = fs::File::open("/dev/null").unwrap().into();
     for (fourth, variables, words) in [
         (connected, named, "socket 4 (other) from systemd: it does not listen"),
-        (datagram, named, "socket 4 (other) from systemd: a unix socket has to be a stream"),
+        (datagram, named, "socket 4 (other) from systemd: a unix socket must be a stream"),
         (file, named, "socket 4 (other) from systemd: Socket operation on non-socket"),
         (listener(), "LISTEN_FDS=3", "socket 5 from systemd: the descriptor does not exist"),
         (listener(), "LISTEN_FDS=many", "LISTEN_FDS=many: expected a number of sockets"),

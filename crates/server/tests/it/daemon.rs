@@ -170,7 +170,13 @@ fn a_missing_directory_is_named_with_what_to_do() -> Result<()> {
             format!("--tier-path {missing} --tier-size 64m --tier-mode store"),
             format!("mkdir -p {parent}, or name another directory"),
         ),
-        (format!("-e {missing}"), format!("there is no directory {parent}; create it, or name")),
+        (
+            format!("-e {missing}"),
+            format!(
+                "the directory {parent} does not exist; create it, or \
+                                           name"
+            ),
+        ),
     ] {
         let output = home.run(&format!("-s ./socket {args}"), &[])?;
         let said = String::from_utf8_lossy(&output.stderr);

@@ -80,7 +80,7 @@ fn the_ttl_comes_from_a_header_or_a_parameter_and_returns() -> Result<()> {
         ("x", &["Cache-Control: max-age=soon"], "1 to 2147483647"),
         ("x", &["X-Larder-Flags: -1"], "X-Larder-Flags"),
         ("x", &["If-None-Match: *"], "not supported"),
-        ("x", &["Content-Range: bytes 0-1/2"], "stored whole"),
+        ("x", &["Content-Range: bytes 0-1/2"], "sent as a whole"),
     ] {
         let refused = cache.put(path, headers, b"v")?;
         let is_named = refused.status == 400 && refused.body.contains(words);

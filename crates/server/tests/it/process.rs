@@ -266,7 +266,7 @@ fn a_pid_file_of_a_running_process_is_warned_about() {
         fs::read_to_string(&pid_file).unwrap().trim() == server.pid().to_string()
     })
     .unwrap();
-    assert!(server.log().contains("names running process 1"), "{}", server.log());
+    assert!(server.log().contains("contains the id of running process 1"), "{}", server.log());
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn an_old_process_that_is_killed_leaves_the_memory_in_order() {
 fn memory_is_not_handed_over_if_the_options_ask_for_another() {
     for (line, why) in [
         ("memory_limit = 128\n", "its memory in bytes is"),
-        ("local_readers = \"any\"\n", "its readers were those of --local-readers=same-uid"),
+        ("local_readers = \"any\"\n", "it was started with --local-readers=same-uid"),
     ] {
         let config = tempfile::NamedTempFile::new().unwrap();
         let before = "memory_limit = 64\nlocal_readers = \"same-uid\"\n";
@@ -311,7 +311,7 @@ fn a_binary_that_does_not_answer_is_killed() {
     let silent = scene.pid().unwrap();
     scene.first.signal(Signal::USR2).unwrap();
     wait_until("the second upgrade is refused", || {
-        scene.said("no upgrade: one is in progress") == 1
+        scene.said("no upgrade: an upgrade is in progress") == 1
     })
     .unwrap();
     scene.first.connect().unwrap().ask(b"mn\r\n", b"MN\r\n").unwrap();

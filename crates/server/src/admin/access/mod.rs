@@ -195,10 +195,13 @@ impl Refused {
             Self::LowRole => "the role of this request is too low here",
             Self::ForeignHost => "the Host header names another server; see --admin-host",
             Self::ForeignOrigin => {
-                "a page of another site sends this: Origin is not the host and port of this \
-                 listener; see --admin-host"
+                "a page of another site sends this request: its Origin is not the host and port of \
+                 this listener; see --admin-host"
             }
-            Self::NotJson => "a page that changes something sends Content-Type: application/json",
+            Self::NotJson => {
+                "a page that changes something must send Content-Type: \
+                              application/json"
+            }
         }
     }
 }

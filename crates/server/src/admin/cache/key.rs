@@ -16,7 +16,7 @@ pub(super) fn of_path(path: &str) -> Result<Vec<u8>, Refusal> {
     let refused = |words: String| (StatusCode::BAD_REQUEST, words);
     let mut escapes = raw.split('%').skip(1);
     if !escapes.all(|digits| digits.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2) {
-        return Err(refused("a % in a key is followed by two hexadecimal digits".to_owned()));
+        return Err(refused("a % in a key must be followed by two hexadecimal digits".to_owned()));
     }
     let key: Vec<u8> = percent_decode_str(raw).collect();
     check_key(&key).map_err(|error| refused(error.to_string()))?;

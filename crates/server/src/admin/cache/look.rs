@@ -57,7 +57,7 @@ pub(in crate::admin) async fn remove(
         terms::without_conditions(&headers)?;
         match query.as_deref() {
             None | Some("") => Ok(key),
-            Some(_) => Err((StatusCode::BAD_REQUEST, "a removal has no parameters".to_owned())),
+            Some(_) => Err((StatusCode::BAD_REQUEST, "a removal accepts no parameters".to_owned())),
         }
     });
     let key = match asked {

@@ -45,7 +45,7 @@ impl Default for Memory {
 impl Memory {
     /// The error message for a request that cannot have more memory.
     pub(in crate::admin) const EXHAUSTED: &str =
-        "other requests take all memory of the admin listener; try again";
+        "other requests occupy all memory of the admin listener; try again";
 
     pub(in crate::admin) fn new(bytes: usize) -> Self {
         Self(Arc::new(Semaphore::new(bytes)))

@@ -151,9 +151,10 @@ fn words(response: &protocol::Response) -> String {
     line.trim_end().trim_start_matches("SERVER_ERROR ").to_owned()
 }
 
-const OUT_OF_MEMORY: &str = "no memory for the value: it is larger than what can be evicted";
+const OUT_OF_MEMORY: &str = "no memory for the value: it is larger than the memory that can be \
+                             evicted";
 const OUT_OF_DISK: &str =
-    "no room for the value on the disk: the old one stays; delete items or raise --tier-size";
+    "no space for the value on the disk: the old value stays; delete items or raise --tier-size";
 const OUT_OF_INDEX: &str = "no memory for another key on the disk: delete items or raise -m";
 const STUCK: &str = "a stopped process that shares the cache holds the item; try again later";
 

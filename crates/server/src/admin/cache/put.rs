@@ -89,7 +89,8 @@ impl Put<'_> {
                 return Ok(response);
             }
             if bytes > UNANNOUNCED_BYTES_MAX {
-                let words = "a body of more than 1 MiB announces its length: send Content-Length";
+                let words = "a body of more than 1 MiB must announce its length: send \
+                             Content-Length";
                 return Err((StatusCode::LENGTH_REQUIRED, words.to_owned()));
             }
             if bytes > value.capacity() {
@@ -168,7 +169,10 @@ impl Put<'_> {
         match response {
             protocol::Response::ServerError(ServerError::TooLarge) => {
                 let bytes_max = self.item.serving.server.options.item_bytes_max;
-                let words = format!("an item has at most {bytes_max} bytes (-I), the key included");
+                let words = format!(
+                    "an item may have at most {bytes_max} bytes (-I), including \
+                                     its key"
+                );
                 (StatusCode::PAYLOAD_TOO_LARGE, words)
             }
             response => failed(&response),

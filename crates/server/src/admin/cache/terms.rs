@@ -24,7 +24,7 @@ impl Terms {
     pub(super) fn read(uri: &Uri, headers: &HeaderMap) -> Result<Self, Refusal> {
         without_conditions(headers)?;
         if headers.contains_key(CONTENT_RANGE) {
-            return refused("a value is stored whole: leave Content-Range out");
+            return refused("a value must be sent as a whole: omit Content-Range");
         }
         let mut found = max_ages(headers)?;
         for parameter in uri.query().unwrap_or_default().split('&').filter(|one| !one.is_empty()) {
@@ -56,7 +56,7 @@ pub(super) fn without_query(uri: &Uri) -> Result<(), Refusal> {
 /// item that the condition protects.
 pub(super) fn without_conditions(headers: &HeaderMap) -> Result<(), Refusal> {
     match CONDITIONS.iter().any(|name| headers.contains_key(name)) {
-        true => refused("conditions (If-Match and the like) are not supported: leave them out"),
+        true => refused("conditions (such as If-Match) are not supported: omit them"),
         false => Ok(()),
     }
 }
@@ -66,7 +66,7 @@ fn max_ages(headers: &HeaderMap) -> Result<Vec<String>, Refusal> {
     let mut found = Vec::new();
     for value in headers.get_all(CACHE_CONTROL) {
         let Ok(value) = value.to_str() else {
-            return refused("Cache-Control is no text: expected max-age=SECONDS");
+            return refused("Cache-Control is not text: expected max-age=SECONDS");
         };
         for directive in value.split(',').map(str::trim) {
             let (name, secs) = directive.split_once('=').unwrap_or((directive, ""));
@@ -90,7 +90,7 @@ fn flags(headers: &HeaderMap) -> Result<u32, Refusal> {
     let mut given = headers.get_all(FLAGS).iter();
     let Some(flags) = given.next() else { return Ok(0) };
     let flags = flags.to_str().ok().and_then(number).filter(|_| given.next().is_none());
-    flags.map_or_else(|| refused("X-Larder-Flags is one number from 0 to 4294967295"), Ok)
+    flags.map_or_else(|| refused("X-Larder-Flags must be one number from 0 to 4294967295"), Ok)
 }
 
 /// Parses a decimal number that consists only of digits.
@@ -114,7 +114,7 @@ const CONDITIONS: [HeaderName; 4] =
     [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
 
 const UNKNOWN_PARAMETER: &str =
-    "the only parameter is ttl=SECONDS, of a PUT; in a key write ? as %3F";
+    "the only parameter is ttl=SECONDS, and only for PUT; in a key write ? as %3F";
 
 /// The longest time that an HTTP header expresses exactly.
 const TTL_SECS_MAX: u32 = (1 << 31) - 1;

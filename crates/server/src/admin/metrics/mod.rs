@@ -24,7 +24,7 @@ fn show_health(server: &Server, page: &mut Page) {
     let help = "1 while new clients are welcome; 0 while /ready answers 503.";
     page.single("larder_ready", Kind::Gauge, help, u8::from(is_ready).to_string());
     let silence_us = server.life.heartbeats.silence_us(monotonic_us());
-    let help = "How long a worker has not turned its loop; it is asked every 5 s.";
+    let help = "Longest time since a worker turned its loop; workers are asked every 5 s.";
     let secs = format!("{:.3}", silence_us as f64 / 1e6);
     page.single("larder_worker_silence_seconds", Kind::Gauge, help, secs);
 }

@@ -18,7 +18,7 @@ pub(super) fn show(page: &mut Page) {
         .into_iter()
         .map(|(number, seconds)| (vec![("worker", number.to_string())], seconds))
         .collect();
-    let help = "Processor time of a worker, in user mode and in the kernel; it waits without any.";
+    let help = "Processor time of a worker, in user mode and in the kernel; waiting uses none.";
     page.family("larder_worker_busy_seconds_total", Kind::Counter, help, &samples);
 }
 

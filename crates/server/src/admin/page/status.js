@@ -89,7 +89,7 @@ function showEvictions(status, change) {
     row("evicted before any read", status.stats.evicted_unfetched,
       change.stats("evicted_unfetched")),
     row("expired", status.stats.reclaimed, change.stats("reclaimed")),
-    row("misses of items evicted lately", status.larder.ghost_hits, change.larder("ghost_hits")),
+    row("misses of items evicted recently", status.larder.ghost_hits, change.larder("ghost_hits")),
     row("stores refused, no memory", status.stats.store_no_memory,
       change.stats("store_no_memory")),
   ]);
@@ -197,7 +197,7 @@ function showTier(status, change) {
   $("tier-trouble").textContent = larder.tier_failed
     ? `The disk has failed: ${tier.trouble}. ` + (isStore
       ? "The server takes no changes until it is started again."
-      : "It takes no more items; the cache goes on in memory.")
+      : "It accepts no more items; the cache continues in memory.")
     : `An item could not be read: ${tier.trouble}.`;
   const [live, most] = [larder.tier_live_bytes, larder.tier_live_bytes_max];
   const share = (part, whole) => right(`${bytes(part)} of ${bytes(whole)}, ${percent(part, whole)}`);

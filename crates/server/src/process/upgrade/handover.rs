@@ -169,7 +169,7 @@ impl Predecessor {
                 Ok((bytes, _)) if word[..bytes] == *RELEASED => Ok(()),
                 // The predecessor has ended, which also releases the directory.
                 Ok((0, _)) | Err(Errno::CONNRESET) => Ok(()),
-                Ok(_) => Err(io::Error::other("the process before answers in other words")),
+                Ok(_) => Err(io::Error::other("the predecessor sent an unexpected response")),
                 Err(Errno::INTR) => continue,
                 Err(error) => Err(error.into()),
             };
@@ -223,13 +223,18 @@ fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<InheritedSocket>> 
         let mut words = [0; 64];
         let (bytes, descriptors) = receive_message(channel, &mut words)?;
         inherited.extend(descriptors.into_iter().map(|descriptor| {
-            let name = "a socket of the server before".to_owned();
+            let name = "a socket of the predecessor".to_owned();
             InheritedSocket { descriptor, name }
         }));
         match &words[..bytes] {
             MORE => {}
             LAST => return Ok(inherited),
-            _ => return Err(io::Error::other("it says what this version does not understand")),
+            _ => {
+                return Err(io::Error::other(
+                    "it sent a message that this version does not \
+                                              understand",
+                ));
+            }
         }
     }
 }

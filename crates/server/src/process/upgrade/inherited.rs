@@ -101,7 +101,7 @@ fn listening(
             None => {
                 if options.tls.is_some() && !options.listen.is_empty() {
                     return Err(io::Error::other(format!(
-                        "with TLS, -l has to name every inherited TCP socket, and it does not name \
+                        "with TLS, -l must name every inherited TCP socket, and it does not name \
                          {address}: add mtls:{address}, btls:{address} or notls:{address} to it, \
                          or remove the socket (with systemd, from the socket unit)"
                     )));
@@ -137,8 +137,8 @@ fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt
 }
 
 const A_CONNECTION: &str = "it does not listen; with systemd, a socket unit needs Accept=no";
-const NO_UNIX_DATAGRAMS: &str = "a unix socket has to be a stream (with systemd, ListenStream=)";
-const NOT_LISTENED_ON: &str = "it is none of TCP, UDP and a unix stream";
+const NO_UNIX_DATAGRAMS: &str = "a unix socket must be a stream (with systemd, ListenStream=)";
+const NOT_LISTENED_ON: &str = "it is not a TCP, UDP or unix stream socket";
 
 #[cfg(test)]
 mod tests {
@@ -195,8 +195,8 @@ mod tests {
             socket2::Socket::pair(socket2::Domain::UNIX, Type::SEQPACKET, None).unwrap();
         for (given, words) in [
             (inherited(connected), "Accept=no"),
-            (inherited(datagram), "has to be a stream"),
-            (inherited(sequence), "has to be a stream"),
+            (inherited(datagram), "must be a stream"),
+            (inherited(sequence), "must be a stream"),
             (inherited(file), "non-socket"),
         ] {
             let failure = listen_on(vec![given], &options(&[])).unwrap_err().to_string();

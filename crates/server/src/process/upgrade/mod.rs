@@ -96,7 +96,7 @@ impl Upgrade {
     ) {
         let refused = match &self.stage {
             Stage::None => None,
-            Stage::Starting(_) => Some("one is in progress"),
+            Stage::Starting(_) => Some("an upgrade is in progress"),
             Stage::Releasing(..) | Stage::Done(_) => Some("another process has already taken over"),
         };
         if let Some(why) = refused {
@@ -284,12 +284,14 @@ fn drain_us(server: &Server) -> u64 {
 fn obstacle(server: &Server) -> Option<&'static str> {
     let is_store = |tier: TierStatus| tier.mode == TierMode::Store;
     if server.cache.has_tier_failed() && server.cache.tier().is_some_and(is_store) {
-        return Some("the disk has failed, and only this process has what the disk lacks");
+        return Some(
+            "the disk has failed, and only this process has the changes that are not on it",
+        );
     }
     if server.options.drop_privileges {
         return Some("with -o drop_privileges the process cannot start a program");
     }
-    (process::id() == 1).then_some("this is process 1, and its end would end all others")
+    (process::id() == 1).then_some("this is process 1, and all other processes end with it")
 }
 
 /// Returns the cache's memory if it can be handed over, and a description of what happens to the
@@ -305,7 +307,7 @@ fn fate_of_cache(server: &Server) -> Result<(Option<InheritedMemory>, &'static s
         return Ok((None, "it uses the cache in the file of -e"));
     }
     let Some(inheritance) = server.cache.inheritance() else {
-        return Ok((None, "its cache begins empty, since this process cannot share its own"));
+        return Ok((None, "its cache begins empty, because this process cannot share its own"));
     };
     let readers = server.options.local_readers.to_string();
     let memory = InheritedMemory { inheritance: inheritance?, readers };

@@ -293,7 +293,7 @@ fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match found {
         Ok(found) if found.is_empty() => {
-            Err(unusable(option, path, &"there is no certificate in it (PEM is expected)"))
+            Err(unusable(option, path, &"it contains no certificate (PEM is expected)"))
         }
         found => found.map_err(|error| unusable(option, path, &pem_reason(&error))),
     }
@@ -333,8 +333,8 @@ fn reason(error: &rustls::Error) -> String {
 /// Returns why a file is not valid PEM.
 fn pem_reason(error: &pem::Error) -> String {
     match error {
-        pem::Error::NoItemsFound => "there is none in it (PEM is expected)".to_owned(),
-        error => format!("it is no valid PEM: {error}"),
+        pem::Error::NoItemsFound => "it contains none (PEM is expected)".to_owned(),
+        error => format!("it is not valid PEM: {error}"),
     }
 }
 

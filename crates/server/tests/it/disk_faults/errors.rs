@@ -48,7 +48,7 @@ fn only_gets_go_on(server: &ServerUnderTest, admin: &Address, mut bystander: Str
     let ready = http::get(admin, "/ready", &[])?;
     let is_told = ready.status == 503 && ready.body.contains("the disk has failed");
     ensure!(is_told, "/ready: {} {}", ready.status, ready.body);
-    wait_for(server, "the server takes no more changes, and still answers gets")?;
+    wait_for(server, "the server refuses changes, but still serves reads")?;
     ensure!(server.log().contains("Input/output error"), "{}", server.log());
     for change in ["set other 0 0 1\r\na\r\n", "delete kept\r\n", "touch kept 100\r\n"] {
         for mut stream in [server.connect()?, server.connect()?] {
