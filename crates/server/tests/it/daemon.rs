@@ -1,4 +1,4 @@
-//! larderd in the background (`-d`): relative paths, pid files, and what it says.
+//! larderd in the background (`-d`): relative paths, pid files, and its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
     Ok(())
 }
 
-/// A directory in which larderd is started, and which the test itself never enters. The process of
-/// its pid file is killed at the end.
+/// A directory in which larderd is started, and which the test itself never enters. At the end, the
+/// test kills the process of its pid file.
 struct Home(TempDir);
 
 impl Home {

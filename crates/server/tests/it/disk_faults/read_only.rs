@@ -1,4 +1,5 @@
-//! A file system that is read-only when the server starts, and one that becomes it while it runs.
+//! A file system that is read-only when the server starts, and one that becomes read-only while it
+//! runs.
 
 use std::sync::atomic::AtomicBool;
 

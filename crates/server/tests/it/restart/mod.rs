@@ -1,4 +1,4 @@
-//! A cache in a file (`-e`): how its server ends, and how another one starts with it.
+//! A cache in a file (`-e`): how its server ends, and how another server starts with it.
 
 mod damaged;
 mod large;
@@ -347,8 +347,8 @@ fn only_its_user_can_access_the_file() -> Result<()> {
     assert!(words.contains("user 0"), "{words}");
     fs::remove_file(place.path())?;
 
-    // A file that root may not write to must stay unwritable for its server, too: the socket is in
-    // a directory that all users may write to.
+    // A file that root may not write to must also stay read-only for its server. The socket is in a
+    // directory to which all users may write.
     let socket = place.0.path().join("socket");
     let path = place.path();
     let args = ["-u", "nobody", "-e", path.to_str().context("UTF-8")?];
