@@ -23,7 +23,7 @@ impl Waker {
 
     /// Makes the descriptor unreadable until the next wake.
     pub(crate) fn reset(&self) {
-        // The read fails only if nobody has woken it.
+        // The read fails only if the descriptor was not woken.
         let _ = io::read(&self.0, &mut [0; 8]);
     }
 }

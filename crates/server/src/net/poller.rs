@@ -21,7 +21,7 @@ pub(crate) enum Poller {
     Ring(Box<Ring>),
 }
 
-/// The reason why there is no ring.
+/// The reason why the system does not allow a ring.
 #[derive(Debug)]
 pub(crate) struct NoRing(io::Error);
 

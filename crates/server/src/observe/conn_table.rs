@@ -47,7 +47,7 @@ pub(crate) enum Ends {
     Unix(PathBuf),
 }
 
-/// What a connection is doing.
+/// The current activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {

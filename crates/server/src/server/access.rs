@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::server::credentials::Credentials;
 use crate::tls::certificates::{Certificates, Refreshed};
 
-/// What clients need to use the cache.
+/// The certificates, credentials and permissions that clients need to use the cache.
 #[derive(Debug)]
 pub(crate) struct Access {
     /// TLS certificates; set with `-Z`.

@@ -71,7 +71,7 @@ mod tests {
         beats.ask(1_000);
         beats.answer(0);
         beats.ask(2_000);
-        assert_eq!(beats.silence_us(3_000), 2_000, "asking again is no answer");
+        assert_eq!(beats.silence_us(3_000), 2_000, "asking again does not count as an answer");
         beats.answer(1);
         assert_eq!(beats.silence_us(3_000), 1_000, "the first was asked again at 2,000");
         beats.answer(0);

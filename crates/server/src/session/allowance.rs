@@ -35,11 +35,11 @@ impl Allowance {
 pub struct Progress {
     /// The number of input bytes that were consumed.
     pub consumed: usize,
-    /// What the caller must do next.
+    /// The next action of the caller.
     pub next: Next,
 }
 
-/// What a session waits for.
+/// The event or action that a session waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Next {
     /// Pass more input.

@@ -248,7 +248,7 @@ impl Tls {
         encrypted
     }
 
-    /// Calls `act` with the writer, if the handshake is complete and there was no error.
+    /// Calls `act` with the writer, if the handshake is complete and no error has occurred.
     fn when_ready(&mut self, mut act: impl FnMut(WriteTraffic<'_, ServerConnectionData>)) {
         loop {
             let UnbufferedStatus { discard, state } =

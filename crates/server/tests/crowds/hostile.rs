@@ -124,7 +124,10 @@ fn a_client_that_reads_no_responses_stops_being_read() -> Result<()> {
     });
     sleep(A_WHILE);
     scene.has_grown_at_most(16 * MIB)?;
-    assert!(!writing.is_finished(), "the server takes requests for whose answers it has no room");
+    assert!(
+        !writing.is_finished(),
+        "the server accepts requests although their responses do not fit"
+    );
 
     let item = [b"VALUE k 0 100\r\n", &[b'v'; 100][..], b"\r\nEND\r\n"].concat();
     let (mut answer_bytes, mut piece) = (0, vec![0; 1 << 20]);

@@ -108,7 +108,7 @@ fn a_wire_with_passwords_makes_tokens_necessary_except_on_a_path() -> Result<()>
     assert_eq!(role(&admin, &[])?, "probe");
     let refused = get(&admin, "/api/v1/settings", &[])?;
     assert_eq!((refused.status, refused.headers["www-authenticate"].as_str()), (401, "Bearer"));
-    assert_eq!(get(&admin, "/nothing", &[])?.status, 401, "an unknown path says nothing");
+    assert_eq!(get(&admin, "/nothing", &[])?.status, 401, "an unknown path reveals nothing");
     assert_eq!(get(&admin, "/metrics", &[])?.status, 200);
     assert_eq!(role(&admin, &[&bearer(READ)])?, "read");
     assert_eq!(get(&admin, "/api/v1/settings", &[&bearer(READ)])?.status, 200);
@@ -120,7 +120,7 @@ fn a_wire_with_passwords_makes_tokens_necessary_except_on_a_path() -> Result<()>
         assert_eq!(given.status, 401, "{bad}");
     }
     let in_url = format!("/api/v1/settings?token={FULL}");
-    assert_eq!(get(&admin, &in_url, &[])?.status, 401, "a token in a URL is none");
+    assert_eq!(get(&admin, &in_url, &[])?.status, 401, "a token in a URL does not count");
 
     let probes = Address::Tcp(probes);
     assert_eq!(role(&probes, &[&bearer(FULL)])?, "probe", "the listener's role is the most");
@@ -277,7 +277,7 @@ fn a_thousand_idle_connections_do_no_harm() -> Result<()> {
         let began = Instant::now();
         assert_eq!(get(&admin, path, &[])?.status, 200);
         let waited = began.elapsed();
-        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} beside idle connections");
+        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} while connections idle");
     }
     let descriptors = scene.server.descriptor_count()?;
     ensure!(descriptors < 200, "the server has {descriptors} descriptors open");

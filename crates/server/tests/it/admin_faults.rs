@@ -46,7 +46,7 @@ fn a_peer_that_does_not_read_holds_little_and_delays_no_other() -> Result<()> {
         let began = Instant::now();
         assert_eq!(get(&admin, path, &[])?.status, 200);
         let waited = began.elapsed();
-        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} beside deaf peers");
+        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} while peers do not read");
     }
     scene.has_grown_at_most(16 << 20)?;
     drop(deaf);
@@ -83,7 +83,7 @@ fn pages_of_keys_that_no_peer_reads_take_a_bounded_memory() -> Result<()> {
     while Instant::now() < until {
         most = most.max(server.rss_bytes()?.saturating_sub(before));
         for path in ["/health", "/ready", "/metrics"] {
-            assert_eq!(get(&admin, path, &[])?.status, 200, "{path} beside unread pages");
+            assert_eq!(get(&admin, path, &[])?.status, 200, "{path} while pages are not read");
         }
     }
     ensure!(most < 20 << 20, "the unread pages take {most} bytes");

@@ -110,7 +110,7 @@ fn an_item_is_looked_at_without_a_get_and_removed_by_its_exact_key() -> Result<(
     ensure!(looked["ttl_secs"].as_u64().is_some_and(|secs| (90..=100).contains(&secs)), "{looked}");
     let stats = parsed(&get(&admin, "/api/v1/stats", &[])?)?;
     assert_eq!((&stats["cmd_get"], &stats["get_hits"]), (&json!(0), &json!(0)), "{stats}");
-    stream.ask(b"mg .. h\r\n", b"HD h0\r\n").context("a look is no read")?;
+    stream.ask(b"mg .. h\r\n", b"HD h0\r\n").context("an inspection is not a read")?;
 
     assert_eq!(delete(&reader, "/api/v1/item/Li4", "")?.status, 403);
     assert_eq!(delete(&admin, "/api/v1/item/Li4", "If-Match: x\r\n")?.status, 400);

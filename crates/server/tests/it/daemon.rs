@@ -44,7 +44,7 @@ impl Home {
 
     fn pid(&self) -> Result<Pid> {
         let text = fs::read_to_string(self.path("pid"))?;
-        Pid::from_raw(text.trim().parse()?).context("0 is no process")
+        Pid::from_raw(text.trim().parse()?).context("0 is not a process id")
     }
 
     fn connect(&self, socket: &str) -> Result<Stream> {

@@ -243,7 +243,7 @@ fn memcacheds_option_for_extstore_means_such_a_disk_beside_the_file() -> Result<
     ensure!(stat(&mut stream, "tier_size_bytes")? == 64 << 20);
     set(&mut stream, "k", 1)?;
     ensure!(server.stop(Signal::TERM)?.success());
-    ensure!(std::fs::read(&file)? == b"of extstore", "the file itself is left alone");
+    ensure!(std::fs::read(&file)? == b"of extstore", "the file itself stays unchanged");
     let server = place.start(&[])?;
     ensure!(get(&mut server.connect()?, "k")? == Some(1), "the directory has the same meaning");
     Ok(())

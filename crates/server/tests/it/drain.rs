@@ -394,7 +394,7 @@ fn a_stop_is_obeyed_while_connections_are_closed() -> Result<()> {
         drained.ask("POST")?;
         sleep(Duration::from_millis(300));
         let began = Instant::now();
-        ensure!(drained.server.stop(signal)?.success(), "{signal:?} is no success");
+        ensure!(drained.server.stop(signal)?.success(), "{signal:?} fails");
         ensure!(began.elapsed() < Duration::from_secs(8), "{signal:?}: {:?}", began.elapsed());
     }
     Ok(())

@@ -148,7 +148,7 @@ impl Scene {
 
     fn pid(&self) -> Result<Pid> {
         let pid = fs::read_to_string(self.files.path("pid"))?.trim().parse()?;
-        Pid::from_raw(pid).context("0 is no process")
+        Pid::from_raw(pid).context("0 is not a process id")
     }
 
     fn is_over(&self) -> bool {

@@ -37,7 +37,7 @@ fn stats(stream: &mut Stream) -> Result<BTreeMap<String, String>> {
         match line.trim_end().strip_prefix("STAT ").and_then(|row| row.split_once(' ')) {
             Some((name, value)) => rows.insert(name.to_owned(), value.to_owned()),
             None if line == "END\r\n" => return Ok(rows),
-            None => bail!("{line:?} is no row"),
+            None => bail!("{line:?} is not a row"),
         };
     }
 }

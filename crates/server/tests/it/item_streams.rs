@@ -217,7 +217,7 @@ fn requests_share_a_bounded_memory() -> Result<()> {
         });
     }
     ensure!(refused >= 20, "{refused} of 40 bodies of 1 MB are refused");
-    assert_eq!(cache.put("other", &[], b"v")?.status, 201, "a small request beside them");
+    assert_eq!(cache.put("other", &[], b"v")?.status, 201, "a small request at the same time");
     let grown = cache.peak_bytes()? - before;
     ensure!(grown <= 16 * MIB, "unfinished bodies take {grown} bytes");
     drop(held);
@@ -252,7 +252,7 @@ fn curl_stores_and_reads_a_large_value() -> Result<()> {
     let (from, to) = (sent.display().to_string(), received.display().to_string());
     assert_eq!(curl(&["-T", &from], "../a?ttl=60")?, "201");
     assert_eq!(curl(&["-o", &to], "../a")?, "200");
-    ensure!(fs::read(&received)? == fs::read(&sent)?, "curl gets other bytes");
+    ensure!(fs::read(&received)? == fs::read(&sent)?, "curl receives other bytes");
     assert_eq!(curl(&["-T", &from, "-H", "Transfer-Encoding: chunked", "-o", &to], "b")?, "411");
     fs::write(&sent, pattern(33 * MIB))?;
     assert_eq!(curl(&["-T", &from, "-o", &to], "c")?, "413");

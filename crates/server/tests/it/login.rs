@@ -107,7 +107,7 @@ fn users_change_on_sighup_and_stay_if_the_new_file_is_unusable() -> Result<()> {
     wait_for(&server, b"\0old\0secret", status::NOT_ALLOWED)?;
     ensure!(ask(&mut inside, &SET)?.0 == status::SUCCESS, "who is in stays in");
 
-    fs::write(file.path(), "this is no user\n")?;
+    fs::write(file.path(), "this is not a user\n")?;
     reload(&server)?;
     let deadline = Instant::now() + Duration::from_secs(10);
     while !server.log().contains("line 1 has no colon") {

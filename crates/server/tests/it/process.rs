@@ -57,7 +57,7 @@ impl Daemon {
     fn of(pid_file: &Path) -> Result<Self> {
         wait_until("the pid file is written", || pid_file.exists())?;
         let pid = fs::read_to_string(pid_file)?.trim().parse()?;
-        Ok(Self(Pid::from_raw(pid).context("0 is no process")?))
+        Ok(Self(Pid::from_raw(pid).context("0 is not a process id")?))
     }
 }
 

@@ -163,7 +163,7 @@ fn hammered(args: &[&str], may_lose_new: bool) -> Result<()> {
         ensure!(state["state"] == "done" && state["progress"] == 1.0, "{state}");
         Ok(during)
     })?;
-    ensure!(during > 1000, "only {during} stores beside the removal");
+    ensure!(during > 1000, "only {during} stores during the removal");
     let left = values(&mut stream, "p:", &odd)?.into_iter().flatten().count();
     ensure!(left == 0, "{left} items stored before the request are left");
     let new = values(&mut stream, "p:", &even)?;

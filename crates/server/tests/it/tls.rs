@@ -328,7 +328,7 @@ fn new_certificates_are_taken_by_command_and_by_signal() -> Result<()> {
 
     scene.files.write(&scene.files.authority.identity("third")?)?;
     let pid = i32::try_from(scene.server.pid())?;
-    kill_process(Pid::from_raw(pid).context("0 is no process")?, Signal::HUP)?;
+    kill_process(Pid::from_raw(pid).context("0 is not a process id")?, Signal::HUP)?;
     let deadline = Instant::now() + Duration::from_secs(10);
     while shown_name(&scene.client()?, &NAMES) != Some("third") {
         ensure!(Instant::now() < deadline, "the signal changed nothing");

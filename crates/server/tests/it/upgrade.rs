@@ -236,10 +236,8 @@ fn connections_stay_where_they_are_until_they_end_or_their_time_is_over() {
         assert_eq!(other.ask(b"get k\r\n", b"END\r\n").unwrap(), b"END\r\n");
         stream.ask(b"get k\r\n", b"x\r\nEND\r\n").unwrap();
         kill_process(old, Signal::USR2).unwrap();
-        wait_until("the log says that an upgrade is done", || {
-            scene.said("no upgrade: another") == 1
-        })
-        .unwrap();
+        wait_until("the log reports the upgrade", || scene.said("no upgrade: another") == 1)
+            .unwrap();
         if ends_itself {
             assert!(scene.first.is_running().unwrap());
             drop(stream);

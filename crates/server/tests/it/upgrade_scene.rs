@@ -20,7 +20,7 @@ pub(crate) struct PidFile(pub(crate) PathBuf);
 impl PidFile {
     pub(crate) fn pid(&self) -> Result<Pid> {
         let pid = fs::read_to_string(&self.0)?.trim().parse()?;
-        Pid::from_raw(pid).context("0 is no process")
+        Pid::from_raw(pid).context("0 is not a process id")
     }
 }
 

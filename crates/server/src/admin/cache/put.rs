@@ -206,7 +206,7 @@ impl Item<'_> {
         self.execute(bytes, move |direct, store| direct.finish_upload(store, upload)).await
     }
 
-    /// Abandons a store because there is no memory left for its value.
+    /// Abandons a store because no memory is left for its value.
     async fn give_up(&self, bytes: usize) -> Result<protocol::Response, Refusal> {
         self.execute(bytes, |direct, store| direct.give_up(store)).await
     }

@@ -127,7 +127,7 @@ pub(super) async fn accept(
                     let peer = peer_of(&stream);
                     admit(&site, |site, member| serve((stream, peer), site, member)).await;
                 }
-                // While there are no free descriptors, connections wait in the kernel.
+                // Without free descriptors, connections wait in the kernel.
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         }

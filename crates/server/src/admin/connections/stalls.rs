@@ -1,4 +1,4 @@
-//! A stream that gives up on a peer that stops receiving, and makes sure that the last response
+//! A stream that fails when its peer stops receiving, and makes sure that the last response
 //! arrives.
 
 use std::io::{self, IoSlice};

@@ -13,7 +13,7 @@ use crate::net::scratch::Scratch;
 use crate::session::Next;
 use crate::session::execute::Executor;
 
-/// What the connection did with received bytes.
+/// How a connection has handled received bytes.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// The bytes are the input of a turn that begins.

@@ -167,7 +167,7 @@ impl Worker {
         match (&mut self.poller, &self.asking.readers) {
             (Poller::Ring(ring), _) => ring.read(asked),
             (Poller::Epoll(_), Some(readers)) => readers.read(asked),
-            // Without a disk tier there are no lookups.
+            // Lookups exist only with a disk tier.
             (Poller::Epoll(_), None) => {}
         }
     }
@@ -252,7 +252,7 @@ impl Worker {
         }
     }
 
-    /// Ends what [`Self::give_answers`] began.
+    /// Discards the results that [`Self::give_answers`] has passed to the last turn.
     pub(super) fn forget_answers(&self) {
         self.deferred.forget_found();
         self.deferred.note_waited(false);

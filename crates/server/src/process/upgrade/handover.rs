@@ -327,11 +327,14 @@ mod tests {
         channel.notify_released();
         successor.join().unwrap().unwrap();
         assert_eq!(channel.answer(), Answer::Ready);
-        // When the old process ends, it also releases the directory.
+        // The request cannot be sent if the old process has already ended.
         let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
         receive(theirs.as_fd()).unwrap();
         drop(channel);
-        assert!(Predecessor { channel: theirs, pid: None }.ask_release().is_err(), "none is asked");
+        assert!(
+            Predecessor { channel: theirs, pid: None }.ask_release().is_err(),
+            "no process receives the request"
+        );
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl<'a> Direct<'a> {
         self.executor.begin_upload(store)
     }
 
-    /// Abandons a store because there is no memory left for its value.
+    /// Abandons a store because no memory is left for its value.
     pub(crate) fn give_up(&self, store: &Store<'_>) -> Response {
         let response = self.executor.give_up_upload(store, &Frame::default());
         self.stored(store, response)

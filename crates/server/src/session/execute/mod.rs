@@ -531,7 +531,7 @@ pub(crate) fn ready(response: Poll<Response>) -> Response {
     }
 }
 
-/// Used as descriptor if there is no connection.
+/// Used as descriptor without a connection.
 pub(crate) const NO_CONNECTION: RawFd = -1;
 
 /// An item that is evicted during this many reads in a row counts as a miss.

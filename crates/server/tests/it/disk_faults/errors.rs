@@ -29,7 +29,7 @@ fn changes_end(kind: &str, after: u32, count: u32) -> Result<()> {
     let bystander = server.connect()?;
     disk.fail(kind, after, count)?;
     let ended = history.work(&mut stream, &AtomicBool::new(false));
-    let ended = format!("{:#}", ended.err().context("changes go on although the disk fails")?);
+    let ended = format!("{:#}", ended.err().context("changes continue although the disk fails")?);
     ensure!(ended.ends_with("got \"\"") || ended.contains(REFUSED), "the change ended by: {ended}");
     only_gets_go_on(&server, &admin, bystander)?;
     server.signal(Signal::KILL)?;
@@ -73,7 +73,7 @@ fn only_gets_go_on(server: &ServerUnderTest, admin: &Address, mut bystander: Str
 fn wait_for(server: &ServerUnderTest, words: &str) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !server.log().contains(words) {
-        ensure!(Instant::now() < deadline, "the log does not say {words:?}: {}", server.log());
+        ensure!(Instant::now() < deadline, "the log does not contain {words:?}: {}", server.log());
         sleep(Duration::from_millis(20));
     }
     Ok(())
@@ -147,10 +147,10 @@ fn reads_fail(mode: &str, io: &str) -> Result<()> {
     }
     // A cache drops evicted items while the disk does not keep up.
     let expected = if mode == "store" { 197 } else { 20 };
-    ensure!(found >= expected, "reads go on once the disk does: {found} items are found");
+    ensure!(found >= expected, "reads continue once the disk does: {found} items are found");
     if mode == "store" {
         let found = value(&mut stream, "k1")?;
-        ensure!(found == Some(value_of(1, 0).into()), "a read error is no loss");
+        ensure!(found == Some(value_of(1, 0).into()), "a read error is not a loss");
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ fn fill(stream: &mut Stream) -> Result<()> {
     Ok(())
 }
 
-/// Returns the longest duration of some gets of an item in memory.
+/// Returns the longest duration of several reads of an item in memory.
 fn slowest_hit(stream: &mut Stream) -> Result<Duration> {
     let mut slowest = Duration::ZERO;
     for _ in 0..20 {

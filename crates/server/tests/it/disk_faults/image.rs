@@ -83,7 +83,10 @@ impl Image {
         }
         let left = statvfs(&self.mounted())?;
         let left = left.f_bavail * left.f_bsize;
-        ensure!(bytes > 0 && left < 1 << 20, "{left} bytes are left beside {bytes} of the filler");
+        ensure!(
+            bytes > 0 && left < 1 << 20,
+            "{left} bytes are left in addition to {bytes} of the filler"
+        );
         Ok(())
     }
 

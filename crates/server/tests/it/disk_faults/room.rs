@@ -69,12 +69,12 @@ fn a_full_file_system_refuses_stores_before_they_change_anything() -> Result<()>
         let mut round = 0;
         while set(&mut stream, 7, round + 1)? != NO_ROOM {
             round += 1;
-            ensure!(round < 500, "an overwrite needs room, too");
+            ensure!(round < 500, "an overwrite also needs space");
         }
         let left = value(&mut stream, "k7")?;
         ensure!(left == Some(value_of(7, round).into()), "the old value stays");
         ensure!(value(&mut stream, &format!("k{refused}"))?.is_none(), "nothing was stored");
-        ensure!(ask(&mut stream, "delete k8\r\n")? == "DELETED", "deletes go on");
+        ensure!(ask(&mut stream, "delete k8\r\n")? == "DELETED", "deletes continue");
         ensure!(value(&mut stream, "k8")?.is_none());
         ensure!(http::get(&admin, "/ready", &[])?.status == 200, "a full disk has not failed");
         image.make_room()?;

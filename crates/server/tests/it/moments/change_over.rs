@@ -145,7 +145,7 @@ fn judge(
                 return Ok(None);
             }
             // The old process continues.
-            ensure!(!old.has_ended()?, "nobody serves: {}", scene.log());
+            ensure!(!old.has_ended()?, "no process serves: {}", scene.log());
             Ok(Some(old.pid))
         }
     }

@@ -161,7 +161,7 @@ impl Backend {
         let Some(item) = self.items.get_mut(key) else { return expect("NOT_FOUND", reply) };
         let number = str::from_utf8(&item.value).ok().and_then(|text| text.trim_end().parse().ok());
         let Some(number) = number.filter(|_| !item.value.is_empty()) else {
-            ensure!(matches!(reply, Reply::ClientError(_)), "{:?} is no number", item.value);
+            ensure!(matches!(reply, Reply::ClientError(_)), "{:?} is not a number", item.value);
             return Ok(());
         };
         let number: u64 = number;

@@ -20,7 +20,7 @@ pub(super) struct Collector {
 pub(crate) struct HotList {
     /// The time over which the rates are averaged, in seconds. Older commands count less.
     pub(crate) window_secs: f64,
-    /// The number of samples behind the rates.
+    /// The number of samples from which the rates were computed.
     pub(crate) sampled: u64,
     pub(crate) by_rate: Vec<HotKey>,
     pub(crate) by_bytes: Vec<HotKey>,

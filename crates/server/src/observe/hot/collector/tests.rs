@@ -107,7 +107,7 @@ fn the_hottest_keys_of_a_zipf_load_are_found_in_ten_seconds_and_exactly_in_sixty
         found.sort_unstable();
         assert_eq!(found, (0..10).collect::<Vec<_>>(), "seed {seed}: after 60 s");
     }
-    assert!(off * 100 < rows, "{off} of {rows} rates are further off than the row says");
+    assert!(off * 100 < rows, "{off} of {rows} rates have a larger error than the row shows");
 }
 
 #[test]
