@@ -1,5 +1,5 @@
-//! io_uring: receives, sends and waits with one system call per turn of the loop. This is the only
-//! module of this crate with unsafe code.
+//! io_uring: receives, sends and waits with one system call per turn of the loop. Except for one
+//! call in `process::overdue`, this is the only module of this crate with unsafe code.
 //!
 //! The [`Ring`] owns everything that the kernel works on, until the kernel reports completion.
 //! Receive buffers are lent out as [`Lent`] and returned. Outputs are moved into [`Ring::send`] and
