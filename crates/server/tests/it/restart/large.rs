@@ -1,4 +1,4 @@
-//! How long a cache of one gigabyte takes to restart: `make bench-restart`.
+//! How long a cache of one gigabyte takes to restart: `make bench NAME=restart`.
 
 use std::fmt::Write as _;
 use std::thread;
