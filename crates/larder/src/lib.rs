@@ -13,16 +13,16 @@
 //! A [`Cache`] is one region of memory that holds everything: items, index and statistics. It never
 //! takes more than its limit, plus the pages of this library's code and a few hundred bytes per
 //! thread. It is `Send + Sync + Clone`. Clones share one cache, and dropping the last clone returns
-//! the memory to the system. No operation starts a thread or reads a file, and a get never waits
-//! for another thread: unless the cache has a disk tier ([`Builder::tier`]), which has threads of
-//! its own and reads what memory lacks.
+//! the memory to the system. Without a disk tier ([`Builder::tier`]) no operation starts a thread
+//! or reads a file, and a get never waits for another thread. A disk tier runs its own threads and
+//! reads items that are not in memory.
 //!
 //! # Which method do I want?
 //!
 //! | I want to | |
 //! |---|---|
 //! | get a value | [`get`](Cache::get), without an allocation [`get_into`](Cache::get_into), [`get_with`](Cache::get_with) |
-//! | get several values at once | [`get_many`](Cache::get_many), [`get_many_with`](Cache::get_many_with) |
+//! | get several values in one call | [`get_many`](Cache::get_many), [`get_many_with`](Cache::get_many_with) |
 //! | check whether a key has a value | [`contains`](Cache::contains) |
 //! | get a value, or load it on a miss | [`get_or_load`](Cache::get_or_load), [`get_or_load_into`](Cache::get_or_load_into) |
 //! | store a value | [`set`](Cache::set); only if the key is absent [`add`](Cache::add), only if it is present [`replace`](Cache::replace) |
@@ -49,15 +49,15 @@
 //! eighth of a segment, is stored in pieces of an eighth of a segment, at 24 more bytes per piece.
 //! A segment is a 256th of the memory, 64 KiB at least and 1 MiB at most.
 //!
-//! The rooms from the top down; each imports only rooms below it:
+//! The modules, from the top layer down. Each imports only modules below it:
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | `open` | [`Builder`], caches in files and in shared memory, [`Inspection`] |
 //! | `client` | [`Client`], for the cache of a server on the same machine |
-//! | `api` | what programs call: [`Cache`], one concern in each file |
-//! | `raw` | what servers call: operations that say how they wait for the disk, values in parts |
-//! | `backend` | where an item is: in memory, or in memory and on a disk |
+//! | `api` | the interface for programs: [`Cache`], one concern per file |
+//! | `raw` | the interface for servers: operations with an explicit way to wait for the disk, values in parts |
+//! | `backend` | the location of an item: in memory, or in memory and on a disk |
 //! | `process` | a cache in one process: threads and their slots, loads in progress, forked children |
 //! | `tier` | [`DiskTier`]: adapters between the engine and the log on disk |
 //! | `system` | the time, and random numbers |

@@ -317,7 +317,7 @@ fn a_refresh_is_stored_despite_a_touch_or_an_expiry_during_it() {
 
 #[test]
 fn a_change_visible_only_in_the_cas_token_or_the_presence_of_the_item_is_not_overwritten() {
-    // Writes directly to the engine, as a writer that passed the board before the load began.
+    // Writes directly to the engine, like a writer that checked the board before the load began.
     let write = |cache: &Cache| {
         let now = cache.now();
         cache
@@ -389,7 +389,7 @@ fn a_stale_value_is_returned_while_one_caller_refreshes_it_and_no_longer_than_al
         assert_eq!(text(other), "old");
         Err::<Loaded, _>("the database is away")
     });
-    assert_eq!(refreshed.unwrap(), b"old", "a failed refresh keeps the present value");
+    assert_eq!(refreshed.unwrap(), b"old", "a failed refresh keeps the existing value");
     pass(&cache, 1);
     let loaded = cache.get_or_load("k", &options, || Err::<Loaded, _>("the database is away"));
     assert!(
