@@ -118,7 +118,7 @@ impl Views {
         let (now, start) = (view.now()?, out.len());
         let Looked { meta, is_worth_noting } = view.engine.look_up(key, now, out)?;
         if meta.stale {
-            // The server decides which caller gets the recache token.
+            // The server decides which caller receives the recache token.
             out.truncate(start);
             return None;
         }
