@@ -25,8 +25,8 @@ pub enum Swap {
 /// The reason why a compare-and-set failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwapError {
-    /// The cache keeps no cas tokens.
-    #[error("the cache keeps no cas tokens; open it with Builder::cas(true)")]
+    /// The cache was opened without cas tokens.
+    #[error("the cache does not use cas tokens; open it with Builder::cas(true)")]
     NoTokens,
     /// The value could not be stored.
     #[error(transparent)]
