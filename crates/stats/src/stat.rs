@@ -38,7 +38,7 @@ impl Section {
     }
 }
 
-/// An option on which a row depends. As in memcached, the row is omitted without the option.
+/// An option on which a row depends. Without the option the row is omitted, as in memcached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// `-o maxconns_fast`, the default.
