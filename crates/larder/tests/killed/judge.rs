@@ -192,7 +192,9 @@ pub(crate) fn go_on_beside(cache: &Cache, random: &mut Random) -> Result<Duratio
         }
         slowest = slowest.max(begun.elapsed());
         if slowest > PATIENCE {
-            return Err(format!("operation {round} took {slowest:?} while another process was stopped"));
+            return Err(format!(
+                "operation {round} took {slowest:?} while another process was stopped"
+            ));
         }
     }
     Ok(slowest)
