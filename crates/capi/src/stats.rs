@@ -66,7 +66,7 @@ pub unsafe extern "C" fn larder_stats(
     })
 }
 
-/// Returns `text` with a zero at the end. Allocates a copy at the first call for each text, and
+/// Returns `text` with a terminating zero. Allocates a copy at the first call for each text, and
 /// never frees it.
 fn lasting(text: &'static str) -> *const c_char {
     static MADE: Mutex<BTreeMap<&str, CString>> = Mutex::new(BTreeMap::new());

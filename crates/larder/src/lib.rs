@@ -14,8 +14,8 @@
 //! takes more than its limit, plus the pages of this library's code and a few hundred bytes per
 //! thread. It is `Send + Sync + Clone`. Clones share one cache, and dropping the last clone returns
 //! the memory to the system. Without a disk tier ([`Builder::tier`]) no operation starts a thread
-//! or reads a file, and a get never waits for another thread. A disk tier runs its own threads and
-//! reads items that are not in memory.
+//! or reads a file, and a get never waits for another thread. A disk tier runs threads, and reads
+//! items that are not in memory from the disk.
 //!
 //! # Which method do I want?
 //!
@@ -40,8 +40,7 @@
 //! A key is 1 to 250 arbitrary bytes: [`KEY_BYTES_MAX`], the limit of memcached's wire protocol, so
 //! that a server can show every item. (A record has room for 255.) Stores reject other keys with
 //! [`StoreError::Key`]; all other operations report a miss for them. A value is any sequence of
-//! bytes, the empty one included, up to [`Builder::item_bytes_max`]. Time is counted in whole
-//! seconds.
+//! bytes up to [`Builder::item_bytes_max`], and may be empty. Time is counted in whole seconds.
 //!
 //! **Memory per item**, in bytes: `8 + key + value`, plus 8 with cas tokens, plus 4 with a TTL,
 //! plus 4 with client flags, rounded up to 8; plus 12.8 to 14.2 of index, measured while the index

@@ -244,7 +244,7 @@ fn a_process_of_the_storm() {
 /// The watching process's state of a process of the storm.
 struct Watched {
     child: Child,
-    /// The time at which the process is to be continued; `None` while it runs.
+    /// The time at which the process will be continued; `None` while it runs.
     stopped_until: Option<u64>,
     /// The time since which the process runs.
     runs_since: u64,

@@ -2,7 +2,7 @@
 //!
 //! With the feature `interleavings`, a scheduler that explores the possible orders of threads is
 //! called before each access, and a long copy is split, so that it can be interrupted in the
-//! middle. Without the feature none of this is compiled.
+//! middle. Without the feature this code is not compiled.
 
 /// The reason for a yield point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

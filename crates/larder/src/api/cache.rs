@@ -53,8 +53,8 @@ impl Cache {
         &self.shared.opening
     }
 
-    /// Returns a number unique to this cache's memory, and the process ids of the processes that
-    /// share it, this one included. The number is 0 for memory that is not shared.
+    /// Returns a number unique to this cache's memory, and the ids of all processes that share it,
+    /// including this process. The number is 0 for memory that is not shared.
     pub fn identity(&self) -> (u128, Vec<u64>) {
         let engine = &self.shared().engine;
         (engine.birth().identity, engine.peer_process_ids())

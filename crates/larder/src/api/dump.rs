@@ -124,8 +124,8 @@ impl Cache {
     /// `visit`. Returns the factor that extrapolates a count over the sample to all items: 1 if all
     /// items were visited.
     ///
-    /// Cost: about three cache misses per group, and one for each of its items, of which there are
-    /// about ten. Takes no lock.
+    /// Cost: about three cache misses per group, and one for each of its items; a group has about
+    /// ten items. Takes no lock.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -143,8 +143,8 @@ impl Cache {
     /// for callers that take a sample in small steps. Keys are spread over the groups by their
     /// hash.
     ///
-    /// Cost: about three cache misses per group, and one for each of its items, of which there are
-    /// about ten. Takes no lock.
+    /// Cost: about three cache misses per group, and one for each of its items; a group has about
+    /// ten items. Takes no lock.
     pub fn sample_groups(&self, groups: std::ops::Range<u64>, visit: impl FnMut(&Sampled)) {
         self.shared().engine.sample_groups(groups, self.now(), visit);
     }

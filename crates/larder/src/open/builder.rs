@@ -292,8 +292,8 @@ impl Builder {
     /// If the disk does not return an item, [`Cache::get`](crate::Cache::get) and its variants
     /// report a miss, while [`Cache::try_get_to`](crate::Cache::try_get_to) and
     /// [`Cache::try_peek`](crate::Cache::try_peek) return an error. Dropping the last clone stops
-    /// the tier. With [`Builder::maintainer`] the thread of the maintainer may be the one that
-    /// stops it. To wait until everything is durable and the directory can be opened again, call
+    /// the tier. With [`Builder::maintainer`] this may happen on the maintainer's thread. To wait
+    /// until everything is durable and the directory can be opened again, call
     /// [`Cache::stop_tier`](crate::Cache::stop_tier).
     ///
     /// A disk tier cannot be combined with [`Builder::shared`] or [`Builder::anonymous_shared`].

@@ -12,7 +12,7 @@ use larder::{Builder, Cache, Refusal, StoreError};
 use larder_testkit::cache_file;
 use larder_testkit::children::{Child, Word, fork, sleep_for_ever};
 
-/// The user and the group of a worker: on most systems, the ones without permissions.
+/// The user and the group of a worker, which have no permissions on most systems.
 const UNPRIVILEGED: u32 = 65534;
 
 fn builder() -> Builder {

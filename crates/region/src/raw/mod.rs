@@ -31,8 +31,8 @@ pub(crate) use words::{copy, copy as copy_in, load_u8, load_u32, load_u64, put};
 pub(crate) unsafe fn equals(source: *const u8, key: &[u8]) -> bool {
     let len = key.len();
     if len >= 8 {
-        // SAFETY: `at + 8 <= len` for each whole word and for the last, overlapping one; the caller
-        // guarantees `len` bytes.
+        // SAFETY: `at + 8 <= len` for each whole word and for the last, overlapping word; the
+        // caller guarantees `len` bytes.
         let word = |at: usize| unsafe { load_u64(source.add(at)) };
         let tail = len - 8;
         let mut at = 0;

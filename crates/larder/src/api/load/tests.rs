@@ -12,7 +12,7 @@ use crate::Clock;
 type Change = fn(&Cache);
 type Loading = Result<Vec<u8>, LoadError<String>>;
 
-/// Fresh for a minute, of which 10 seconds early; stale for 100 seconds more.
+/// Fresh for a minute, refreshed in its last 10 seconds, then stale for 100 seconds.
 const MINUTE: LoadOptions = LoadOptions::new()
     .ttl(Duration::from_secs(60))
     .early(1.0 / 6.0)
