@@ -116,8 +116,8 @@ pub unsafe extern "C" fn larder_open(
 /// processes that share the cache at its first call, and joining can fail. In this case the
 /// function returns `LARDER_NOT_OPENED`, and writes the reason to `why` as `larder_open` does. One
 /// possible reason is that `processes_max` processes already use the cache. The other is that the
-/// parent could not open the file again before the fork, because `/proc` was missing, too many
-/// files were open, or the parent had changed its user since it opened the cache. Returns
+/// file could not be opened again during the fork, because `/proc` was missing, the limit on open
+/// files was reached, or the parent had changed its user since it opened the cache. Returns
 /// `LARDER_FORKED` if the parent has opened a disk tier.
 ///
 /// With `LARDER_NO_SUBSTITUTE` a process can still read a cache that `processes_max` other
