@@ -5,7 +5,7 @@
 //! disk's index without a record in the log:
 //!
 //! ```text
-//! begin in memory ─▶ begin on the disk ─▶ the moment ─▶ forget on the disk ─▶ remove in memory
+//! begin in memory ─▶ begin on the disk ─▶ cut-off ─▶ remove from the disk ─▶ remove from memory
 //! ```
 //!
 //! While a removal is in progress, the items that it covers do not move between memory and disk: an

@@ -3,7 +3,7 @@
 //! the server's unix socket.
 //!
 //! ```text
-//! get ─▶ in the memory? ── hit ──▶ value; one read of two is reported later
+//! get ─▶ in the memory? ── hit ──▶ value; one in two reads is reported later
 //!              │
 //!              └── no, or memory not trusted ──▶ socket ──▶ larderd, or any memcached
 //! ```
