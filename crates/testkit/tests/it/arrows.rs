@@ -92,7 +92,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
             "walk.rs",
         ],
     ),
-    ("testkit", "the processes that tests fork, no part of the product", &["children.rs"]),
+    ("testkit", "the processes that tests fork, no part of the product", &["process/children.rs"]),
 ];
 
 fn crates() -> PathBuf {
