@@ -12,7 +12,7 @@ use crate::Clock;
 type Change = fn(&Cache);
 type Loading = Result<Vec<u8>, LoadError<String>>;
 
-/// Fresh for a minute, of which 10 seconds early; stale for 100 seconds more.
+/// Fresh for a minute, refreshed in its last 10 seconds, then stale for 100 seconds.
 const MINUTE: LoadOptions = LoadOptions::new()
     .ttl(Duration::from_secs(60))
     .early(1.0 / 6.0)
@@ -345,7 +345,7 @@ fn a_refresh_is_stored_despite_reads_during_it() {
 
 #[test]
 fn a_change_visible_only_in_the_cas_token_or_the_presence_of_the_item_is_not_overwritten() {
-    // Writes directly to the engine, as a writer that passed the board before the load began.
+    // Writes directly to the engine, like a writer that checked the board before the load began.
     let write = |cache: &Cache| {
         let now = cache.now();
         cache
@@ -417,7 +417,7 @@ fn a_stale_value_is_returned_while_one_caller_refreshes_it_and_no_longer_than_al
         assert_eq!(text(other), "old");
         Err::<Loaded, _>("the database is away")
     });
-    assert_eq!(refreshed.unwrap(), b"old", "a failed refresh keeps the present value");
+    assert_eq!(refreshed.unwrap(), b"old", "a failed refresh keeps the existing value");
     pass(&cache, 1);
     let loaded = cache.get_or_load("k", &options, || Err::<Loaded, _>("the database is away"));
     assert!(
