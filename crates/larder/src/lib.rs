@@ -93,7 +93,8 @@ pub use larder_region::layout::FORMAT as REGION_FORMAT;
 pub use larder_region::{Lent, Sink, peer_groups};
 pub use larder_stats::Counter;
 pub use larder_tier::store::{
-    Damage as TierDamage, Findings as TierFindings, Salvaged as TierSalvaged, Trust as TierTrust,
+    Damage as TierDamage, Findings as TierFindings, SalvageReport as TierSalvaged,
+    Trust as TierTrust,
 };
 pub use load::{LoadError, LoadOptions, Loaded};
 pub use open::Prepared;

@@ -30,7 +30,7 @@ mod value;
 
 pub use error::OptionError;
 pub use identity::{LARDER_BUILD, LARDER_COMMIT, LARDER_VERSION, LARDERD_BUILD};
-pub use show::configured::{Configured, configured};
+pub use show::configured::{ConfiguredOption, configured};
 pub use show::described::{DescribedOption, described};
 pub use show::docs;
 pub use show::sample::sample;
@@ -38,7 +38,7 @@ pub use show::settings::settings;
 pub use source::invocation::{Invocation, Sources};
 pub use source::process::from_process;
 pub use typed::disk_tier::{DiskTier, TierAdmission, TierMode};
-pub use typed::options::{Accepted, AnswersAs, Io, ListenAt, Options};
+pub use typed::options::{AnswersAs, IgnoredOptions, Io, ListenAt, Options};
 pub use typed::slabs::Slabs;
 pub use typed::tls::{ClientCertificates, KeyFormat, Tls};
 pub use typed::tuning::Tuning;

@@ -131,14 +131,14 @@ fn proc_name(fd: i32) -> [u8; 32] {
 
 /// A descriptor that the fork handler replaces in a child.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct LockDescriptor {
     place: usize,
     made_after: u32,
     /// True once another value owns the place and the descriptor.
     is_taken_over: AtomicBool,
 }
 
-impl Kept {
+impl LockDescriptor {
     /// Calls `open` while no thread forks. Returns `None` if [`KEPT_MAX`] files are open already.
     pub(crate) fn open<E>(open: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Option<Self>, E> {
         let made_after = forks();
@@ -182,7 +182,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for LockDescriptor {
     fn drop(&mut self) {
         if *self.is_taken_over.get_mut() {
             return;

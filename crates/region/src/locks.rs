@@ -17,7 +17,7 @@ use rustix::fs::MemfdFlags;
 
 use crate::file::error::{FileError, failed, only_on_a_system};
 use crate::file::named::{self, is_same};
-use crate::fork::{KEPT_MAX, Kept};
+use crate::fork::{KEPT_MAX, LockDescriptor};
 
 /// Offset of the first byte that is locked: no region is that long.
 pub const BYTES_AT: u64 = 1 << 62;
@@ -51,7 +51,7 @@ const MAKING: libc::off_t = BYTES_AT as libc::off_t;
 /// ```
 #[derive(Debug)]
 pub struct Locks {
-    kept: Kept,
+    kept: LockDescriptor,
     path: PathBuf,
 }
 
@@ -148,7 +148,7 @@ impl Locks {
     pub fn reopened(&self) -> Result<Self, LockError> {
         let lost = || LockError::Lost { path: self.path.clone() };
         if self.kept.is_inherited() {
-            let kept = Kept::take_over(&self.kept).ok_or_else(lost)?;
+            let kept = LockDescriptor::take_over(&self.kept).ok_or_else(lost)?;
             return Ok(Self { kept, path: self.path.clone() });
         }
         let fd = self.kept.fd().ok_or_else(lost)?;
@@ -169,7 +169,7 @@ impl Locks {
         path: &Path,
         open: impl FnOnce() -> Result<OwnedFd, FileError>,
     ) -> Result<Self, LockError> {
-        let kept = Kept::open(open)?.ok_or(LockError::TooMany)?;
+        let kept = LockDescriptor::open(open)?.ok_or(LockError::TooMany)?;
         Ok(Self { kept, path: path.into() })
     }
 

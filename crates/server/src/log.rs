@@ -107,14 +107,14 @@ impl Log {
     /// Logs the bytes that a connection received.
     #[cold]
     pub(crate) fn received(&self, connection: u64, bytes: &[u8]) {
-        say(format_args!("<{connection} {}", Shown(bytes)));
+        say(format_args!("<{connection} {}", Printable(bytes)));
     }
 
     /// Logs the bytes that are sent to a connection.
     #[cold]
     pub(crate) fn answered(&self, connection: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
-            say(format_args!(">{connection} {}", Shown(bytes)));
+            say(format_args!(">{connection} {}", Printable(bytes)));
         }
     }
 }
@@ -127,9 +127,9 @@ pub(crate) fn say(words: fmt::Arguments<'_>) {
 
 /// Displays a peer's bytes safely on a terminal: truncated, without the line end, and with every
 /// unprintable character escaped.
-struct Shown<'a>(&'a [u8]);
+struct Printable<'a>(&'a [u8]);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0.trim_ascii_end();
         let shown = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn control_bytes_are_escaped_and_long_lines_are_cut() {
-        assert_eq!(Shown(b"get a\x1b[2J\xff\r\n").to_string(), r"get a\x1b[2J\xff");
-        let long = Shown(&[b'a'; 1000]).to_string();
+        assert_eq!(Printable(b"get a\x1b[2J\xff\r\n").to_string(), r"get a\x1b[2J\xff");
+        let long = Printable(&[b'a'; 1000]).to_string();
         assert_eq!(long, format!("{} ... and 700 more bytes", "a".repeat(300)));
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 
 /// A number with its noun: `1 item`, `2 items`.
-pub(crate) struct Counted<N>(pub(crate) N, pub(crate) &'static str);
+pub(crate) struct CountedNoun<N>(pub(crate) N, pub(crate) &'static str);
 
-impl<N: fmt::Display + PartialEq + From<u8>> fmt::Display for Counted<N> {
+impl<N: fmt::Display + PartialEq + From<u8>> fmt::Display for CountedNoun<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ending = if self.0 == N::from(1) { "" } else { "s" };
         write!(f, "{} {}{ending}", self.0, self.1)
@@ -18,7 +18,7 @@ mod tests {
 
     #[test]
     fn one_is_no_plural() {
-        let words = [0_u64, 1, 2].map(|number| Counted(number, "item").to_string());
+        let words = [0_u64, 1, 2].map(|number| CountedNoun(number, "item").to_string());
         assert_eq!(words, ["0 items", "1 item", "2 items"]);
     }
 }

@@ -46,7 +46,7 @@ pub enum FlushError {
 
 /// The result of a sync.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Synced {
+pub struct SyncResult {
     /// Everything below this address is durable; `None` before the first record.
     pub through: Option<Address>,
     /// The freed extents. They may begin a segment from now on.
@@ -265,7 +265,7 @@ impl<D: Directory> Flusher<D> {
     /// # Errors
     ///
     /// [`FlushError`].
-    pub fn sync(&mut self) -> Result<Synced, FlushError> {
+    pub fn sync(&mut self) -> Result<SyncResult, FlushError> {
         self.unless_failed(|flusher| {
             flusher.tier.log().sync()?;
             flusher.is_header_durable = true;
@@ -274,7 +274,7 @@ impl<D: Directory> Flusher<D> {
             }
             // Rule: EraseBeforeReuse
             let freed = std::mem::take(&mut flusher.erasing);
-            Ok(Synced { through: flusher.through, freed })
+            Ok(SyncResult { through: flusher.through, freed })
         })
     }
 
@@ -303,7 +303,7 @@ impl<D: Directory> Flusher<D> {
         extent: Extent,
         number: SegmentNumber,
         judged: Option<Address>,
-    ) -> Result<Synced, FlushError> {
+    ) -> Result<SyncResult, FlushError> {
         // This check comes before the sync. The sync frees extents, and an error would lose them.
         let written = self.open.as_ref().map_or(self.through, |open| Some(open.end()));
         if let Some(judged) = judged.filter(|judged| written <= Some(*judged)) {
@@ -313,7 +313,7 @@ impl<D: Directory> Flusher<D> {
         // Rule: GiveUpAfterSync
         // Rule: EraseBeforeNext
         let synced = match is_durable && self.erasing.is_empty() {
-            true => Synced { through: self.through, freed: Vec::new() },
+            true => SyncResult { through: self.through, freed: Vec::new() },
             false => self.sync()?,
         };
         self.unless_failed(|flusher| {

@@ -21,4 +21,4 @@ pub mod recovery;
 pub mod store;
 mod tier;
 
-pub use tier::{EXTENTS_MIN, Entropy, Lease, LogTime, OpenError, Tier, Wanted};
+pub use tier::{EXTENTS_MIN, Entropy, Lease, LogTime, OpenError, RequestedTier, Tier};

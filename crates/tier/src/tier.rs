@@ -136,14 +136,14 @@ pub struct Entropy {
 
 /// The requested mode and size of a directory.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct RequestedTier {
     /// Store or cache.
     pub mode: Mode,
     /// The size of the log, in bytes, rounded down to whole segments.
     pub bytes: u64,
 }
 
-impl Wanted {
+impl RequestedTier {
     fn extents(self) -> Result<u32, OpenError> {
         let extents = self.bytes / SEGMENT_BYTES as u64;
         let min_bytes = u64::from(EXTENTS_MIN) * SEGMENT_BYTES as u64;
@@ -203,7 +203,7 @@ impl<D: Directory> Tier<D> {
     /// [`OpenError`].
     pub fn open(
         directory: D,
-        wanted: Wanted,
+        wanted: RequestedTier,
         entropy: Entropy,
         now_unix_secs: u64,
     ) -> Result<Self, OpenError> {
@@ -229,7 +229,7 @@ impl<D: Directory> Tier<D> {
     ///
     /// [`OpenError`]: same as [`Tier::open`], except for conditions that the other process can
     /// still change.
-    pub fn rehearse(directory: &D, wanted: Wanted) -> Result<(), OpenError> {
+    pub fn rehearse(directory: &D, wanted: RequestedTier) -> Result<(), OpenError> {
         let extents = wanted.extents()?;
         let Some((manifest, _)) = Self::read_manifest(directory)? else { return Ok(()) };
         Self::check(directory, &manifest, wanted, extents)?;
@@ -336,7 +336,7 @@ impl<D: Directory> Tier<D> {
     fn check(
         directory: &D,
         manifest: &Manifest,
-        wanted: Wanted,
+        wanted: RequestedTier,
         extents: u32,
     ) -> Result<(), OpenError> {
         let path = || path(directory);
@@ -359,7 +359,7 @@ impl<D: Directory> Tier<D> {
         directory: &D,
         file: &D::File,
         mut manifest: Manifest,
-        wanted: Wanted,
+        wanted: RequestedTier,
         extents: u32,
     ) -> Result<Manifest, OpenError> {
         Self::check(directory, &manifest, wanted, extents)?;

@@ -18,7 +18,7 @@ use crate::process::thread_slot::ThreadSlot;
 
 /// The reason why a full chain has no slot for another item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Crowded {
+pub(crate) enum ChainFull {
     /// No overflow group is free.
     NoOverflowGroup,
     /// The chain has its maximal length, and the cache must not evict items.
@@ -36,18 +36,18 @@ impl Index {
         &self,
         thread: &ThreadSlot,
         locked: &Locked<'_>,
-    ) -> Result<usize, Crowded> {
+    ) -> Result<usize, ChainFull> {
         if locked.chain().take(CHAIN_GROUPS_MAX).count() < CHAIN_GROUPS_MAX {
-            return self.extend_chain(thread, locked).ok_or(Crowded::NoOverflowGroup);
+            return self.extend_chain(thread, locked).ok_or(ChainFull::NoOverflowGroup);
         }
         if !self.segments().evicts() {
-            return Err(Crowded::Full);
+            return Err(ChainFull::Full);
         }
         let slots = locked.slots(0).take(CHAIN_GROUPS_MAX * SLOTS);
         let filled = slots.filter(|at| !locked.slot(*at).is_empty());
         // The first of the items that were read least, so that colliding new items displace each
         // other.
-        let slot_at = filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(Crowded::Full)?;
+        let slot_at = filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(ChainFull::Full)?;
         let found = self.named_by(slot_at, locked.slot(slot_at));
         self.report_removal(&found, Reason::Evicted);
         self.peers().bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));

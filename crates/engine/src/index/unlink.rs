@@ -12,7 +12,7 @@ use crate::segment::slot::Slot;
 
 /// Slots of a large value's old table that its new table takes over.
 #[derive(Clone, Copy)]
-pub(crate) struct Carried {
+pub(crate) struct CarriedSlots {
     pub(crate) count: usize,
     /// The index of the first such slot in the old table.
     pub(crate) from: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Carried {
     pub(crate) to: usize,
 }
 
-impl Carried {
+impl CarriedSlots {
     fn holds(&self, piece: usize) -> bool {
         (self.from..self.from + self.count).contains(&piece)
     }
@@ -43,7 +43,7 @@ impl Index {
     /// Subtracts an item's record and its pieces from the accounts, except pieces that are carried
     /// over. The caller holds the lock of the item's group. The record is subtracted last: after
     /// that its segment may be reused, and the table that names the pieces would be overwritten.
-    pub(crate) fn discharge_item(&self, found: &Found, carried: Option<Carried>) {
+    pub(crate) fn discharge_item(&self, found: &Found, carried: Option<CarriedSlots>) {
         if found.header.is_large() {
             let is_carried = |piece| carried.is_some_and(|carried| carried.holds(piece));
             for (_, at) in self.table(found).enumerate().filter(|(piece, _)| !is_carried(*piece)) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::Second;
 
 use crate::engine::Engine;
-use crate::inspect::validate::{Broken, Reached};
+use crate::inspect::validate::{Broken, ReachableContent};
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::{State, begun};
 use crate::segment::stream::Pool;
@@ -87,7 +87,7 @@ impl Engine {
                 .index()
                 .lock_group(op, group)
                 .map_err(|stuck| Broken::new(stuck.to_string()))?;
-            let mut reached = Reached::default();
+            let mut reached = ReachableContent::default();
             self.validate_items(group, locked.control().level(), &mut reached)?;
             items += reached.items();
             group += 1;

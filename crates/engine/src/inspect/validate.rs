@@ -31,12 +31,12 @@ macro_rules! ensure {
 
 /// The items and bytes that the index reaches, for each segment.
 #[derive(Default)]
-pub(crate) struct Reached {
+pub(crate) struct ReachableContent {
     accounts: HashMap<u32, Account>,
     locations: HashSet<u64>,
 }
 
-impl Reached {
+impl ReachableContent {
     pub(crate) fn items(&self) -> u64 {
         self.accounts.values().map(|account| account.items).sum()
     }
@@ -53,7 +53,7 @@ impl Engine {
     /// # Errors
     /// Describes the first broken invariant.
     pub fn validate(&self) -> Result<(), Broken> {
-        let mut reached = Reached::default();
+        let mut reached = ReachableContent::default();
         let groups = self.index().groups();
         let mut overflow_groups = 0;
         for group in 0..groups {
@@ -108,7 +108,7 @@ impl Engine {
         &self,
         group: u64,
         level: u32,
-        reached: &mut Reached,
+        reached: &mut ReachableContent,
     ) -> Result<(), Broken> {
         let mut keys = HashSet::new();
         for found in self.index().linked(group) {
@@ -128,7 +128,7 @@ impl Engine {
         group: u64,
         level: u32,
         found: &Found,
-        reached: &mut Reached,
+        reached: &mut ReachableContent,
     ) -> Result<(), Broken> {
         let slot = found.slot;
         self.validate_record(slot, found.header, found.sequence, reached)?;
@@ -165,7 +165,7 @@ impl Engine {
         slot: Slot,
         header: Header,
         sequence: u64,
-        reached: &mut Reached,
+        reached: &mut ReachableContent,
     ) -> Result<(), Broken> {
         let segment = slot.segment();
         ensure!(
@@ -191,7 +191,7 @@ impl Engine {
         Ok(())
     }
 
-    fn validate_segments(&self, reached: &Reached) -> Result<(), Broken> {
+    fn validate_segments(&self, reached: &ReachableContent) -> Result<(), Broken> {
         let mut free = 0;
         for segment in self.segments().segment_numbers() {
             let state = self.segments().state(segment);

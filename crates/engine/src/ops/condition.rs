@@ -17,14 +17,14 @@ pub(crate) enum Condition<'a> {
     Loaded(Basis),
     /// Only if the key has no live item in memory, and the item that was found outside memory is
     /// still current.
-    Restored(Restored<'a>),
+    Restored(RestoredItem<'a>),
     /// Reserves the key until a second, only if the key has neither an item nor a reservation.
     Reserve(Deadline),
 }
 
 /// An item that was found outside memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Restored<'a> {
+pub(crate) struct RestoredItem<'a> {
     pub(crate) request: &'a StoreRequest<'a>,
     /// Returns true if the item is still current. Called under the lock of the item's group.
     pub(crate) is_current: &'a dyn Fn() -> bool,

@@ -9,16 +9,16 @@ use crate::error::StoreError;
 use crate::index::cursor::Cursor;
 use crate::index::find::Found;
 use crate::journal::{Change, Entry, Journal};
-use crate::ops::condition::{Condition, Restored};
+use crate::ops::condition::{Condition, RestoredItem};
 use crate::ops::large::piece::Piece;
-use crate::ops::publish::{Publication, Unpublished};
+use crate::ops::publish::{Publication, PublishFailure};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 
 /// The metadata of a found item after a change.
 #[derive(Clone, Copy)]
-pub(crate) struct Altered {
+pub(crate) struct MetaChange {
     pub(crate) deadline: Option<Deadline>,
     pub(crate) version: Option<u64>,
     pub(crate) stale: bool,
@@ -33,7 +33,7 @@ impl Engine {
         publication: &Publication<'_>,
         new: &Found,
         is_resident: bool,
-    ) -> Result<(), Unpublished> {
+    ) -> Result<(), PublishFailure> {
         let Some(journal) = self.journal_of(op) else { return Ok(()) };
         let Publication { draft, pieces, condition, .. } = publication;
         let key = draft.key;
@@ -51,11 +51,11 @@ impl Engine {
         if !journal.records_stores() {
             return journal.removal(key, &change).map_err(|why| StoreError::from(why).into());
         }
-        let value = self.value_under_lock(new).ok_or(Unpublished::PieceLost)?;
+        let value = self.value_under_lock(new).ok_or(PublishFailure::PieceLost)?;
         // The pieces of an upload are not linked yet, so an evictor may have emptied their
         // segments.
         if !pieces.iter().all(|piece| self.is_kept(piece)) {
-            return Err(Unpublished::PieceLost);
+            return Err(PublishFailure::PieceLost);
         }
         let entry = self.index().entry(key, new, &value);
         journal.item(&entry, &change).map_err(|why| StoreError::from(why).into())
@@ -68,7 +68,7 @@ impl Engine {
         op: &Op<'_>,
         key: &[u8],
         found: &Found,
-        altered: &Altered,
+        altered: &MetaChange,
     ) -> Result<bool, StoreError> {
         let Some(journal) = self.journal_of(op) else { return Ok(true) };
         if altered.deadline.is_none() && !altered.stale {
@@ -172,7 +172,7 @@ impl Engine {
     ) -> Result<Stored, StoreError> {
         let op = &self.op(thread, now);
         check_key(request.key)?;
-        let condition = Condition::Restored(Restored { request, is_current });
+        let condition = Condition::Restored(RestoredItem { request, is_current });
         let stored = self.place(op, request, value, &condition);
         self.index().grow_if_due(op);
         Ok(stored?)

@@ -21,7 +21,7 @@ use crate::error::{StoreError, Stuck};
 use crate::index::find::Found;
 use crate::ops::basis::Basis;
 use crate::ops::condition::Condition;
-use crate::ops::publish::{Publication, Unpublished};
+use crate::ops::publish::{Publication, PublishFailure};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::process::operation::Operation;
@@ -149,6 +149,6 @@ impl Engine {
         let stream = self.stream_for(hash, until, op.now);
         self.write_and_publish(op, &publication, stream)
             .map(drop)
-            .map_err(|error: Unpublished| error.into())
+            .map_err(|error: PublishFailure| error.into())
     }
 }

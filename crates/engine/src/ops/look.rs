@@ -11,7 +11,7 @@ const LOOKS_MAX: u32 = 1000;
 
 /// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct LookupResult {
     /// The metadata of the item.
     pub meta: Meta,
     /// True if the reader should report the read to the cache's owner, because the item has been
@@ -27,7 +27,7 @@ impl Engine {
     /// The lookup counts nothing, writes nothing and holds nothing.
     ///
     /// Cost: same as [`Engine::read`]; copies each piece of a large value.
-    pub fn look_up(&self, key: &[u8], now: Second, out: &mut Vec<u8>) -> Option<Looked> {
+    pub fn look_up(&self, key: &[u8], now: Second, out: &mut Vec<u8>) -> Option<LookupResult> {
         if self.segments().is_flush_due(now) {
             return None;
         }
@@ -52,7 +52,7 @@ impl Engine {
             {
                 let is_worth_noting =
                     found.slot.freq() < FREQ_MAX || found.header.used().is_due(now);
-                return Some(Looked { meta, is_worth_noting });
+                return Some(LookupResult { meta, is_worth_noting });
             }
             out.truncate(start);
             std::hint::spin_loop();

@@ -8,12 +8,12 @@ use larder_stats::Counter;
 
 use crate::engine::Engine;
 use crate::error::{StoreError, Stuck};
-use crate::index::chain::Crowded;
+use crate::index::chain::ChainFull;
 use crate::index::find::Found;
 use crate::index::group::Locked;
 use crate::index::item::table_at;
 use crate::index::removal::Reason;
-use crate::index::unlink::Carried;
+use crate::index::unlink::CarriedSlots;
 use crate::ops::basis::Basis;
 use crate::ops::condition::Condition;
 use crate::ops::large::piece::Piece;
@@ -41,7 +41,7 @@ pub(crate) struct Publication<'a> {
     /// The pieces of a large value that were written for it.
     pub(crate) pieces: &'a [Piece],
     /// The pieces that the record takes over from the record that it replaces.
-    pub(crate) carried: Option<Carried>,
+    pub(crate) carried: Option<CarriedSlots>,
     pub(crate) condition: Condition<'a>,
 }
 
@@ -57,7 +57,7 @@ enum Verdict {
 
 /// The reason why a record was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unpublished {
+pub(crate) enum PublishFailure {
     /// The operation fails with this error.
     Refused(StoreError),
     /// A piece was evicted before the publication.
@@ -70,33 +70,35 @@ pub(crate) enum Unpublished {
     Changed,
 }
 
-impl From<StoreError> for Unpublished {
+impl From<StoreError> for PublishFailure {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<Crowded> for Unpublished {
-    fn from(crowded: Crowded) -> Self {
+impl From<ChainFull> for PublishFailure {
+    fn from(crowded: ChainFull) -> Self {
         match crowded {
-            Crowded::NoOverflowGroup => Self::NoSlot,
-            Crowded::Full => Self::Refused(StoreError::NoMemory),
+            ChainFull::NoOverflowGroup => Self::NoSlot,
+            ChainFull::Full => Self::Refused(StoreError::NoMemory),
         }
     }
 }
 
-impl From<Stuck> for Unpublished {
+impl From<Stuck> for PublishFailure {
     fn from(stuck: Stuck) -> Self {
         Self::Refused(stuck.into())
     }
 }
 
-impl From<Unpublished> for StoreError {
-    fn from(unpublished: Unpublished) -> Self {
+impl From<PublishFailure> for StoreError {
+    fn from(unpublished: PublishFailure) -> Self {
         match unpublished {
-            Unpublished::Refused(error) => error,
+            PublishFailure::Refused(error) => error,
             // This happens only if memory is too small for the value, or too many threads use it.
-            Unpublished::PieceLost | Unpublished::Changed | Unpublished::NoSlot => Self::NoMemory,
+            PublishFailure::PieceLost | PublishFailure::Changed | PublishFailure::NoSlot => {
+                Self::NoMemory
+            }
         }
     }
 }
@@ -111,7 +113,7 @@ impl Engine {
         publication: &Publication<'_>,
         room: &Reservation<'_>,
         locked: &Locked<'_>,
-    ) -> Result<Stored, Unpublished> {
+    ) -> Result<Stored, PublishFailure> {
         let Publication { draft, pieces, carried, condition } = publication;
         let bytes = draft.header().record_bytes();
         let old = self.index().find_locked(locked, draft.hash, draft.key);
@@ -120,7 +122,7 @@ impl Engine {
         match verdict {
             Verdict::Store | Verdict::StoreStale => {}
             Verdict::Not(stored) => return Ok(stored),
-            Verdict::Changed => return Err(Unpublished::Changed),
+            Verdict::Changed => return Err(PublishFailure::Changed),
         }
         // Computed before the check for a flush, because a flushed piece does not count as lost.
         let are_kept = pieces.iter().all(|piece| self.is_kept(piece));
@@ -142,7 +144,7 @@ impl Engine {
             return Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() });
         }
         if !are_kept {
-            return Err(Unpublished::PieceLost);
+            return Err(PublishFailure::PieceLost);
         }
         let slot_at = self.slot_for(op.thread, locked, draft.hash, old.as_ref())?;
         let life = self.liveness(draft, condition, &verdict, live.as_ref());
@@ -287,7 +289,7 @@ impl Engine {
         locked: &Locked<'_>,
         hash: u64,
         old: Option<&Found>,
-    ) -> Result<usize, Unpublished> {
+    ) -> Result<usize, PublishFailure> {
         if let Some(old) = old {
             return Ok(old.slot_at);
         }

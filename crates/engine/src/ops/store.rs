@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::journal::{Change, Journal};
 use crate::ops::condition::{Condition, Replace};
-use crate::ops::publish::{Publication, Unpublished};
+use crate::ops::publish::{Publication, PublishFailure};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_value::UpdatedValue;
 use crate::process::op::Op;
@@ -88,7 +88,7 @@ impl Engine {
         request: &StoreRequest<'_>,
         value: &[u8],
         condition: &Condition<'_>,
-    ) -> Result<Stored, Unpublished> {
+    ) -> Result<Stored, PublishFailure> {
         self.place_as(op, request, value, Form::Plain, condition)
     }
 
@@ -100,7 +100,7 @@ impl Engine {
         value: &[u8],
         form: Form,
         condition: &Condition<'_>,
-    ) -> Result<Stored, Unpublished> {
+    ) -> Result<Stored, PublishFailure> {
         if !self.accepts(request.key.len(), value.len()) {
             return Err(StoreError::TooLarge.into());
         }
@@ -129,7 +129,7 @@ impl Engine {
         op: &Op<'_>,
         publication: &Publication<'_>,
         stream: Stream,
-    ) -> Result<Stored, Unpublished> {
+    ) -> Result<Stored, PublishFailure> {
         let draft = publication.draft;
         let bytes = draft.header().record_bytes();
         loop {
@@ -146,7 +146,7 @@ impl Engine {
                     }
                 }
             };
-            if published != Err(Unpublished::NoSlot) {
+            if published != Err(PublishFailure::NoSlot) {
                 return published;
             }
             self.index().add_overflow_segment(op)?;
@@ -161,7 +161,7 @@ impl Engine {
         op: &Op<'_>,
         publication: &Publication<'_>,
         stream: Stream,
-    ) -> Result<Option<Result<Stored, Unpublished>>, StoreError> {
+    ) -> Result<Option<Result<Stored, PublishFailure>>, StoreError> {
         let draft = publication.draft;
         let locked = self.index().lock(op, draft.hash)?;
         let bytes = draft.header().record_bytes();
@@ -205,7 +205,7 @@ impl Engine {
         request: &StoreRequest<'_>,
         value: &[u8],
         condition: &Condition<'_>,
-    ) -> Result<Stored, Unpublished> {
+    ) -> Result<Stored, PublishFailure> {
         let mut attempts = 0;
         loop {
             let mut upload = self.upload(request.key, value.len())?;
@@ -216,7 +216,7 @@ impl Engine {
                 self.abort_upload(op.thread, upload);
             }
             attempts += 1;
-            if stored != Err(Unpublished::PieceLost) || attempts == LARGE_ATTEMPTS_MAX {
+            if stored != Err(PublishFailure::PieceLost) || attempts == LARGE_ATTEMPTS_MAX {
                 return stored;
             }
         }
@@ -355,7 +355,7 @@ impl Engine {
         let kept = self.request_over(key, over.found)?;
         let request = StoreRequest { deadline: over.deadline.unwrap_or(kept.deadline), ..kept };
         match self.place_as(op, &request, value, form, &Condition::Replace(*over)) {
-            Err(Unpublished::Changed) => None,
+            Err(PublishFailure::Changed) => None,
             done => Some(done.map_err(StoreError::from)),
         }
     }

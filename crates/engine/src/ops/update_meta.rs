@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::index::removal::Reason;
-use crate::ops::journaled::Altered;
+use crate::ops::journaled::MetaChange;
 use crate::process::op::Op;
 use crate::process::operation::Operation;
 use crate::segment::appender::Reservation;
@@ -146,7 +146,8 @@ impl Engine {
             }
             let Some(deadline) = first_deadline(&found, update) else {
                 let version = self.version_of_stale(op, &found, update);
-                let altered = Altered { deadline: update.deadline, version, stale: update.stale };
+                let altered =
+                    MetaChange { deadline: update.deadline, version, stale: update.stale };
                 if !self.record_altered(op, key, &found, &altered)? {
                     return Ok(MetaOutcome::NotFound);
                 }
@@ -167,7 +168,8 @@ impl Engine {
                     return Ok(MetaOutcome::NotFound);
                 }
                 let version = self.version_of_stale(op, &found, update);
-                let altered = Altered { deadline: update.deadline, version, stale: update.stale };
+                let altered =
+                    MetaChange { deadline: update.deadline, version, stale: update.stale };
                 if !self.record_altered(op, key, &found, &altered)? {
                     return Ok(MetaOutcome::NotFound);
                 }

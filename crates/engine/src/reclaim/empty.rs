@@ -36,7 +36,7 @@ pub(crate) struct Record {
 
 /// The result of an attempt to empty a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Emptied {
+pub(crate) enum EmptyOutcome {
     /// The segment is free. Holds the bytes of its records that were not moved.
     Yes(usize),
     /// Another thread empties the segment, or the maximal number of evictors is active. Waiting is
@@ -46,7 +46,7 @@ pub(crate) enum Emptied {
     Partly,
 }
 
-impl Emptied {
+impl EmptyOutcome {
     /// Returns the reclaimed bytes.
     pub(crate) fn reclaimed_bytes(self) -> usize {
         match self {
@@ -59,7 +59,11 @@ impl Emptied {
 impl Reclaimer {
     /// Frees a reclaimable segment. If an item in it was touched since, moves the live records
     /// instead.
-    pub(crate) fn reclaim(&self, op: &Op<'_>, reclaimable: Use) -> Result<Emptied, StoreError> {
+    pub(crate) fn reclaim(
+        &self,
+        op: &Op<'_>,
+        reclaimable: Use,
+    ) -> Result<EmptyOutcome, StoreError> {
         if self.segments().live(reclaimable.segment) > 0 {
             return self.compact(op, reclaimable);
         }
@@ -68,7 +72,11 @@ impl Reclaimer {
             self.peers().bump(op.thread, Counter::SegmentsSpent, 1);
             self.finish_emptying(op.thread, reclaimable.segment);
         }
-        Ok(if begun { Emptied::Yes(self.region().segment_bytes()) } else { Emptied::Busy })
+        Ok(if begun {
+            EmptyOutcome::Yes(self.region().segment_bytes())
+        } else {
+            EmptyOutcome::Busy
+        })
     }
 
     /// Frees a segment that no slot names. Its account contains at most pieces of uploads that will

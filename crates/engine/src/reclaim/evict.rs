@@ -30,7 +30,7 @@ use crate::index::removal::Reason;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::empty::{Emptied, Record};
+use crate::reclaim::empty::{EmptyOutcome, Record};
 use crate::reclaim::size_limits::{ReadItems, SizeLimits};
 use crate::segment::appender::Reservation;
 use crate::segment::header::{Account, Use, begun};
@@ -188,14 +188,19 @@ impl EvictionPass<'_> {
 
 impl Reclaimer {
     /// Empties a segment by S3-FIFO.
-    pub(crate) fn evict(&self, op: &Op<'_>, victim: Use, keep: Keep) -> Result<Emptied, Stuck> {
+    pub(crate) fn evict(
+        &self,
+        op: &Op<'_>,
+        victim: Use,
+        keep: Keep,
+    ) -> Result<EmptyOutcome, Stuck> {
         // A pass that keeps no item needs no memory for survivors.
         let evictor = self.claim_evictor(op.thread);
         if evictor.is_none() && keep != Keep::Nothing {
-            return Ok(Emptied::Busy);
+            return Ok(EmptyOutcome::Busy);
         }
         if !self.segments().begin_emptying(op.thread, victim) {
-            return Ok(Emptied::Busy);
+            return Ok(EmptyOutcome::Busy);
         }
         let Use { sequence, segment } = victim;
         let stream = self.segments().stream(segment);
@@ -224,19 +229,19 @@ impl Reclaimer {
         self.index().extend_ghost(op.thread);
         drop(evictor);
         match passed {
-            Ok(reclaimed_bytes) => Ok(Emptied::Yes(reclaimed_bytes)),
+            Ok(reclaimed_bytes) => Ok(EmptyOutcome::Yes(reclaimed_bytes)),
             Err(StoreError::Stuck(stuck)) => Err(stuck),
-            Err(_) => Ok(Emptied::Partly),
+            Err(_) => Ok(EmptyOutcome::Partly),
         }
     }
 
     /// Moves the live records of a segment to the tail of its stream and frees it.
-    pub(crate) fn compact(&self, op: &Op<'_>, sparse: Use) -> Result<Emptied, StoreError> {
+    pub(crate) fn compact(&self, op: &Op<'_>, sparse: Use) -> Result<EmptyOutcome, StoreError> {
         let Some(evictor) = self.claim_evictor(op.thread) else {
-            return Ok(Emptied::Busy);
+            return Ok(EmptyOutcome::Busy);
         };
         if !self.segments().begin_emptying(op.thread, sparse) {
-            return Ok(Emptied::Busy);
+            return Ok(EmptyOutcome::Busy);
         }
         let segment = sparse.segment;
         let stream = self.segments().stream(segment);
@@ -249,9 +254,9 @@ impl Reclaimer {
         match passed {
             Ok(reclaimed_bytes) => {
                 self.peers().bump(op.thread, Counter::SegmentsCompacted, 1);
-                Ok(Emptied::Yes(reclaimed_bytes))
+                Ok(EmptyOutcome::Yes(reclaimed_bytes))
             }
-            Err(StoreError::NoMemory) if self.segments().evicts() => Ok(Emptied::Partly),
+            Err(StoreError::NoMemory) if self.segments().evicts() => Ok(EmptyOutcome::Partly),
             Err(error) => Err(error),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::empty::Emptied;
+use crate::reclaim::empty::EmptyOutcome;
 use crate::reclaim::evict::Keep;
 use crate::segment::header::State;
 
@@ -90,8 +90,8 @@ impl Reclaimer {
                 break;
             }
             keep = match self.make_any_room(op, keep) {
-                Ok(Emptied::Yes(_)) => Keep::BestHalf,
-                Ok(Emptied::Partly) => Keep::Nothing,
+                Ok(EmptyOutcome::Yes(_)) => Keep::BestHalf,
+                Ok(EmptyOutcome::Partly) => Keep::Nothing,
                 _ => break,
             };
         }

@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::index::cursor::Cursor;
 use crate::process::op::Op;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::empty::Emptied;
+use crate::reclaim::empty::EmptyOutcome;
 use crate::reclaim::evict::{Effort, Keep};
 use crate::reclaim::policy::Wish;
 use crate::reclaim::sweep::{SLICE_WORK, STUCK_WORK, UNLINK_WORK};
@@ -54,9 +54,9 @@ impl Reclaimer {
                 None => break,
             };
             keep = match freed {
-                Ok(Emptied::Yes(_)) => Keep::BestHalf,
+                Ok(EmptyOutcome::Yes(_)) => Keep::BestHalf,
                 // No memory is left for survivors.
-                Ok(Emptied::Partly) if keep == Keep::BestHalf => Keep::Nothing,
+                Ok(EmptyOutcome::Partly) if keep == Keep::BestHalf => Keep::Nothing,
                 _ => break,
             };
         }
@@ -78,11 +78,11 @@ impl Reclaimer {
                 break;
             }
             match self.make_any_room(op, effort.keep()) {
-                Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
+                Ok(emptied @ (EmptyOutcome::Yes(_) | EmptyOutcome::Partly)) => {
                     effort.count_round(emptied.reclaimed_bytes(), self.region().segment_bytes());
                 }
                 // A writer is already evicting.
-                Ok(Emptied::Busy) | Err(_) => break,
+                Ok(EmptyOutcome::Busy) | Err(_) => break,
             }
         }
     }

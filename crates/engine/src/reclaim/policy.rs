@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::process::op::Op;
 use crate::process::wait::Wait;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::empty::Emptied;
+use crate::reclaim::empty::EmptyOutcome;
 use crate::reclaim::evict::{Effort, Keep};
 use crate::segment::header::Use;
 use crate::segment::stream::Pool;
@@ -134,7 +134,7 @@ impl Reclaimer {
                             if self.segments().evicts() && fruitless < FRUITLESS_MAX =>
                         {
                             fruitless += 1;
-                            Ok(Emptied::Busy)
+                            Ok(EmptyOutcome::Busy)
                         }
                         done => done,
                     }
@@ -145,14 +145,14 @@ impl Reclaimer {
             match emptied {
                 // A stopped process may hold the place for survivors. This thread continues without
                 // it.
-                Ok(Emptied::Busy) => match self.wait_for_peers(&mut wait) {
+                Ok(EmptyOutcome::Busy) => match self.wait_for_peers(&mut wait) {
                     Err(_) if self.segments().evicts() && wish.keep != Keep::Nothing => {
                         effort.keep_nothing();
                         wait = Wait::default();
                     }
                     waited => waited?,
                 },
-                Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
+                Ok(emptied @ (EmptyOutcome::Yes(_) | EmptyOutcome::Partly)) => {
                     effort.count_round(emptied.reclaimed_bytes(), self.region().segment_bytes());
                 }
                 // Another thread holds the group of one of the segment's records, or the appender
@@ -175,7 +175,11 @@ impl Reclaimer {
     }
 
     /// Makes one step towards a free segment in a memory that may be full.
-    pub(crate) fn make_any_room(&self, op: &Op<'_>, keep: Keep) -> Result<Emptied, StoreError> {
+    pub(crate) fn make_any_room(
+        &self,
+        op: &Op<'_>,
+        keep: Keep,
+    ) -> Result<EmptyOutcome, StoreError> {
         let (op, wish) = (&op.hurried(), Wish::keeping(keep));
         if let Some(reclaimable) = self.reclaimable(op, wish) {
             return self.reclaim(op, reclaimable);
@@ -191,21 +195,21 @@ impl Reclaimer {
         op: &Op<'_>,
         plan: Option<Plan>,
         keep: Keep,
-    ) -> Result<Emptied, StoreError> {
+    ) -> Result<EmptyOutcome, StoreError> {
         match plan {
             Some(plan) => self.carry_out(op, plan, keep),
-            None if self.is_anybody_emptying() => Ok(Emptied::Busy),
+            None if self.is_anybody_emptying() => Ok(EmptyOutcome::Busy),
             // After this, the sealed segments can be emptied.
-            None if self.segments().detach_idle(op.thread) => Ok(Emptied::Partly),
+            None if self.segments().detach_idle(op.thread) => Ok(EmptyOutcome::Partly),
             // The holder releases the appender soon, but may lack a processor now.
             None if self.segments().evicts() && self.segments().is_any_appender_claimed() => {
-                Ok(Emptied::Busy)
+                Ok(EmptyOutcome::Busy)
             }
             None => Err(StoreError::NoMemory),
         }
     }
 
-    fn carry_out(&self, op: &Op<'_>, plan: Plan, keep: Keep) -> Result<Emptied, StoreError> {
+    fn carry_out(&self, op: &Op<'_>, plan: Plan, keep: Keep) -> Result<EmptyOutcome, StoreError> {
         match plan {
             Plan::Reclaim(reclaimable) => self.reclaim(op, reclaimable),
             Plan::Compact(sparse) => self.compact(op, sparse),

@@ -37,7 +37,7 @@ const SKIPPED_MAX: u64 = 1 << 10;
 const ITEMS_AHEAD: usize = 16;
 
 /// An expired record that no thread has unlinked yet.
-struct Expired {
+struct ExpiredRecord {
     slot: Slot,
     hash: u64,
     deadline: Deadline,
@@ -118,7 +118,7 @@ impl Reclaimer {
             }
             let hash = self.hash_of(record_at, header, &mut key);
             self.index().prefetch_group(hash);
-            expired.push(Expired { slot, hash, deadline });
+            expired.push(ExpiredRecord { slot, hash, deadline });
             if expired.len() == ITEMS_AHEAD {
                 work += self.unlink_expired(op, &mut expired);
             }
@@ -130,9 +130,9 @@ impl Reclaimer {
     }
 
     /// Unlinks expired items of a pinned segment. Returns the work.
-    fn unlink_expired(&self, op: &Op<'_>, expired: &mut Vec<Expired>) -> usize {
+    fn unlink_expired(&self, op: &Op<'_>, expired: &mut Vec<ExpiredRecord>) -> usize {
         let mut work = 0;
-        for Expired { slot, hash, deadline } in expired.drain(..) {
+        for ExpiredRecord { slot, hash, deadline } in expired.drain(..) {
             work += UNLINK_WORK;
             let Ok(locked) = self.index().lock(&op.hurried(), hash) else {
                 // The process that holds the group may be stopped. The next lap sweeps the item.

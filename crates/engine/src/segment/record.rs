@@ -29,7 +29,7 @@ use larder_region::Memory;
 use larder_region::layout::SEGMENT_BYTES_MAX;
 
 use crate::segment::slot::FREQ_MAX;
-use crate::segment::used::{self, Used};
+use crate::segment::used::{self, LastUse};
 
 const VERSION: u8 = 1;
 const DEADLINE: u8 = 2;
@@ -234,14 +234,14 @@ impl Header {
 
     /// Returns the time of the item's last use.
     #[inline]
-    pub(crate) fn used(self) -> Used {
-        Used((self.0 >> USED_SHIFT) as u32)
+    pub(crate) fn used(self) -> LastUse {
+        LastUse((self.0 >> USED_SHIFT) as u32)
     }
 
     /// Returns the header of an item whose last use is in the second `now`.
     #[inline]
     pub(crate) fn with_used(self, now: Second) -> Self {
-        Self(self.0 & !USED_MASK | u64::from(Used::at(now).0) << USED_SHIFT)
+        Self(self.0 & !USED_MASK | u64::from(LastUse::at(now).0) << USED_SHIFT)
     }
 
     /// Returns this header with the marks, `initial_freq` and `used` of the old one, so that the
@@ -504,10 +504,10 @@ mod tests {
             .with_initial_freq(2)
             .with_marks(Marks { stale: true, token_sent: true });
         let used = header.with_used(Second::MAX);
-        assert_eq!(used.used(), Used::at(Second::MAX));
+        assert_eq!(used.used(), LastUse::at(Second::MAX));
         assert!(used.is_same_form(header) && used.is_stale() && used.is_token_sent());
         assert_eq!((used.record_bytes(), used.key_bytes()), (header.record_bytes(), 20));
         assert_eq!((used.with_used(0), used.is_fetched(2)), (header.with_used(0), false));
-        assert_eq!(Header::piece(100).used(), Used(0));
+        assert_eq!(Header::piece(100).used(), LastUse(0));
     }
 }

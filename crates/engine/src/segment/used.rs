@@ -28,9 +28,9 @@ const MASK: u32 = (1 << BITS) - 1;
 
 /// The time of an item's last use, in the form in which its header stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Used(pub(crate) u32);
+pub(crate) struct LastUse(pub(crate) u32);
 
-impl Used {
+impl LastUse {
     /// Returns the time of a use in the second `now`.
     #[inline]
     pub(crate) fn at(now: Second) -> Self {
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn the_last_use_is_known_to_within_a_minute() {
         for used in [0, 2, 7, 8, 1000, 86_399, u32::MAX - 5000] {
-            let told = Used::at(used);
+            let told = LastUse::at(used);
             for now in used..used + 4000 {
                 assert_eq!(told.second(now), used, "in {now}");
                 assert_eq!(told.is_due(now), now - used >= 60, "in {now}");
@@ -73,15 +73,15 @@ mod tests {
 
     #[test]
     fn a_time_ahead_of_the_clock_is_now() {
-        let ahead = Used::at(1000 + 3);
+        let ahead = LastUse::at(1000 + 3);
         assert_eq!(ahead.second(1000), 1000);
         assert!(!ahead.is_due(1000));
-        assert_eq!(Used::at(AHEAD_SECS_MAX).second(5), 5);
+        assert_eq!(LastUse::at(AHEAD_SECS_MAX).second(5), 5);
     }
 
     #[test]
     fn twelve_days_without_a_use_are_visible() {
         let day = 86_400;
-        assert_eq!(Used::at(5 * day).second(17 * day), 5 * day);
+        assert_eq!(LastUse::at(5 * day).second(17 * day), 5 * day);
     }
 }

@@ -5,7 +5,7 @@ use std::task::Poll;
 use larder_engine::{Deletion, Engine, Operation, StoreError};
 
 use super::Backend;
-use crate::tier::{Dependency, Target, Tier, Undone};
+use crate::tier::{Dependency, NotPerformed, Target, Tier};
 
 impl Backend<'_> {
     /// Runs a change of an item. `is_absent` returns true for outcomes that mean that the item is
@@ -48,12 +48,12 @@ impl Backend<'_> {
         self,
         tier: &Tier,
         key: &[u8],
-        outcome: Result<T, Undone>,
+        outcome: Result<T, NotPerformed>,
     ) -> Poll<Result<T, StoreError>> {
-        if let Err(Undone::Pending) = outcome {
+        if let Err(NotPerformed::Pending) = outcome {
             return Poll::Pending;
         }
         self.await_durable(tier, key)?;
-        outcome.map_or_else(Undone::into_poll, |outcome| Poll::Ready(Ok(outcome)))
+        outcome.map_or_else(NotPerformed::into_poll, |outcome| Poll::Ready(Ok(outcome)))
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use larder_engine::{Evicted, LargeValue as Pieces, Miss, Pinned, StoreError};
+use larder_engine::{Evicted, LargeValue as Pieces, Miss, PinnedPiece, StoreError};
 use larder_item::Meta;
 use larder_region::Sink;
 
@@ -130,7 +130,7 @@ pub struct Piece(Bytes);
 #[derive(Debug)]
 enum Bytes {
     /// `None` once released.
-    Held(Arc<Shared>, Option<Pinned>),
+    Held(Arc<Shared>, Option<PinnedPiece>),
     Copied(Vec<u8>),
 }
 

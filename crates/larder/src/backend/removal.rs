@@ -25,7 +25,7 @@ use crate::backend::waited;
 use crate::system::clock::HandleTime;
 use crate::tier::store_journal::refusal;
 use crate::tier::wait::Wait;
-use crate::tier::{Dependency, Target, Undone};
+use crate::tier::{Dependency, NotPerformed, Target};
 
 /// A removal in progress in store mode: a walk, and a delete of each item that it returns, unless
 /// the item is newer than the removal.
@@ -201,7 +201,7 @@ impl StoreRemoval {
         let removed = backend.with_thread_slot(|engine, thread| {
             tier.remove(engine, &Operation::new(thread, now), &target, None)
         });
-        waited(removed.map_or_else(Undone::into_poll, |removed| Poll::Ready(Ok(removed))))
+        waited(removed.map_or_else(NotPerformed::into_poll, |removed| Poll::Ready(Ok(removed))))
     }
 
     pub(crate) fn removed(&self) -> u64 {

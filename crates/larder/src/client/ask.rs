@@ -10,7 +10,7 @@ use super::error::ClientError;
 use crate::system::clock::unix_secs;
 
 /// A request without its value.
-pub(super) struct Ask<'a> {
+pub(super) struct MetaRequest<'a> {
     pub(super) name: &'static [u8; 2],
     pub(super) key: &'a [u8],
     /// Flags of the meta protocol, each preceded by a space.
@@ -29,7 +29,7 @@ pub(super) struct Ask<'a> {
 /// control characters must be encoded.
 const ENCODED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
 
-impl<'a> Ask<'a> {
+impl<'a> MetaRequest<'a> {
     pub(super) fn of(name: &'static [u8; 2], key: &'a [u8]) -> Self {
         Self { name, key, words: "", mode: None, flags: 0, cas: None, ttl: None, delta: None }
     }
@@ -102,7 +102,7 @@ fn exptime(ttl: Option<Duration>) -> i64 {
 mod tests {
     use super::*;
 
-    fn line(ask: &Ask<'_>, value: Option<&[u8]>) -> String {
+    fn line(ask: &MetaRequest<'_>, value: Option<&[u8]>) -> String {
         let mut out = Vec::new();
         ask.write(value, &mut out).unwrap();
         String::from_utf8(out).unwrap()
@@ -110,14 +110,18 @@ mod tests {
 
     #[test]
     fn a_key_with_spaces_or_control_characters_is_encoded() {
-        assert_eq!(line(&Ask::of(b"md", b"k"), None), "md k\r\n");
-        assert_eq!(line(&Ask::of(b"md", b"a key"), None), "md YSBrZXk= b\r\n");
-        let store = Ask { mode: Some(StoreMode::Add), cas: Some(7), ..Ask::of(b"ms", b"\n") };
+        assert_eq!(line(&MetaRequest::of(b"md", b"k"), None), "md k\r\n");
+        assert_eq!(line(&MetaRequest::of(b"md", b"a key"), None), "md YSBrZXk= b\r\n");
+        let store = MetaRequest {
+            mode: Some(StoreMode::Add),
+            cas: Some(7),
+            ..MetaRequest::of(b"ms", b"\n")
+        };
         assert_eq!(line(&store, Some(b"abc")), "ms Cg== 3 b ME C7\r\n");
-        let store = Ask { flags: u32::MAX, ..store };
+        let store = MetaRequest { flags: u32::MAX, ..store };
         assert_eq!(line(&store, Some(b"")), "ms Cg== 0 b ME F4294967295 C7\r\n");
         for (key, is_good) in [(vec![b' '; 186], true), (vec![b' '; 187], false), (vec![], false)] {
-            assert_eq!(Ask::of(b"mg", &key).write(None, &mut Vec::new()).is_ok(), is_good);
+            assert_eq!(MetaRequest::of(b"mg", &key).write(None, &mut Vec::new()).is_ok(), is_good);
         }
     }
 

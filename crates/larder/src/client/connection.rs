@@ -20,7 +20,7 @@ use rustix::net::{
 use super::hints::Hints;
 
 /// The memory that a server has passed to the client, and its description.
-pub(super) type Passed = (Region, File);
+pub(super) type PassedMemory = (Region, File);
 
 /// A connection, with the received bytes that are not parsed yet.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, and requests the server's memory. The connection also works if the server does not
     /// support this request or refuses it.
-    pub(super) fn open(path: &Path, timeout: Duration) -> io::Result<(Self, Option<Passed>)> {
+    pub(super) fn open(path: &Path, timeout: Duration) -> io::Result<(Self, Option<PassedMemory>)> {
         let socket = UnixStream::from(connected(path, timeout)?);
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(timeout))?;
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Waits for the next reply.
-    pub(super) fn reply(&mut self) -> Result<Reply<'_>, Unanswered> {
+    pub(super) fn reply(&mut self) -> Result<Reply<'_>, ExchangeError> {
         if self.read_bytes == self.received.len() {
             self.received.clear();
             self.received.shrink_to(KEPT_BYTES_MAX);
@@ -116,7 +116,7 @@ impl Connection {
                 ParsedReply::NeedMore { .. } | ParsedReply::Bad => {
                     let shown = self.received[start..].iter().take(80);
                     let shown = shown.copied().collect::<Vec<_>>().escape_ascii().to_string();
-                    return Err(Unanswered::Protocol(shown));
+                    return Err(ExchangeError::Protocol(shown));
                 }
             }
             self.receive()?;
@@ -147,7 +147,7 @@ impl Connection {
     }
 
     /// Receives the reply to [`REQUEST`], and the descriptor attached to it.
-    fn receive_region(&mut self) -> io::Result<Option<Passed>> {
+    fn receive_region(&mut self) -> io::Result<Option<PassedMemory>> {
         let (mut line, mut file) = (Vec::new(), None);
         while !line.ends_with(b"\n") {
             let mut bytes = [0; ANSWER_BYTES_MAX];
@@ -181,12 +181,12 @@ impl Connection {
 }
 
 /// The reason why there is no reply.
-pub(super) enum Unanswered {
+pub(super) enum ExchangeError {
     Io(io::Error),
     Protocol(String),
 }
 
-impl From<io::Error> for Unanswered {
+impl From<io::Error> for ExchangeError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }

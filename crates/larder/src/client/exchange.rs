@@ -7,8 +7,8 @@ use std::time::Duration;
 use larder_item::Direction;
 use larder_protocol::meta::client::Reply;
 
-use super::ask::Ask;
-use super::connection::{Connection, Unanswered};
+use super::ask::MetaRequest;
+use super::connection::{Connection, ExchangeError};
 use super::error::ClientError;
 use super::hit::Hit;
 use super::inner::Inner;
@@ -74,7 +74,8 @@ impl Inner {
         out: &mut Vec<u8>,
     ) -> Result<Option<Hit>, ClientError> {
         let mut lines = Vec::new();
-        Ask { words: " v f c t", ttl, ..Ask::of(b"mg", key) }.write(None, &mut lines)?;
+        MetaRequest { words: " v f c t", ttl, ..MetaRequest::of(b"mg", key) }
+            .write(None, &mut lines)?;
         self.ask(&[&lines], ttl.is_none(), |connection| {
             let reply = connection.reply()?;
             Ok(match (&reply.code, reply.value) {
@@ -100,7 +101,8 @@ impl Inner {
             let (mut lines, mut count) = (Vec::new(), 0);
             while count < places.len() && lines.len() < BYTES_AHEAD {
                 let key = keys[places[count]].as_ref();
-                Ask { words: " v f c t", ..Ask::of(b"mg", key) }.write(None, &mut lines)?;
+                MetaRequest { words: " v f c t", ..MetaRequest::of(b"mg", key) }
+                    .write(None, &mut lines)?;
                 count += 1;
             }
             let (batch, rest) = places.split_at(count);
@@ -136,11 +138,11 @@ impl Inner {
 
     pub(super) fn store(
         &self,
-        ask: &Ask<'_>,
+        ask: &MetaRequest<'_>,
         value: &[u8],
     ) -> Result<ExchangeOutcome, ClientError> {
         let mut lines = Vec::new();
-        Ask { words: " c", ..*ask }.write(Some(value), &mut lines)?;
+        MetaRequest { words: " c", ..*ask }.write(Some(value), &mut lines)?;
         let parts: &[&[u8]] = match value.len() {
             ..=COPIED_BYTES_MAX => {
                 lines.extend_from_slice(value);
@@ -162,7 +164,7 @@ impl Inner {
     }
 
     /// Requests a change without a value. Returns false if the item is absent.
-    pub(super) fn change(&self, ask: &Ask<'_>) -> Result<bool, ClientError> {
+    pub(super) fn change(&self, ask: &MetaRequest<'_>) -> Result<bool, ClientError> {
         let mut lines = Vec::new();
         ask.write(None, &mut lines)?;
         self.ask(&[&lines], false, |connection| {
@@ -184,7 +186,11 @@ impl Inner {
         delta: u64,
     ) -> Result<Option<u64>, ClientError> {
         let mut lines = Vec::new();
-        let ask = Ask { words: " v", delta: Some((direction, delta)), ..Ask::of(b"ma", key) };
+        let ask = MetaRequest {
+            words: " v",
+            delta: Some((direction, delta)),
+            ..MetaRequest::of(b"ma", key)
+        };
         ask.write(None, &mut lines)?;
         self.ask(&[&lines], false, |connection| {
             let reply = connection.reply()?;
@@ -207,7 +213,7 @@ impl Inner {
         &self,
         parts: &[&[u8]],
         changes_nothing: bool,
-        mut read: impl FnMut(&mut Connection) -> Result<T, Unanswered>,
+        mut read: impl FnMut(&mut Connection) -> Result<T, ExchangeError>,
     ) -> Result<T, ClientError> {
         let mut new_broken = 0;
         loop {
@@ -215,14 +221,14 @@ impl Inner {
             if let Ok(mut hints) = self.hints.try_lock() {
                 connection.take_along(&mut hints);
             }
-            let sent = connection.send(parts).map_err(Unanswered::Io);
+            let sent = connection.send(parts).map_err(ExchangeError::Io);
             match sent.and_then(|()| read(&mut connection)) {
                 Ok(answer) => {
                     self.put_back(connection);
                     return Ok(answer);
                 }
-                Err(Unanswered::Protocol(line)) => return Err(ClientError::Protocol(line)),
-                Err(Unanswered::Io(error)) => {
+                Err(ExchangeError::Protocol(line)) => return Err(ClientError::Protocol(line)),
+                Err(ExchangeError::Io(error)) => {
                     // The other idle connections are to the same server, so they are probably
                     // broken as well.
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();

@@ -11,7 +11,7 @@ use larder_engine::Lease;
 use larder_item::{StoreMode, check_key};
 
 use super::Client;
-use super::ask::Ask;
+use super::ask::MetaRequest;
 use super::error::ClientError;
 use super::store::{ClientStore, ClientStored};
 use crate::system::random::random;
@@ -64,7 +64,7 @@ impl Client {
     pub fn release(&self, key: impl AsRef<[u8]>, lease: Lease) -> Result<bool, ClientError> {
         let (name, [cas, number, ..]) = (lease_key(key.as_ref()), lease.words());
         if cas != 0 {
-            let ask = Ask { cas: Some(cas), ..Ask::of(b"md", name.as_bytes()) };
+            let ask = MetaRequest { cas: Some(cas), ..MetaRequest::of(b"md", name.as_bytes()) };
             return self.inner().change(&ask);
         }
         // The server does not use cas tokens, so this takes two requests. If the lease expires

@@ -37,7 +37,7 @@ use larder_item::{Direction, StoreMode};
 use crate::api::cache::Cache;
 use crate::api::get::{KEYS_AT_ONCE, with_buffer};
 use crate::api::set::Swap;
-use ask::Ask;
+use ask::MetaRequest;
 use inner::Inner;
 
 pub use error::ClientError;
@@ -290,7 +290,7 @@ impl Client {
     /// # Errors
     /// Same as [`Client::set`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, ClientError> {
-        self.inner().change(&Ask::of(b"md", key.as_ref()))
+        self.inner().change(&MetaRequest::of(b"md", key.as_ref()))
     }
 
     /// Gives an item a new time to live. Returns false if the key is absent.
@@ -298,7 +298,7 @@ impl Client {
     /// # Errors
     /// Same as [`Client::set`].
     pub fn touch(&self, key: impl AsRef<[u8]>, ttl: Option<Duration>) -> Result<bool, ClientError> {
-        self.inner().change(&Ask { ttl: Some(ttl), ..Ask::of(b"mg", key.as_ref()) })
+        self.inner().change(&MetaRequest { ttl: Some(ttl), ..MetaRequest::of(b"mg", key.as_ref()) })
     }
 
     /// Adds to a number. Returns `None` if the key is absent.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use larder_item::StoreMode;
 
 use super::Client;
-use super::ask::Ask;
+use super::ask::MetaRequest;
 use super::error::ClientError;
 use super::exchange::ExchangeOutcome;
 
@@ -69,12 +69,12 @@ impl Client {
     ) -> Result<ClientStored, ClientError> {
         let ClientStore { key, mode, flags, cas, .. } = *store;
         let keeps_attributes = matches!(mode, StoreMode::Append | StoreMode::Prepend);
-        let ask = Ask {
+        let ask = MetaRequest {
             mode: Some(mode),
             ttl: (!keeps_attributes).then_some(store.ttl),
             flags: if keeps_attributes { 0 } else { flags },
             cas,
-            ..Ask::of(b"ms", key)
+            ..MetaRequest::of(b"ms", key)
         };
         Ok(match self.inner().store(&ask, value)? {
             ExchangeOutcome::Done { cas } => ClientStored::Stored { cas },

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use larder_engine::{Engine, Looked};
+use larder_engine::{Engine, LookupResult};
 use larder_item::{Deadline, Second};
 use larder_protocol::local::Region;
 use larder_region::file::cannot_shrink;
@@ -116,7 +116,7 @@ impl Views {
         let mine = self.mine();
         let view = mine.as_ref()?;
         let (now, start) = (view.now()?, out.len());
-        let Looked { meta, is_worth_noting } = view.engine.look_up(key, now, out)?;
+        let LookupResult { meta, is_worth_noting } = view.engine.look_up(key, now, out)?;
         if meta.stale {
             // The server decides which caller receives the recache token.
             out.truncate(start);

@@ -65,14 +65,18 @@ pub(super) fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, Share
 }
 
 /// An opened cache, its file, and how the file was opened.
-type Opened = (Role, File, Opening);
+type OpenedCache = (Role, File, Opening);
 
 /// The result of an attempt to open a file. `None` if another process has replaced the file during
 /// the attempt, or is creating it.
-type Attempt = Result<Option<Opened>, SharedError>;
+type Attempt = Result<Option<OpenedCache>, SharedError>;
 impl Sharing<'_> {
     /// Opens the cache in a file, or creates one.
-    pub(crate) fn open(&self, path: &Path, monotonic_secs: i64) -> Result<Opened, SharedError> {
+    pub(crate) fn open(
+        &self,
+        path: &Path,
+        monotonic_secs: i64,
+    ) -> Result<OpenedCache, SharedError> {
         const PAUSE_MAX: Duration = Duration::from_millis(16);
         let begun = Instant::now();
         let mut pause = Duration::from_micros(250);

@@ -6,7 +6,7 @@ use crate::tier::Tier;
 
 /// The relation of this process to the disk tier of a cache.
 #[derive(Debug)]
-pub(crate) enum Attached {
+pub(crate) enum TierAccess {
     /// The cache has no disk tier.
     None,
     /// This process opened it.
@@ -19,13 +19,13 @@ pub(crate) enum Attached {
     Lost,
 }
 
-impl From<Option<Tier>> for Attached {
+impl From<Option<Tier>> for TierAccess {
     fn from(tier: Option<Tier>) -> Self {
         tier.map_or(Self::None, |tier| Self::Own(Box::new(tier)))
     }
 }
 
-impl Attached {
+impl TierAccess {
     /// True if no process has opened a disk tier for the cache.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {

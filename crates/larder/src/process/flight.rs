@@ -61,7 +61,7 @@ pub(crate) enum LoadOutcome {
 }
 
 /// The caller's role in a flight.
-pub(crate) enum Boarded<'a> {
+pub(crate) enum FlightRole<'a> {
     /// The caller loads.
     Leader(Leader<'a>),
     /// Another caller is loading.
@@ -78,10 +78,10 @@ pub(crate) struct Leader<'a> {
 
 impl Flights {
     /// Joins the flight of a key if it is younger than `timeout`. Otherwise starts a new flight.
-    pub(crate) fn board<'a>(&'a self, key: &'a [u8], timeout: Duration) -> Boarded<'a> {
+    pub(crate) fn board<'a>(&'a self, key: &'a [u8], timeout: Duration) -> FlightRole<'a> {
         let mut shard = self.shard(key);
         if let Some(other) = shard.get(key).filter(|other| other.started.elapsed() < timeout) {
-            return Boarded::Follower(Arc::clone(other));
+            return FlightRole::Follower(Arc::clone(other));
         }
         let flight = Arc::new(Flight {
             started: Instant::now(),
@@ -98,7 +98,7 @@ impl Flights {
         if let Some(overdue) = overdue {
             overdue.detach();
         }
-        Boarded::Leader(Leader { flights: self, key, flight })
+        FlightRole::Leader(Leader { flights: self, key, flight })
     }
 
     /// Detaches the flight of a key that is about to be written.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_engine::{Config, Engine, JoinError, Role};
 use larder_item::Epoch;
 
-use crate::process::attached::Attached;
+use crate::process::attached::TierAccess;
 use crate::process::outside::Outside;
 use crate::process::registered;
 use crate::process::shared::Shared;
@@ -54,9 +54,9 @@ impl Shared {
     }
 
     fn forked(&self) -> Self {
-        if matches!(self.tier, Attached::Own(_) | Attached::Parents) {
+        if matches!(self.tier, TierAccess::Own(_) | TierAccess::Parents) {
             let mut shared = Self::new(substitute(&self.engine), self.time);
-            shared.tier = Attached::Parents;
+            shared.tier = TierAccess::Parents;
             return shared;
         }
         // The additional slot is the slot that every process lends.
@@ -76,7 +76,7 @@ impl Shared {
         let mut shared = Self::new(substitute(&self.engine), self.time);
         shared.lost = Some(error);
         if !self.has_substitute {
-            shared.tier = Attached::Lost;
+            shared.tier = TierAccess::Lost;
         }
         shared
     }
@@ -87,7 +87,7 @@ impl Shared {
         let mut shared = Self::new(substitute(&engine), time);
         shared.has_substitute = false;
         shared.lost = Some(full.into());
-        shared.tier = Attached::Lost;
+        shared.tier = TierAccess::Lost;
         shared.outside = Some(Outside::new(engine, time));
         shared
     }

@@ -10,7 +10,7 @@ use larder_engine::{Engine, ThreadSlot};
 use crate::process::shared::Shared;
 
 thread_local! {
-    static THREAD_SLOTS: RefCell<Vec<Rc<Registered>>> = const { RefCell::new(Vec::new()) };
+    static THREAD_SLOTS: RefCell<Vec<Rc<RegisteredSlots>>> = const { RefCell::new(Vec::new()) };
     /// The cache in which this thread last failed to register, and the number of operations before
     /// the next attempt.
     static BORROWS: Cell<(*const Shared, u32)> = const { Cell::new((std::ptr::null(), 0)) };
@@ -20,7 +20,7 @@ thread_local! {
 const BORROWED_OPERATIONS: u32 = 1024;
 
 /// This thread's thread slot in one cache; released when the thread ends.
-struct Registered {
+struct RegisteredSlots {
     /// Address of the state that the cache's clones share. The address is unique while `cache` can
     /// be upgraded.
     address: *const Shared,
@@ -28,7 +28,7 @@ struct Registered {
     thread: ThreadSlot,
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredSlots {
     fn drop(&mut self) {
         // A slot that the parent of a forked process registered still belongs to the parent.
         if let Some(cache) = self.cache.upgrade()
@@ -52,7 +52,7 @@ pub(crate) fn with_thread_slot<T>(
 }
 
 #[inline]
-fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<Registered>> {
+fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<RegisteredSlots>> {
     // While the thread exits, the thread-local list is gone, and the thread borrows a slot.
     THREAD_SLOTS
         .try_with(|thread_slots| {
@@ -70,7 +70,7 @@ fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<Registered>> {
 
 /// Returns the number of thread slots that this thread has in one cache: 0 or 1.
 pub(crate) fn of_this_thread(shared: &Shared) -> usize {
-    let is_here = |registered: &&Rc<Registered>| std::ptr::eq(registered.address, shared);
+    let is_here = |registered: &&Rc<RegisteredSlots>| std::ptr::eq(registered.address, shared);
     THREAD_SLOTS
         .try_with(|thread_slots| thread_slots.borrow().iter().filter(is_here).count())
         .unwrap_or(0)
@@ -79,8 +79,8 @@ pub(crate) fn of_this_thread(shared: &Shared) -> usize {
 #[cold]
 fn register(
     cache: &Arc<Shared>,
-    thread_slots: &RefCell<Vec<Rc<Registered>>>,
-) -> Option<Rc<Registered>> {
+    thread_slots: &RefCell<Vec<Rc<RegisteredSlots>>>,
+) -> Option<Rc<RegisteredSlots>> {
     let (borrows_in, left) = BORROWS.get();
     if left > 0 && std::ptr::eq(borrows_in, Arc::as_ptr(cache)) {
         BORROWS.set((borrows_in, left - 1));
@@ -91,7 +91,7 @@ fn register(
         return None;
     };
     let (address, cache) = (Arc::as_ptr(cache), Arc::downgrade(cache));
-    let registered = Rc::new(Registered { address, cache, thread });
+    let registered = Rc::new(RegisteredSlots { address, cache, thread });
     let mut thread_slots = thread_slots.borrow_mut();
     // Drops slots in caches that are gone, since their addresses may be reused.
     thread_slots.retain(|registered| registered.cache.strong_count() > 0);

@@ -8,7 +8,7 @@ use larder_engine::{CreateError, Engine};
 use larder_item::Second;
 use larder_region::forks;
 
-use crate::process::attached::Attached;
+use crate::process::attached::TierAccess;
 use crate::process::flight::Flights;
 use crate::process::outside::Outside;
 use crate::process::removals::Queues;
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) file: Option<File>,
     pub(crate) opening: Opening,
     /// The disk tier. Dropped after the last use of the engine.
-    pub(crate) tier: Attached,
+    pub(crate) tier: TierAccess,
 }
 
 impl Shared {
@@ -93,7 +93,7 @@ impl Shared {
             has_substitute: true,
             file: None,
             opening: Opening::None,
-            tier: Attached::None,
+            tier: TierAccess::None,
         }
     }
 

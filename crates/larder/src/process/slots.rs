@@ -32,7 +32,7 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct ThreadSlots {
     /// The thread slots to lend. The first slot always exists.
-    lent: Box<[Lent]>,
+    lent: Box<[LentSlot]>,
     /// Number of slots at the start of `lent` that exist. When all of them are borrowed, one more
     /// is created.
     lent_count: AtomicUsize,
@@ -50,9 +50,9 @@ pub(crate) struct ThreadSlots {
 /// A thread slot to lend, in a separate cache line: a borrower writes it twice per operation.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Lent(Mutex<Option<ThreadSlot>>);
+pub(super) struct LentSlot(Mutex<Option<ThreadSlot>>);
 
-impl Lent {
+impl LentSlot {
     /// Returns the thread slot if it exists and no thread has borrowed it.
     pub(super) fn try_borrow(&self) -> Option<MutexGuard<'_, Option<ThreadSlot>>> {
         match self.0.try_lock() {
@@ -65,8 +65,8 @@ impl Lent {
 
 impl ThreadSlots {
     pub(crate) fn new(engine: &Engine) -> Self {
-        let first = Lent(Mutex::new(Some(engine.register_reserved())));
-        let others = (1..lent_max(engine)).map(|_| Lent::default());
+        let first = LentSlot(Mutex::new(Some(engine.register_reserved())));
+        let others = (1..lent_max(engine)).map(|_| LentSlot::default());
         Self {
             lent: std::iter::once(first).chain(others).collect(),
             lent_count: AtomicUsize::new(1),

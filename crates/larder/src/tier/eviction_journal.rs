@@ -6,10 +6,10 @@ use std::sync::Arc;
 use larder_engine::{Change, Entry, Refusal};
 use larder_item::Epoch;
 use larder_tier::disk::real::RealDirectory;
-use larder_tier::store::{Kept, Store};
+use larder_tier::store::{Demoted, Store};
 
 use super::Admission;
-use super::recording::Terms;
+use super::recording::JournalContext;
 use super::store_journal::{change_of, item_of, refusal};
 
 /// Writes the items that the engine evicts to the store.
@@ -50,7 +50,7 @@ impl EvictionJournal {
             return true;
         }
         let is_expired = item.deadline_unix_secs.is_some_and(|at| at <= change.now_unix_secs);
-        is_expired || self.store.keep(&item, &change) != Kept::Busy
+        is_expired || self.store.keep(&item, &change) != Demoted::Busy
     }
 
     /// See [`larder_engine::Journal::removal`].
@@ -58,7 +58,7 @@ impl EvictionJournal {
         &self,
         key: &[u8],
         change: &Change<'_>,
-        terms: &Terms<'_>,
+        terms: &JournalContext<'_>,
     ) -> Result<(), Refusal> {
         let change = change_of(change, self.epoch);
         self.store.forget(key, &change, terms.needs, terms.known).map_err(refusal)
@@ -69,8 +69,8 @@ impl EvictionJournal {
         &self,
         key: &[u8],
         change: &Change<'_>,
-        terms: &Terms<'_>,
+        terms: &JournalContext<'_>,
     ) -> Result<(), Refusal> {
-        self.removal(key, change, &Terms { needs: true, ..*terms })
+        self.removal(key, change, &JournalContext { needs: true, ..*terms })
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use larder_tier::Tier;
 use larder_tier::disk::real::RealDirectory;
 use larder_tier::format::{Item, Mode, SEGMENT_BYTES};
-use larder_tier::store::{self, Damage, Findings, Salvaged, Trust};
+use larder_tier::store::{self, Damage, Findings, SalvageReport, Trust};
 
 use super::settings::{TierError, TierMode};
 
@@ -116,14 +116,14 @@ impl TierInspection {
         mut progress: impl FnMut(usize, usize),
         mut report: impl FnMut(&Damage),
         mut show: impl FnMut(&TierItem<'_>, Trust),
-    ) -> Result<Salvaged, TierError> {
+    ) -> Result<SalvageReport, TierError> {
         let ahead_secs = self.ahead_secs(now_unix_secs);
         let mut show = |item: &Item<'_>, trust| show(&TierItem::of(item, ahead_secs), trust);
         let now = now_unix_secs.saturating_add_signed(ahead_secs);
         let salvaged = store::salvage(&self.tier, now, &mut progress, &mut report, &mut show);
         let salvaged = salvaged.map_err(larder_tier::OpenError::from)?;
         let findings = by_system_clock(salvaged.findings, ahead_secs);
-        Ok(Salvaged { findings, ..salvaged })
+        Ok(SalvageReport { findings, ..salvaged })
     }
 
     /// Returns how far the log's time, which deadlines use, is ahead of the system clock.

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use larder_tier::disk::DiskError;
 use larder_tier::disk::real::RealDirectory;
 use larder_tier::disk::{Page, page_bytes_mut};
-use larder_tier::store::{FindError, Known, Lookup, Store, StoredItem, Wanted};
+use larder_tier::store::{FindError, KeyRecords, Lookup, PageRead, Store, StoredItem};
 
 use super::Tier;
-use super::wait::{Taken, Wait};
+use super::wait::{TakenResult, Wait};
 
 /// The records of a key on the disk, and its item if it has one.
-pub(super) type Found = Result<(Known, Option<StoredItem>), FindError>;
+pub(super) type Found = Result<(KeyRecords, Option<StoredItem>), FindError>;
 
 /// How an operation depends on the item of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct DiskLookup {
 /// A disk read that a lookup needs.
 pub struct DiskRead {
     store: Arc<Store<RealDirectory>>,
-    wanted: Wanted,
+    wanted: PageRead,
 }
 
 /// The result of a disk read.
@@ -61,7 +61,7 @@ impl DiskPages {
 }
 
 impl DiskRead {
-    pub(super) fn new(store: Arc<Store<RealDirectory>>, wanted: Wanted) -> Self {
+    pub(super) fn new(store: Arc<Store<RealDirectory>>, wanted: PageRead) -> Self {
         Self { store, wanted }
     }
 
@@ -121,9 +121,9 @@ impl Tier {
     pub(super) fn find(&self, key: &[u8], wait: Wait<'_>) -> Result<Found, Pending> {
         let Some(deferred) = wait.deferred() else { return Ok(self.store.find(key)) };
         match deferred.take(key, |known| self.store.is_as_found(key, known)) {
-            Taken::Found(found) => Ok(found),
-            Taken::Nothing if wait.asks() => Err(Pending),
-            Taken::Nothing | Taken::Before => Ok(self.store.find(key)),
+            TakenResult::Found(found) => Ok(found),
+            TakenResult::Nothing if wait.asks() => Err(Pending),
+            TakenResult::Nothing | TakenResult::Before => Ok(self.store.find(key)),
         }
     }
 
@@ -142,7 +142,7 @@ impl Tier {
             DiskNeed::Reads => !is_resident() && self.store.may_have(key),
             DiskNeed::Changes | DiskNeed::Replaces => self.store.may_ask(key, is_resident()),
         };
-        let holds = |known: &Known| self.store.is_as_found(key, known);
+        let holds = |known: &KeyRecords| self.store.is_as_found(key, known);
         let is_found = || wait.deferred().is_some_and(|deferred| deferred.has(key, holds));
         may_ask && !is_found()
     }

@@ -34,14 +34,14 @@ use larder_item::{Deadline, Epoch, Second};
 use larder_region::forks;
 use larder_tier::disk::real::{Caution, RealDirectory};
 use larder_tier::format::Uuid;
-use larder_tier::store::{FindError, Settings, Started, Statistics, Store};
+use larder_tier::store::{FindError, Settings, StartReport, Statistics, Store};
 use larder_tier::{Entropy, Tier as Directory};
 
 use crate::system::clock::{Clock, Time, unix_secs};
 use crate::system::random::{random, random_bytes};
 use eviction_journal::EvictionJournal;
 pub use promotion::PromotionPolicy;
-pub(crate) use promotion::{Dependency, Promotion, Target, Undone};
+pub(crate) use promotion::{Dependency, NotPerformed, Promotion, Target};
 use recent_reads::RecentReads;
 use recording::TierJournal;
 pub use settings::{Admission, DiskTier, Durability, TierError, TierMode};
@@ -49,7 +49,7 @@ use store_journal::StoreJournal;
 use walking::Walks;
 
 pub use larder_tier::disk::real::Caution as TierCaution;
-pub use larder_tier::store::{Started as TierStarted, Statistics as TierStatistics};
+pub use larder_tier::store::{StartReport as TierStarted, Statistics as TierStatistics};
 
 /// The disk tier of a cache in one process.
 pub(crate) struct Tier {
@@ -64,7 +64,7 @@ pub(crate) struct Tier {
     stop: Duration,
     /// The current second of the log's time, for a cache whose clock the caller advances.
     now_unix_secs: Arc<AtomicU64>,
-    started: Started,
+    started: StartReport,
     caution: Option<Caution>,
     /// The memory of engine and catalog together, in bytes.
     memory_bytes: AtomicU64,
@@ -178,7 +178,7 @@ impl Tier {
         self.started.version_max.saturating_add(1 << 32)
     }
 
-    pub(crate) fn started(&self) -> &Started {
+    pub(crate) fn started(&self) -> &StartReport {
         &self.started
     }
 

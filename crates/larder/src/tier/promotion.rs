@@ -8,10 +8,10 @@ use larder_engine::{
 };
 use larder_item::{Meta, Second, StoreMode};
 use larder_tier::format::{Address, Item};
-use larder_tier::store::{Known, Removal, StoredItem};
+use larder_tier::store::{KeyRecords, Removal, StoredItem};
 
 use super::lookup::Pending;
-use super::recording::Terms;
+use super::recording::JournalContext;
 use super::wait::Wait;
 use super::{Tier, store_journal};
 
@@ -21,9 +21,9 @@ const RETURNS_MAX: u32 = 16;
 /// The result of promoting the item of a key that memory does not have.
 pub(crate) enum Promotion {
     /// The disk has no item. Its records belong to other keys, or are out of date.
-    Nothing(Known),
+    Nothing(KeyRecords),
     /// Memory has the item again. These are the records on the disk.
-    Back(Known),
+    Back(KeyRecords),
     /// The item stays on the disk, because memory has no space for it or it was read for the first
     /// time.
     Left(StoredItem),
@@ -60,34 +60,34 @@ pub(crate) struct Target<'a> {
 
 /// The reason why an operation was not performed.
 #[derive(Debug)]
-pub(crate) enum Undone {
+pub(crate) enum NotPerformed {
     /// It was refused.
     Refused(StoreError),
     /// The disk failed to return the item. These are its records.
-    Unread(Known),
+    Unread(KeyRecords),
     /// The caller must look the key up first, or wait until the disk accepts changes.
     Pending,
 }
 
-impl From<Pending> for Undone {
+impl From<Pending> for NotPerformed {
     fn from(Pending: Pending) -> Self {
         Self::Pending
     }
 }
 
-impl From<StoreError> for Undone {
+impl From<StoreError> for NotPerformed {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<Refusal> for Undone {
+impl From<Refusal> for NotPerformed {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal.into())
     }
 }
 
-impl Undone {
+impl NotPerformed {
     /// Converts this to the result for the caller.
     pub(crate) fn into_poll<T>(self) -> Poll<Result<T, StoreError>> {
         match self {
@@ -125,20 +125,20 @@ impl Tier {
         target: &Target<'_>,
         mut change: impl FnMut(&Operation<'_>) -> Result<T, StoreError>,
         is_absent: impl Fn(&T) -> bool,
-    ) -> Result<T, Undone> {
+    ) -> Result<T, NotPerformed> {
         let deadline = self.patience(target.wait);
         self.clear_if_due(engine, operation.now);
         self.share_memory_if_due(engine, operation.thread, operation.now);
         if target.wait.asks() && self.must_wait_for_room(target.wait) {
-            return Err(Undone::Pending);
+            return Err(NotPerformed::Pending);
         }
         if !self.is_cache() {
             self.store.wait_for_room(deadline).map_err(store_journal::refusal)?;
         }
         let &Target { key, uses, wait, removal } = target;
-        let (mut returns, mut known) = (0, Known::default());
+        let (mut returns, mut known) = (0, KeyRecords::default());
         loop {
-            let terms = Terms { known: &known, needs: uses == Dependency::Needs, removal };
+            let terms = JournalContext { known: &known, needs: uses == Dependency::Needs, removal };
             match change(&operation.journaled(&self.journal.on(terms))) {
                 Err(StoreError::Journal(Refusal::NeedsDisk)) if uses == Dependency::Replaces => {
                     // An unreadable item can still be replaced. The key is then readable again.
@@ -177,12 +177,12 @@ impl Tier {
         engine: &Engine,
         operation: &Operation<'_>,
         target: &Target<'_>,
-    ) -> Result<(Known, bool), Undone> {
+    ) -> Result<(KeyRecords, bool), NotPerformed> {
         match self.promote(engine, operation, target, PromotionPolicy::Always)? {
             // Return the records of other keys, so that the change does not need the disk again for
             // them. Do not return the key's own record: if memory loses the item again, the change
             // must read the disk again.
-            Promotion::Back(known) => Ok((Known { own: None, ..known }, true)),
+            Promotion::Back(known) => Ok((KeyRecords { own: None, ..known }, true)),
             Promotion::Nothing(known) => Ok((known, false)),
             Promotion::Left(_) => Err(StoreError::NoMemory.into()),
         }
@@ -195,7 +195,7 @@ impl Tier {
         operation: &Operation<'_>,
         &Target { key, wait, .. }: &Target<'_>,
         returns: PromotionPolicy,
-    ) -> Result<Promotion, Undone> {
+    ) -> Result<Promotion, NotPerformed> {
         let now = operation.now;
         let mut may_stay = returns == PromotionPolicy::IfReused && engine.is_memory_full();
         loop {
@@ -203,30 +203,30 @@ impl Tier {
                 return Err(Refusal::Busy.into());
             }
             if !self.store.may_have(key) {
-                return Ok(Promotion::Nothing(Known::default()));
+                return Ok(Promotion::Nothing(KeyRecords::default()));
             }
             let found = match self.find(key, wait)? {
                 Ok(found) => found,
                 Err(error) if self.is_cache() => {
                     self.note_unreadable(&error);
                     self.store.give_up(key);
-                    return Ok(Promotion::Nothing(Known::default()));
+                    return Ok(Promotion::Nothing(KeyRecords::default()));
                 }
                 Err(error) => {
                     self.note_unreadable(&error);
-                    return Err(Undone::Unread(error.known));
+                    return Err(NotPerformed::Unread(error.known));
                 }
             };
             let (known, Some(item)) = found else { return Ok(Promotion::Nothing(found.0)) };
             let Some(at) = known.own else { return Ok(Promotion::Nothing(known)) };
             if self.is_being_removed(key, at) {
                 self.store.forget_being_removed(key, at);
-                return Ok(Promotion::Nothing(Known { own: None, ..known }));
+                return Ok(Promotion::Nothing(KeyRecords { own: None, ..known }));
             }
             let now_unix_secs = self.unix_of(now);
             if item.is_expired(now_unix_secs) {
                 self.store.forget_expired(key, at, now_unix_secs);
-                return Ok(Promotion::Nothing(Known { own: None, ..known }));
+                return Ok(Promotion::Nothing(KeyRecords { own: None, ..known }));
             }
             let is_current = || self.store.is_current(key, at) && !self.is_being_removed(key, at);
             // The recache token of a stale item is stored only with its record in memory.
@@ -325,13 +325,13 @@ impl Tier {
         operation: &Operation<'_>,
         target: &Target<'_>,
         cas: Option<u64>,
-    ) -> Result<Deletion, Undone> {
+    ) -> Result<Deletion, NotPerformed> {
         let (key, now) = (target.key, operation.now);
         let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
         let delete = |operation: &Operation<'_>| engine.delete(operation, key, cas);
         match self.change(engine, operation, target, delete, is_absent) {
-            Err(Undone::Unread(known)) if cas.is_none() => {
-                let terms = Terms { known: &known, needs: true, removal: target.removal };
+            Err(NotPerformed::Unread(known)) if cas.is_none() => {
+                let terms = JournalContext { known: &known, needs: true, removal: target.removal };
                 let change = store_journal::unconditional(self.unix_of(now));
                 store_journal::remove(&self.store, key, &change, &terms)
                     .map_err(store_journal::refusal)?;

@@ -4,25 +4,25 @@ use std::fmt;
 use std::sync::Arc;
 
 use larder_engine::{Change, Entry, Journal, Refusal};
-use larder_tier::store::{Known, Removal};
+use larder_tier::store::{KeyRecords, Removal};
 
 use super::eviction_journal::EvictionJournal;
 use super::store_journal::StoreJournal;
 
 /// The part of an operation that its journal needs.
 #[derive(Clone, Copy)]
-pub(super) struct Terms<'a> {
+pub(super) struct JournalContext<'a> {
     /// The records of its key and of other keys that were found on the disk.
-    pub(super) known: &'a Known,
+    pub(super) known: &'a KeyRecords,
     /// True if it depends on the item of its key.
     pub(super) needs: bool,
     /// The removal that it belongs to.
     pub(super) removal: Option<&'a Arc<Removal>>,
 }
 
-static NOTHING: Known = Known { own: None, others: Vec::new() };
+static NOTHING: KeyRecords = KeyRecords { own: None, others: Vec::new() };
 
-impl Default for Terms<'_> {
+impl Default for JournalContext<'_> {
     fn default() -> Self {
         Self { known: &NOTHING, needs: true, removal: None }
     }
@@ -39,24 +39,24 @@ pub(super) enum TierJournal {
 
 impl TierJournal {
     /// Returns the journal of one operation.
-    pub(super) fn on<'a>(&'a self, terms: Terms<'a>) -> Recording<'a> {
-        Recording { journal: self, terms }
+    pub(super) fn on<'a>(&'a self, terms: JournalContext<'a>) -> OperationJournal<'a> {
+        OperationJournal { journal: self, terms }
     }
 }
 
 /// The journal of one operation.
-pub(super) struct Recording<'a> {
+pub(super) struct OperationJournal<'a> {
     journal: &'a TierJournal,
-    terms: Terms<'a>,
+    terms: JournalContext<'a>,
 }
 
-impl fmt::Debug for Recording<'_> {
+impl fmt::Debug for OperationJournal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Recording").field(self.journal).finish()
     }
 }
 
-impl Journal for Recording<'_> {
+impl Journal for OperationJournal<'_> {
     fn records_stores(&self) -> bool {
         matches!(self.journal, TierJournal::Store(_))
     }
@@ -101,22 +101,22 @@ impl Journal for Recording<'_> {
 /// The journal for changes without terms.
 impl Journal for TierJournal {
     fn records_stores(&self) -> bool {
-        self.on(Terms::default()).records_stores()
+        self.on(JournalContext::default()).records_stores()
     }
 
     fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, was_read: bool) -> bool {
-        self.on(Terms::default()).eviction(entry, change, was_read)
+        self.on(JournalContext::default()).eviction(entry, change, was_read)
     }
 
     fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal> {
-        self.on(Terms::default()).item(entry, change)
+        self.on(JournalContext::default()).item(entry, change)
     }
 
     fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
-        self.on(Terms::default()).removal(key, change)
+        self.on(JournalContext::default()).removal(key, change)
     }
 
     fn absence(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
-        self.on(Terms::default()).absence(key, change)
+        self.on(JournalContext::default()).absence(key, change)
     }
 }

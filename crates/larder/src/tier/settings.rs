@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_tier::Wanted;
+use larder_tier::RequestedTier;
 use larder_tier::format::{Mode, VALUE_BYTES_MAX};
 use larder_tier::store::{BYTES_MIN, Damage, Report, StartError};
 
@@ -113,8 +113,8 @@ impl DiskTier {
     }
 
     /// Returns the requested mode and size of the directory.
-    pub(super) fn wanted(&self) -> Wanted {
-        Wanted { mode: self.mode.of_store(), bytes: self.bytes }
+    pub(super) fn wanted(&self) -> RequestedTier {
+        RequestedTier { mode: self.mode.of_store(), bytes: self.bytes }
     }
 
     /// Checks the settings that do not depend on the directory.

@@ -9,7 +9,7 @@ use larder_tier::disk::real::RealDirectory;
 use larder_tier::format::Item;
 use larder_tier::store::{self, Store};
 
-use super::recording::Terms;
+use super::recording::JournalContext;
 
 /// Records the engine's changes in a store.
 pub(super) struct StoreJournal {
@@ -53,7 +53,7 @@ pub(super) fn remove(
     store: &Store<RealDirectory>,
     key: &[u8],
     change: &store::Change<'_>,
-    terms: &Terms<'_>,
+    terms: &JournalContext<'_>,
 ) -> Result<(), store::Refusal> {
     match terms.removal {
         Some(removal) => store.remove_covered(key, change, terms.known, removal),
@@ -86,7 +86,7 @@ impl StoreJournal {
         &self,
         entry: &Entry<'_>,
         change: &Change<'_>,
-        terms: &Terms<'_>,
+        terms: &JournalContext<'_>,
     ) -> Result<(), Refusal> {
         let (item, change) = (item_of(entry, self.epoch), change_of(change, self.epoch));
         self.store.put(&item, &change, terms.known).map_err(refusal)
@@ -97,7 +97,7 @@ impl StoreJournal {
         &self,
         key: &[u8],
         change: &Change<'_>,
-        terms: &Terms<'_>,
+        terms: &JournalContext<'_>,
     ) -> Result<(), Refusal> {
         remove(&self.store, key, &change_of(change, self.epoch), terms).map_err(refusal)
     }
@@ -107,7 +107,7 @@ impl StoreJournal {
         &self,
         key: &[u8],
         change: &Change<'_>,
-        terms: &Terms<'_>,
+        terms: &JournalContext<'_>,
     ) -> Result<(), Refusal> {
         let change = change_of(change, self.epoch);
         self.store.check_absence(key, &change, terms.known).map_err(refusal)

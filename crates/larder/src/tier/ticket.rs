@@ -2,7 +2,7 @@
 
 use larder_tier::disk::real::Caution;
 use larder_tier::format::Address;
-use larder_tier::store::{Durable, Started, Statistics};
+use larder_tier::store::{Durable, StartReport, Statistics};
 
 use super::TierMode;
 
@@ -27,7 +27,7 @@ pub struct TierStatus {
     /// Store or cache.
     pub mode: TierMode,
     /// The results of the start.
-    pub started: Started,
+    pub started: StartReport,
     /// The statistics.
     pub statistics: Statistics,
     /// The number of items that the disk failed to return, or that were damaged.

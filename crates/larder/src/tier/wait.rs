@@ -12,7 +12,7 @@
 use std::cell::{Cell, RefCell};
 
 use larder_tier::format::Address;
-use larder_tier::store::Known;
+use larder_tier::store::KeyRecords;
 
 use super::lookup::{DiskLookup, Found};
 use super::ticket::DurabilityTicket;
@@ -51,7 +51,7 @@ struct Answer {
 }
 
 /// The result that an operation takes.
-pub(super) enum Taken {
+pub(super) enum TakenResult {
     /// The lookup has a result that is still valid.
     Found(Found),
     /// The key was not looked up, or was changed after the lookup.
@@ -131,23 +131,23 @@ impl Deferred {
     }
 
     /// Takes the result of a lookup of a key, if `holds` returns true for it.
-    pub(super) fn take(&self, key: &[u8], holds: impl Fn(&Known) -> bool) -> Taken {
+    pub(super) fn take(&self, key: &[u8], holds: impl Fn(&KeyRecords) -> bool) -> TakenResult {
         let mut answers = self.answers.borrow_mut();
         let Some(at) = answers.iter().position(|answer| *answer.key == *key) else {
-            return Taken::Nothing;
+            return TakenResult::Nothing;
         };
         match answers[at].found.take() {
-            None => Taken::Before,
+            None => TakenResult::Before,
             Some(Ok((known, _))) if !holds(&known) => {
                 answers.swap_remove(at);
-                Taken::Nothing
+                TakenResult::Nothing
             }
-            Some(found) => Taken::Found(found),
+            Some(found) => TakenResult::Found(found),
         }
     }
 
     /// True if the result of a lookup of the key was taken, or if `holds` returns true for it.
-    pub(super) fn has(&self, key: &[u8], holds: impl Fn(&Known) -> bool) -> bool {
+    pub(super) fn has(&self, key: &[u8], holds: impl Fn(&KeyRecords) -> bool) -> bool {
         let answers = self.answers.borrow();
         let answer = answers.iter().find(|answer| *answer.key == *key);
         answer.is_some_and(|answer| match &answer.found {

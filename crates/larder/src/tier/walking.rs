@@ -10,7 +10,7 @@
 //! For each part of the keys, the walk shows the items in memory first. An item that eviction
 //! removes from memory later was already shown. An item that it removed earlier is on the disk. An
 //! item that returns to memory usually stays on the disk as well. The disk may drop it before the
-//! walk reads it there, so [`Promoted`] records the items that return.
+//! walk reads it there, so [`PromotedDuringWalk`] records the items that return.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -29,15 +29,15 @@ use super::lookup::{DiskPages, DiskRead};
 #[derive(Debug, Default)]
 pub(super) struct Walks {
     count: AtomicUsize,
-    returns: Mutex<Vec<Arc<Promoted>>>,
+    returns: Mutex<Vec<Arc<PromotedDuringWalk>>>,
 }
 
 /// The keys of items that return to memory before a walk has read them on the disk.
 #[derive(Debug, Default)]
-struct Promoted(Mutex<Returned>);
+struct PromotedDuringWalk(Mutex<PromotedKeys>);
 
 #[derive(Debug, Default)]
-struct Returned {
+struct PromotedKeys {
     /// The places of the current part that the walk has not passed.
     places: Range<u64>,
     /// The keys with their places.
@@ -45,32 +45,32 @@ struct Returned {
 }
 
 impl Walks {
-    fn returns(&self) -> MutexGuard<'_, Vec<Arc<Promoted>>> {
+    fn returns(&self) -> MutexGuard<'_, Vec<Arc<PromotedDuringWalk>>> {
         self.returns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self) -> Arc<Promoted> {
+    fn begin(&self) -> Arc<PromotedDuringWalk> {
         let mut all = self.returns();
-        let returns = Arc::<Promoted>::default();
+        let returns = Arc::<PromotedDuringWalk>::default();
         all.push(Arc::clone(&returns));
         self.count.store(all.len(), Release);
         returns
     }
 
-    fn end(&self, returns: &Arc<Promoted>) {
+    fn end(&self, returns: &Arc<PromotedDuringWalk>) {
         let mut all = self.returns();
         all.retain(|other| !Arc::ptr_eq(other, returns));
         self.count.store(all.len(), Release);
     }
 }
 
-impl Promoted {
-    fn lock(&self) -> MutexGuard<'_, Returned> {
+impl PromotedDuringWalk {
+    fn lock(&self) -> MutexGuard<'_, PromotedKeys> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin(&self, places: Range<u64>) {
-        *self.lock() = Returned { places, keys: HashMap::new() };
+        *self.lock() = PromotedKeys { places, keys: HashMap::new() };
     }
 
     /// Takes the keys with places before `end`. If there are none, the walk advances to `end`.
@@ -95,7 +95,7 @@ pub(crate) struct TierWalk {
     /// The identities of keys in this part that were shown from memory.
     shown: HashSet<u128>,
     /// The promoted keys; only for a cache.
-    returns: Option<Arc<Promoted>>,
+    returns: Option<Arc<PromotedDuringWalk>>,
     /// True if items that are also in memory are skipped.
     is_disk_only: bool,
     unreadable: u64,

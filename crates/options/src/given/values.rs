@@ -49,14 +49,14 @@ impl fmt::Display for Origin {
 
 /// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Given {
+pub(crate) struct GivenValue {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
 }
 
 /// The value of each row, if it has one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Values(Vec<Option<Given>>);
+pub(crate) struct Values(Vec<Option<GivenValue>>);
 
 impl Values {
     /// Returns no values.
@@ -75,7 +75,7 @@ impl Values {
 
     fn set_default(&mut self, id: Id) {
         let row = id.row();
-        self.0[id as usize] = row.default.map(|text| Given {
+        self.0[id as usize] = row.default.map(|text| GivenValue {
             value: row.kind.parse(text).expect("a test parses every default"),
             origin: Origin::Default,
         });
@@ -84,7 +84,7 @@ impl Values {
     /// Replaces a default of bytes by a lower number of them.
     pub(crate) fn lower_default(&mut self, id: Id, bytes: u64) {
         let value = Value::Bytes(bytes);
-        self.0[id as usize] = Some(Given { value, origin: Origin::Default });
+        self.0[id as usize] = Some(GivenValue { value, origin: Origin::Default });
     }
 
     /// Sets the value of an option. A repeated option takes the last value, except that lists and
@@ -119,7 +119,7 @@ impl Values {
             Some(earlier) => row.kind.repeated(earlier.value, value),
             None => value,
         };
-        *given = Some(Given { value, origin: origin.clone() });
+        *given = Some(GivenValue { value, origin: origin.clone() });
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Values {
         self
     }
 
-    pub(crate) fn given(&self, id: Id) -> Option<&Given> {
+    pub(crate) fn given(&self, id: Id) -> Option<&GivenValue> {
         self.0[id as usize].as_ref()
     }
 

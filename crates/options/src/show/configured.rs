@@ -8,7 +8,7 @@ use crate::typed::options::Options;
 
 /// An option in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Configured {
+pub struct ConfiguredOption {
     /// Its name in a TOML file.
     pub name: &'static str,
     /// Its value as in a TOML file; `None`: it is not set.
@@ -23,16 +23,16 @@ pub struct Configured {
 
 /// Returns the options that a server or a cache was started with. Values that clients have changed
 /// since then are in [`settings`](crate::settings).
-pub fn configured(options: &Options) -> Vec<Configured> {
+pub fn configured(options: &Options) -> Vec<ConfiguredOption> {
     of(&options.accepted.0).collect()
 }
 
 /// Returns the options of the table that can be set, in its order.
-pub(crate) fn of(values: &Values) -> impl Iterator<Item = Configured> {
+pub(crate) fn of(values: &Values) -> impl Iterator<Item = ConfiguredOption> {
     let is_shown = |id: &&Id| !matches!(id.row().group, Group::Reading | Group::Refused(_));
     Id::ALL.iter().filter(is_shown).map(|id| {
         let (row, given) = (id.row(), values.given(*id));
-        Configured {
+        ConfiguredOption {
             name: row.name,
             value: given.map(|given| row.kind.toml(&given.value)),
             unit: given.and_then(|given| unit(*id, &given.value)),

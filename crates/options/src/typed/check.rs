@@ -5,7 +5,7 @@ use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::MEBIBYTE;
 use crate::table::row::Group;
-use crate::typed::disk_tier::{self, Asked, TierMode};
+use crate::typed::disk_tier::{self, RequestedDiskTier, TierMode};
 use crate::typed::slabs::Slabs;
 use crate::typed::tls;
 
@@ -147,7 +147,7 @@ fn tier_alone(values: &Values) -> Contradiction {
         Id::TierDirtyBytes,
         Id::TierAcceptLoss,
     ];
-    let asked = Asked::of(values).map(|asked| asked.id);
+    let asked = RequestedDiskTier::of(values).map(|asked| asked.id);
     let (superfluous, what) = match asked {
         Some(Id::TierPath) => {
             let what = "--tier-path names another directory: leave out one of them";
@@ -171,7 +171,7 @@ fn is_default(values: &Values, id: Id) -> bool {
 
 /// The operator must choose the mode and the size of a tier directory: they have no default.
 fn tier_whole(values: &Values) -> Contradiction {
-    let asked = Asked::of(values)?;
+    let asked = RequestedDiskTier::of(values)?;
     let wrong = |id, what: &str| Some((id, what.to_owned()));
     if asked.mode.is_none() {
         return wrong(
@@ -191,7 +191,7 @@ fn tier_whole(values: &Values) -> Contradiction {
 
 /// Some options contradict a disk tier.
 fn tier_beside(values: &Values) -> Contradiction {
-    let asked = Asked::of(values)?;
+    let asked = RequestedDiskTier::of(values)?;
     let wrong = |id, what: &str| Some((id, what.to_owned()));
     if values.given(Id::MemoryFile).is_some() {
         return wrong(
@@ -216,7 +216,7 @@ fn tier_beside(values: &Values) -> Contradiction {
 }
 
 fn tier_bounds(values: &Values) -> Contradiction {
-    let asked = Asked::of(values)?;
+    let asked = RequestedDiskTier::of(values)?;
     let (item, memory) = (values.bytes(Id::MaxItemSize), values.bytes(Id::MemoryLimit));
     if item > disk_tier::ITEM_BYTES_MAX && asked.mode == Some(TierMode::Store) {
         let max = disk_tier::ITEM_BYTES_MAX;
@@ -279,7 +279,8 @@ fn warnings(values: &Values) -> Vec<String> {
             warnings.push(format!("{}: it has no effect: {reason}", given.origin.spelling(row)));
         }
     }
-    let is_cache = Asked::of(values).is_some_and(|asked| asked.mode == Some(TierMode::Cache));
+    let is_cache =
+        RequestedDiskTier::of(values).is_some_and(|asked| asked.mode == Some(TierMode::Cache));
     if values.given(Id::ExtItemSize).is_some() && !is_cache {
         let what = "it has no effect without ext_path or --tier-mode cache";
         warnings.push(format!("option -o ext_item_size: {what}"));

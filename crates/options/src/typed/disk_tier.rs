@@ -66,7 +66,7 @@ pub struct DiskTier {
 
 impl DiskTier {
     pub(crate) fn new(values: &Values) -> Option<Self> {
-        let asked = Asked::of(values)?;
+        let asked = RequestedDiskTier::of(values)?;
         let secs = |id: Id| Duration::from_secs(values.unsigned(id));
         let dirty = values.bytes(Id::TierDirtyBytes);
         let largest = values.bytes(Id::MemoryLimit) / DIRTY_PART;
@@ -93,7 +93,7 @@ impl DiskTier {
 }
 
 /// The directory that the options name.
-pub(crate) struct Asked {
+pub(crate) struct RequestedDiskTier {
     /// The option that names it.
     pub(crate) id: Id,
     pub(crate) path: PathBuf,
@@ -101,7 +101,7 @@ pub(crate) struct Asked {
     pub(crate) mode: Option<TierMode>,
 }
 
-impl Asked {
+impl RequestedDiskTier {
     /// `--tier-path`, or memcached's `-o ext_path`; `None` without a disk tier.
     pub(crate) fn of(values: &Values) -> Option<Self> {
         if let Some(path) = values.text(Id::TierPath) {

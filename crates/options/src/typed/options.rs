@@ -135,7 +135,7 @@ pub struct Options {
     /// Settings that clients may change, without effect except in `stats settings`.
     pub tuning: Tuning,
     /// The values of options without effect, for `stats settings`.
-    pub accepted: Accepted,
+    pub accepted: IgnoredOptions,
 }
 
 /// How workers wait, receive and send.
@@ -176,7 +176,7 @@ pub struct ListenAt {
 
 /// The values of options that Larder accepts and ignores.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Accepted(pub(crate) Values);
+pub struct IgnoredOptions(pub(crate) Values);
 
 impl Default for Options {
     fn default() -> Self {
@@ -322,7 +322,7 @@ impl Options {
             debug_time: values.switch(Id::Debugtime),
             slabs: Slabs::new(&values),
             tuning: Tuning::new(&values),
-            accepted: Accepted(values),
+            accepted: IgnoredOptions(values),
         }
     }
 }

@@ -11,7 +11,7 @@ use larder_protocol::text::render;
 use larder_protocol::{ClientError, ServerError};
 use serde_json::{Value, json};
 
-use super::Serving;
+use super::AdminContext;
 use super::json::{read_object, refusal};
 use super::routes::{Site, as_json, recovering};
 use crate::clock::monotonic_us;
@@ -47,7 +47,7 @@ async fn undo_drain(State(site): State<Site>) -> Response {
 }
 
 /// Wakes the workers, so that they react immediately. Idle workers sleep without a timeout.
-fn wake(serving: &Serving) {
+fn wake(serving: &AdminContext) {
     for worker in &serving.workers {
         worker.wake();
     }
@@ -72,7 +72,7 @@ async fn clear(State(site): State<Site>) -> Response {
 
 /// Sets the memory limit from the body of the request, like `cache_memlimit`.
 async fn limit_memory(State(site): State<Site>, body: Body) -> Response {
-    let Some(Serving { server, .. }) = site.serving() else { return recovering() };
+    let Some(AdminContext { server, .. }) = site.serving() else { return recovering() };
     let members = match read_object(body).await {
         Ok(members) => members,
         Err(response) => return response,

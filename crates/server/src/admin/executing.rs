@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::Serving;
+use super::AdminContext;
 use crate::session::execute::Executor;
 use crate::session::execute::direct::Direct;
 use crate::session::execute::disk_threads::TooMuchWork;
@@ -36,7 +36,7 @@ impl From<NoResult> for (StatusCode, String) {
     }
 }
 
-impl Serving {
+impl AdminContext {
     /// Executes commands. With a disk tier another thread executes them, and the listener responds
     /// to other requests in the meantime.
     ///

@@ -8,18 +8,18 @@ use larder::Builder;
 use larder::TierMode;
 use serde_json::{Value, json};
 
-use super::Serving;
+use super::AdminContext;
 use crate::clock::monotonic_us;
 use crate::server::Server;
 use crate::server::progress::Progress;
-use crate::words::Counted;
+use crate::words::CountedNoun;
 
 /// Returns the response of `/health`: whether the workers turn their loops. A server that is still
 /// opening its cache is healthy.
-pub(super) fn health(serving: Option<&Serving>) -> (StatusCode, Value) {
+pub(super) fn health(serving: Option<&AdminContext>) -> (StatusCode, Value) {
     match serving {
         None => of_silence(0),
-        Some(Serving { server, .. }) => {
+        Some(AdminContext { server, .. }) => {
             of_silence(server.life.heartbeats.silence_us(monotonic_us()))
         }
     }
@@ -37,10 +37,10 @@ fn of_silence(silence_us: u64) -> (StatusCode, Value) {
 /// Returns the response of `/ready`: whether this server serves cache requests, and the reason if
 /// it does not.
 pub(super) fn ready(
-    serving: Option<&Serving>,
+    serving: Option<&AdminContext>,
     opening: Option<&OpeningCache>,
 ) -> (StatusCode, Value) {
-    let Some(Serving { server, .. }) = serving else {
+    let Some(AdminContext { server, .. }) = serving else {
         return match opening.and_then(OpeningCache::percent) {
             Some(percent) => not_ready(&format!("recovering {percent} %")),
             None => not_ready("recovering"),
@@ -73,7 +73,7 @@ pub(super) fn reason_not_ready(server: &Server) -> Option<Cow<'static, str>> {
 /// Returns what a store has lost or cannot read; `None` if no such damage is known.
 fn reason_degraded(server: &Server) -> Option<String> {
     let tier = server.cache.tier().filter(|tier| tier.mode == TierMode::Store)?;
-    let items = |count| Counted(count, "item");
+    let items = |count| CountedNoun(count, "item");
     if let Some(accepted) = tier.started.accepted {
         let dropped = items(accepted.doubtful);
         return Some(format!("degraded: this start has dropped {dropped} because of damage"));

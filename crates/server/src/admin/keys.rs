@@ -24,7 +24,7 @@ use percent_encoding::percent_decode;
 use serde_json::{Map, Value, json};
 use tokio::task::yield_now;
 
-use super::Serving;
+use super::AdminContext;
 use super::cache::memory::{Lease, Memory};
 use super::executing::NoResult;
 use super::json::{decoded, decoded_for_url, insert_bytes, refusal};
@@ -32,7 +32,7 @@ use super::routes::{Site, as_json, recovering};
 
 /// The parameters of a request.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct KeysQuery {
     prefix: Vec<u8>,
     rows_max: usize,
     place: Place,
@@ -58,7 +58,7 @@ enum Index {
 }
 
 /// The items at one position.
-struct Listed {
+struct ListedItems {
     found: Vec<Dumped>,
     /// The number of the next position.
     next: u64,
@@ -105,7 +105,7 @@ struct Page {
 ///
 /// # Errors
 /// Returns the message for the client if the disk hangs or no memory is left.
-async fn page(serving: &Serving, memory: &Memory, asked: &Asked) -> Result<Page, String> {
+async fn page(serving: &AdminContext, memory: &Memory, asked: &KeysQuery) -> Result<Page, String> {
     let cache = &serving.server.cache;
     let mut page = Page { shown: Vec::new(), lease: memory.lease(), next: None, unreadable: 0 };
     let mut place = asked.place.clone();
@@ -172,21 +172,25 @@ impl Page {
 }
 
 /// Returns the items of a group in memory; `None` after the last group.
-fn group(cache: &Cache, prefix: &[u8], number: u64) -> Option<Listed> {
+fn group(cache: &Cache, prefix: &[u8], number: u64) -> Option<ListedItems> {
     let (mut cursor, mut found) = (Cursor::at(number), Vec::new());
     let has_group = cache.dump_group(prefix, &mut cursor, &mut found);
-    has_group.then(|| Listed { found, next: cursor.position(), unreadable: 0 })
+    has_group.then(|| ListedItems { found, next: cursor.position(), unreadable: 0 })
 }
 
 /// Returns the items of a slice of the disk; `None` after the last slice. Does not block the
 /// listener while it waits for the disk.
-async fn slice(serving: &Serving, prefix: &[u8], number: u64) -> Result<Option<Listed>, NoResult> {
+async fn slice(
+    serving: &AdminContext,
+    prefix: &[u8],
+    number: u64,
+) -> Result<Option<ListedItems>, NoResult> {
     let (cache, prefix) = (serving.server.cache.clone(), prefix.to_vec());
     let listing = serving.execute(move |_| {
         let (mut walk, next) = cache.walk_disk_from(number, SLICE_ENTRIES, prefix)?;
         let mut found = Vec::new();
         while walk.advance(&mut found) {}
-        Some(Listed { found, next, unreadable: walk.unreadable() })
+        Some(ListedItems { found, next, unreadable: walk.unreadable() })
     });
     listing.await
 }
@@ -206,7 +210,7 @@ fn row(cache: &Cache, item: &Dumped) -> Value {
 }
 
 /// Parses a query: `prefix` or `prefix_base64`, `limit` and `cursor`, each at most once.
-fn parse(query: &str) -> Result<Asked, &'static str> {
+fn parse(query: &str) -> Result<KeysQuery, &'static str> {
     let (mut prefix, mut rows_max, mut place) = (None, None, None);
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -242,7 +246,7 @@ fn parse(query: &str) -> Result<Asked, &'static str> {
         return Err("the prefix is longer than a key, 250 bytes");
     }
     let (rows_max, place) = (rows_max.unwrap_or(ROWS), place.unwrap_or_default());
-    Ok(Asked { prefix, rows_max, place })
+    Ok(KeysQuery { prefix, rows_max, place })
 }
 
 impl Place {
@@ -310,7 +314,8 @@ mod tests {
     #[test]
     fn a_query_is_parsed_and_bad_ones_are_refused() {
         let parsed = parse("prefix=a%2Fb+%ff&limit=7").unwrap();
-        let expected = Asked { prefix: b"a/b \xff".to_vec(), rows_max: 7, place: Place::default() };
+        let expected =
+            KeysQuery { prefix: b"a/b \xff".to_vec(), rows_max: 7, place: Place::default() };
         assert_eq!(parsed, expected);
         assert_eq!(parse("").unwrap().rows_max, ROWS);
         assert_eq!(parse("prefix_base64=%2FwA%3D").unwrap().prefix, [255, 0]);

@@ -71,7 +71,7 @@ struct Shared {
     /// The memory for the responses of probes.
     probes: Memory,
     /// The server, once its workers run.
-    serving: OnceLock<Serving>,
+    serving: OnceLock<AdminContext>,
     /// The cache that is being opened; set when the listener starts.
     opening: OnceLock<OpeningCache>,
     journal: Journal,
@@ -79,7 +79,7 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Serving {
+struct AdminContext {
     server: Arc<Server>,
     workers: Vec<Arc<Waker>>,
     /// `None` without a disk tier.
@@ -136,7 +136,7 @@ impl Http {
             let descriptor = socket.descriptor.try_clone()?;
             let is_unix = matches!(socket.address, Address::Unix(_));
             let secured = if socket.tls { Some(self.secured(options)?) } else { None };
-            listeners.push(Listening { descriptor, is_unix, rules, secured });
+            listeners.push(BoundSocket { descriptor, is_unix, rules, secured });
         }
         // Before the thread starts, because afterwards the process may be forbidden to open
         // descriptors.
@@ -174,7 +174,7 @@ impl Http {
         workers: Vec<Arc<Waker>>,
         disk_threads: Option<DiskThreads>,
     ) {
-        let serving = Serving { server: Arc::clone(server), workers, disk_threads };
+        let serving = AdminContext { server: Arc::clone(server), workers, disk_threads };
         self.shared.serving.set(serving).expect("a server serves once");
     }
 
@@ -250,7 +250,7 @@ fn lower_priority() {
 
 /// A socket on which the listener accepts connections.
 #[derive(Debug)]
-struct Listening {
+struct BoundSocket {
     descriptor: OwnedFd,
     is_unix: bool,
     rules: Rules,
@@ -261,13 +261,13 @@ struct Listening {
 fn run(
     runtime: &Runtime,
     shared: Arc<Shared>,
-    listeners: Vec<Listening>,
+    listeners: Vec<BoundSocket>,
     mut is_over: watch::Receiver<bool>,
 ) {
     runtime.block_on(async move {
         let crowd = Arc::new(connections::Crowd::default());
         let mut accepting = Vec::new();
-        for Listening { descriptor, is_unix, rules, secured } in listeners {
+        for BoundSocket { descriptor, is_unix, rules, secured } in listeners {
             let router = routes::router(Arc::clone(&shared), rules);
             let (crowd, is_over) = (Arc::clone(&crowd), is_over.clone());
             let site = connections::Site { router, crowd, is_over };
@@ -290,7 +290,7 @@ async fn ask_workers(shared: Arc<Shared>) {
     let mut interval = tokio::time::interval(HEARTBEAT_PAUSE);
     loop {
         interval.tick().await;
-        if let Some(Serving { server, workers, .. }) = shared.serving.get() {
+        if let Some(AdminContext { server, workers, .. }) = shared.serving.get() {
             server.life.heartbeats.ask(monotonic_us());
             for worker in workers {
                 worker.wake();

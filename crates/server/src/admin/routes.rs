@@ -16,9 +16,9 @@ use larder_options::Role;
 use larder_stats::Counter;
 use serde_json::{Value, json};
 
-use super::{Serving, Shared};
+use super::{AdminContext, Shared};
 use crate::admin::access::journal::{Peer, Write};
-use crate::admin::access::{Asked, Refused, Rules};
+use crate::admin::access::{AccessRequest, RefusalReason, Rules};
 use crate::admin::cache::memory::Memory;
 use crate::admin::connections::activity::Activity;
 use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, status};
@@ -33,7 +33,7 @@ pub(super) struct Site {
 
 impl Site {
     /// Returns the server, once it serves.
-    pub(super) fn serving(&self) -> Option<&Serving> {
+    pub(super) fn serving(&self) -> Option<&AdminContext> {
         self.shared.serving.get()
     }
 }
@@ -116,14 +116,14 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
         let tokens = site.shared.tokens.as_ref();
         let (headers, uri) = (request.headers(), request.uri());
         let writes = !is_reading(request.method());
-        match site.rules.admit(&Asked { headers, uri, writes, needed }, tokens) {
+        match site.rules.admit(&AccessRequest { headers, uri, writes, needed }, tokens) {
             Ok(role) => {
                 if let Some(activity) = request.extensions().get::<Arc<Activity>>()
                     && role > Role::Probe
                 {
                     activity.begin();
                 }
-                request.extensions_mut().insert(Granted(role));
+                request.extensions_mut().insert(GrantedRole(role));
                 match needed {
                     Role::Full if !is_reading(request.method()) => {
                         recorded(&site, role, request, next).await
@@ -132,7 +132,8 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
                 }
             }
             Err(refused) => {
-                if let (Refused::BadToken, Some(Serving { server, .. })) = (refused, site.serving())
+                if let (RefusalReason::BadToken, Some(AdminContext { server, .. })) =
+                    (refused, site.serving())
                 {
                     server.counters(Thread::Admin).bump(Counter::AdminAuthFailures);
                 }
@@ -174,7 +175,7 @@ fn is_reading(method: &Method) -> bool {
 
 /// The role of a request.
 #[derive(Clone, Copy, Debug)]
-struct Granted(Role);
+struct GrantedRole(Role);
 
 /// Returns the length of the body that a request announces.
 fn body_bytes(headers: &HeaderMap) -> u64 {
@@ -202,7 +203,7 @@ async fn metrics(State(site): State<Site>) -> Response {
 }
 
 /// Returns the role of the request, for tools and pages that must find out what they may do.
-async fn role(Extension(Granted(role)): Extension<Granted>) -> Response {
+async fn role(Extension(GrantedRole(role)): Extension<GrantedRole>) -> Response {
     as_json((StatusCode::OK, json!({ "role": role.name() })))
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Allotment {
 /// The bytes that one connection holds, as last reported to the budget and to the statistics. A
 /// connection that waits for its next command holds nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Holding {
+pub(crate) struct ConnectionBytes {
     input_bytes: usize,
     output_bytes: usize,
     allowance_bytes: usize,
@@ -46,7 +46,7 @@ impl Budget {
     }
 
     /// Returns how much a connection may buffer if `unreported_bytes` are in use that no
-    /// [`Holding`] has reported yet.
+    /// [`ConnectionBytes`] has reported yet.
     #[inline]
     pub(crate) fn allotment(&self, unreported_bytes: u64) -> Allotment {
         let used_bytes = self.held_bytes.load(Relaxed).saturating_add(unreported_bytes);
@@ -89,7 +89,7 @@ impl Budget {
     }
 }
 
-impl Holding {
+impl ConnectionBytes {
     /// Creates the holding of a new connection.
     pub(crate) fn new(is_encrypted: bool) -> Self {
         let record_bytes = if is_encrypted { RECORD_BYTES_MAX } else { 0 };
@@ -169,14 +169,14 @@ mod tests {
     #[test]
     fn bytes_within_the_allowance_do_not_count_against_the_budget() {
         let (budget, counters) = (Budget::new(100), Counters::default());
-        let [mut small, mut large] = [Holding::new(false); 2];
+        let [mut small, mut large] = [ConnectionBytes::new(false); 2];
         large.change(&budget, &counters, FULL, 0);
         small.change(&budget, &counters, 0, ALLOWANCE_BYTES);
         assert!(!budget.is_exceeded());
         small.change(&budget, &counters, 1, ALLOWANCE_BYTES);
         assert!(budget.is_exceeded());
         assert_eq!((large.beyond_allowance(), small.beyond_allowance()), (100, 1));
-        let mut encrypted = Holding::new(true);
+        let mut encrypted = ConnectionBytes::new(true);
         encrypted.change(&budget, &counters, RECORD_BYTES_MAX, ALLOWANCE_BYTES);
         assert_eq!(encrypted.beyond_allowance(), 0);
         large.end(&budget, &counters);
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_allotment_shrinks_as_connections_hold_more() {
         let (budget, counters) = (Budget::new(64 << 20), Counters::default());
-        let mut holding = Holding::new(false);
+        let mut holding = ConnectionBytes::new(false);
         let mut allotment = |held: usize, unreported_bytes| {
             holding.change(&budget, &counters, held + ALLOWANCE_BYTES, 0);
             let Allotment { output_bytes_max, is_tight } = budget.allotment(unreported_bytes);
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn the_statistics_show_the_bytes_held_now() {
         let (budget, counters) = (Budget::new(1000), Counters::default());
-        let mut holding = Holding::new(false);
+        let mut holding = ConnectionBytes::new(false);
         let shown = || {
             [
                 counters.read(Counter::ReadBufferCount),

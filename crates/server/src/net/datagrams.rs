@@ -130,11 +130,11 @@ enum Begun {
     /// The response is complete, or it is a refusal.
     Over { head: Head, more_turns: usize },
     /// The request waits for the disk.
-    Waits(Box<Waiting>),
+    Waits(Box<WaitingRequest>),
 }
 
 /// A request that waits for the disk.
-struct Waiting {
+struct WaitingRequest {
     head: Head,
     /// The complete request, and how many of its bytes have been executed.
     request: Vec<u8>,
@@ -160,7 +160,7 @@ fn begin(
     executor.turn_to(NO_CONNECTION);
     let mut session = Session::brief(executor.server());
     let (cache, limits) = (executor.cache(), Limits { turns_max: TURNS_MAX, bytes_max });
-    let Conversed { consumed, turns, next } =
+    let RequestProgress { consumed, turns, next } =
         converse(&mut session, executor, wait, request, limits, out);
     let awaited = wait.take_awaited();
     let durability = awaited.map_or(TicketState::Durable, |awaited| cache.durability(awaited));
@@ -169,7 +169,7 @@ fn begin(
     let needs_disk = next == Next::Disk || wait.asks() && turns == TURNS_MAX;
     if needs_disk || is_answered && durability == TicketState::Pending {
         let (request, out) = (request.to_vec(), std::mem::take(out));
-        let waiting = Waiting { head, request, consumed, session, out, bytes_max, awaited };
+        let waiting = WaitingRequest { head, request, consumed, session, out, bytes_max, awaited };
         return Begun::Waits(Box::new(waiting));
     }
     if !is_answered || durability != TicketState::Durable {
@@ -178,7 +178,7 @@ fn begin(
     Begun::Over { head, more_turns: turns - 1 }
 }
 
-impl Waiting {
+impl WaitingRequest {
     /// Executes the rest of the request, on a thread that may wait for the disk. Afterwards the
     /// response is complete, or it is a refusal.
     fn end(&mut self, executor: &Executor) {
@@ -215,7 +215,7 @@ struct Limits {
 }
 
 /// The progress of a request.
-struct Conversed {
+struct RequestProgress {
     consumed: usize,
     turns: usize,
     next: Next,
@@ -230,7 +230,7 @@ fn converse(
     request: &[u8],
     limits: Limits,
     out: &mut Output,
-) -> Conversed {
+) -> RequestProgress {
     let Limits { turns_max, bytes_max } = limits;
     let allowance = Allowance {
         commands_max: COMMANDS_MAX,
@@ -246,7 +246,7 @@ fn converse(
         turns += 1;
         let next = progress.next;
         if !matches!(next, Next::Turn | Next::GiveWay) || turns == turns_max {
-            return Conversed { consumed, turns, next };
+            return RequestProgress { consumed, turns, next };
         }
     }
 }

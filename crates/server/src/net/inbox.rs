@@ -15,7 +15,7 @@ use crate::waker::Waker;
 /// Accepted sockets that the worker has not added yet.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    accepted: Mutex<Vec<Accepted>>,
+    accepted: Mutex<Vec<NewConnection>>,
     /// The results of completed disk reads.
     reads: Mutex<Vec<DiskQuery<DiskPages>>>,
     waker: Arc<Waker>,
@@ -25,7 +25,7 @@ pub(crate) struct Inbox {
 
 /// A new connection.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct NewConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) transport: Transport,
     /// Whether TLS requires a client certificate; `None` without TLS.
@@ -52,13 +52,13 @@ impl Inbox {
     }
 
     /// Adds a connection and wakes the worker.
-    pub(crate) fn put(&self, accepted: Accepted) {
+    pub(crate) fn put(&self, accepted: NewConnection) {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(accepted);
         self.waker.wake();
     }
 
     /// Takes all connections that were added since the last call.
-    pub(crate) fn take(&self) -> Vec<Accepted> {
+    pub(crate) fn take(&self) -> Vec<NewConnection> {
         self.waker.reset();
         std::mem::take(&mut self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 
 use crate::clock::{Clock, Stopwatch};
-use crate::net::inbox::{Accepted, Inbox};
+use crate::net::inbox::{Inbox, NewConnection};
 use crate::net::sockets::Socket;
 use crate::server::Server;
 use crate::server::statistics::threads::Thread;
@@ -139,7 +139,7 @@ impl Listener {
         }
         self.counters.bump(Counter::ConnectionsTotal);
         self.counters.bump(Counter::ConnectionsCurrent);
-        self.inboxes[self.next_inbox].put(Accepted {
+        self.inboxes[self.next_inbox].put(NewConnection {
             socket: accepted,
             transport: *transport,
             client_certificates: *client_certificates,

@@ -13,7 +13,7 @@ use larder_protocol::text::dump::{self, DumpedItem};
 use larder_stats::{Counter, Counters};
 
 use crate::observe::classes::{Classes, ItemSize};
-use crate::observe::listing::{Listed, Listing};
+use crate::observe::listing::{ListStep, Listing};
 
 /// A dump in progress.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ pub(crate) struct Dump {
 
 /// The outcome of one step of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dumping {
+pub(crate) enum DumpStep {
     /// It has visited this many items.
     Visited(usize),
-    /// The dump needs the disk, like [`Listed::NeedsDisk`].
+    /// The dump needs the disk, like [`ListStep::NeedsDisk`].
     NeedsDisk,
     /// The dump is complete.
     Over,
@@ -60,15 +60,15 @@ impl Dump {
 
     /// Visits a few more items, and appends the lines of those that match. Appends the end line
     /// after the last item.
-    pub(crate) fn step(&mut self, wait: Wait<'_>, out: &mut Vec<u8>) -> Dumping {
+    pub(crate) fn step(&mut self, wait: Wait<'_>, out: &mut Vec<u8>) -> DumpStep {
         let listed = self.listing.step(wait);
         self.listing.found().iter().for_each(|item| self.show(item, out));
         match listed {
-            Listed::Found => Dumping::Visited(self.listing.found().len()),
-            Listed::NeedsDisk => Dumping::NeedsDisk,
-            Listed::Over => {
+            ListStep::Found => DumpStep::Visited(self.listing.found().len()),
+            ListStep::NeedsDisk => DumpStep::NeedsDisk,
+            ListStep::Over => {
                 self.end(out);
-                Dumping::Over
+                DumpStep::Over
             }
         }
     }

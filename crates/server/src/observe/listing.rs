@@ -16,7 +16,7 @@ pub(crate) struct Listing {
 
 /// The outcome of one step of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub(crate) enum ListStep {
     /// The step found some items, possibly none.
     Found,
     /// The step found some items, possibly none. The list continues after the reads of
@@ -34,18 +34,18 @@ impl Listing {
     }
 
     /// Continues with the next items.
-    pub(crate) fn step(&mut self, wait: Wait<'_>) -> Listed {
+    pub(crate) fn step(&mut self, wait: Wait<'_>) -> ListStep {
         self.found.clear();
         if !self.reads.is_empty() {
-            return Listed::NeedsDisk;
+            return ListStep::NeedsDisk;
         }
         match self.walk.step(std::mem::take(&mut self.read), wait, &mut self.found) {
             WalkStep::Reads(reads) => {
                 self.reads = reads;
-                Listed::NeedsDisk
+                ListStep::NeedsDisk
             }
-            WalkStep::GoesOn => Listed::Found,
-            WalkStep::Over => Listed::Over,
+            WalkStep::GoesOn => ListStep::Found,
+            WalkStep::Over => ListStep::Over,
         }
     }
 

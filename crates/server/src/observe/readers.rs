@@ -29,7 +29,7 @@ pub(crate) const READS_PER_HINT: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Readers {
     who: Who,
-    unmapped: Unmapped,
+    unmapped: UnmappedIds,
     /// The cache's memory, opened read-only.
     file: File,
     /// The line that is sent with the descriptor.
@@ -46,12 +46,12 @@ enum Who {
 /// The user id and group id that the kernel reports for ids without a mapping in this user
 /// namespace.
 #[derive(Clone, Copy, Debug)]
-struct Unmapped {
+struct UnmappedIds {
     user: u32,
     group: u32,
 }
 
-impl Unmapped {
+impl UnmappedIds {
     fn read() -> Self {
         let number = |name: &str| {
             let path = format!("/proc/sys/kernel/{name}");
@@ -68,7 +68,7 @@ const UNMAPPED_DEFAULT: u32 = 65534;
 impl Who {
     /// True if a peer with this user and these groups may read. An id that stands for all unmapped
     /// ids never matches the server's.
-    fn admits(self, user: u32, groups: &[u32], unmapped: Unmapped) -> bool {
+    fn admits(self, user: u32, groups: &[u32], unmapped: UnmappedIds) -> bool {
         match self {
             Self::User(ours) => user == ours && user != unmapped.user,
             Self::Group(ours) => groups.contains(&ours) && ours != unmapped.group,
@@ -117,7 +117,7 @@ impl Readers {
             format: REGION_FORMAT,
             reads_per_hint: READS_PER_HINT,
         };
-        let unmapped = Unmapped::read();
+        let unmapped = UnmappedIds::read();
         let is_unmapped = match who {
             Who::User(user) => user == unmapped.user,
             Who::Group(group) => group == unmapped.group,
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn unmapped_users_and_groups_do_not_match_the_servers() {
-        let unmapped = Unmapped { user: 65534, group: 65533 };
+        let unmapped = UnmappedIds { user: 65534, group: 65533 };
         let cases = [
             (Who::User(1000), 1000, vec![1], true),
             (Who::User(1000), 1001, vec![1000], false),

@@ -54,13 +54,13 @@ pub(crate) fn start() -> Result<(), Failure> {
 
 /// The background process, detached from its terminal except for standard input and output.
 #[derive(Debug)]
-pub(crate) struct Detached {
+pub(crate) struct DetachedProcess {
     /// Opened early, because the process may later lose the permission to open files for writing.
     null: File,
 }
 
 /// Leaves the terminal's session and, unless core files are enabled, its directory.
-pub(crate) fn leave_session(options: &Options) -> Result<Detached, Failure> {
+pub(crate) fn leave_session(options: &Options) -> Result<DetachedProcess, Failure> {
     // Fails only for a session leader, which is already in a separate session.
     let _ = setsid();
     if !options.core_dumps {
@@ -68,10 +68,10 @@ pub(crate) fn leave_session(options: &Options) -> Result<Detached, Failure> {
         let _ = env::set_current_dir("/");
     }
     let null = File::options().read(true).write(true).open("/dev/null").map_err(cannot_leave)?;
-    Ok(Detached { null })
+    Ok(DetachedProcess { null })
 }
 
-impl Detached {
+impl DetachedProcess {
     /// Notifies the waiting process that this one serves, and closes standard input and output.
     /// Standard error stays open if `-v` writes to it.
     pub(crate) fn notify_ready(self, options: &Options) -> Result<(), Failure> {

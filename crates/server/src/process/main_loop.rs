@@ -9,7 +9,7 @@ use crate::admin::Http;
 use crate::clock::monotonic_us;
 use crate::log;
 use crate::net::listener::Listener;
-use crate::process::signals::{Asked, Signals};
+use crate::process::signals::{SignalRequests, Signals};
 use crate::process::steps::{Step, reach};
 use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::{Turn, Upgrade};
@@ -123,7 +123,7 @@ impl<'a> MainLoop<'a> {
     }
 
     /// Executes the requests of signals.
-    pub(crate) fn obey(&mut self, asked: Asked) {
+    pub(crate) fn obey(&mut self, asked: SignalRequests) {
         if let Some(manner) = asked.stop {
             self.was_told_to_stop = true;
             self.server.life.stop.request(manner);

@@ -19,12 +19,12 @@ use crate::log;
 /// The file is written before the cache is opened. If the process found out only afterwards that it
 /// cannot write the file, its end would leave a disk tier in the same state as a crash.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedPidfile {
     path: PathBuf,
     unfinished: PathBuf,
 }
 
-impl Prepared {
+impl PreparedPidfile {
     /// Writes this process's id under the temporary name.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Prepared {
     }
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedPidfile {
     fn drop(&mut self) {
         // Fails if the file was published, because it has another name then.
         let _ = fs::remove_file(&self.unfinished);
@@ -86,8 +86,8 @@ pub(crate) fn take_back(path: &Path, pid: u32) {
     if named(path).and_then(|pid| u32::try_from(pid).ok()) != Some(pid) {
         return;
     }
-    let written =
-        Prepared::write(path, &Leftovers::default()).and_then(|prepared| prepared.publish(None));
+    let written = PreparedPidfile::write(path, &Leftovers::default())
+        .and_then(|prepared| prepared.publish(None));
     if let Err(failure) = written {
         log::say(format_args!("larderd: {failure}"));
     }

@@ -34,8 +34,8 @@ impl Signals {
     }
 
     /// Returns the requests of all signals since the last call.
-    pub(crate) fn take(&mut self) -> Asked {
-        let mut asked = Asked::default();
+    pub(crate) fn take(&mut self) -> SignalRequests {
+        let mut asked = SignalRequests::default();
         for signal in self.0.pending() {
             match signal {
                 SIGTERM | SIGINT => asked.stop = Some(Manner::Now),
@@ -60,7 +60,7 @@ const CAUGHT: [i32; 5] = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP];
 
 /// The requests of received signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct SignalRequests {
     /// Stop the server.
     pub(crate) stop: Option<Manner>,
     /// SIGHUP: read the files again.

@@ -23,7 +23,7 @@ use crate::net::listener::Listener;
 use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
 use crate::observe::conn_table::Ends;
-use crate::process::daemon::Detached;
+use crate::process::daemon::DetachedProcess;
 use crate::process::early_stop::EarlyStop;
 use crate::process::main_loop::MainLoop;
 use crate::process::opening::Opening;
@@ -41,14 +41,14 @@ use crate::process::workers::{self, Workers};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::credentials::Credentials;
 use crate::server::error::{ServerError, UsersError};
-use crate::server::open::{self, InheritedMemory, Takeover, Unopened};
+use crate::server::open::{self, InheritedMemory, Takeover, UnopenedCache};
 use crate::server::progress::Progress;
 use crate::server::statistics::threads::Thread;
 use crate::server::{Server, disk_tier};
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
-use crate::words::Counted;
+use crate::words::CountedNoun;
 
 /// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in
 /// the background instead, and that process logs them.
@@ -76,7 +76,7 @@ fn start(
     leftovers: &Leftovers,
 ) -> Result<(), Failure> {
     let (mut ground, inherited) = prepare(&mut options, warnings)?;
-    let Inherited { predecessor, sockets, memory, admin } = inherited;
+    let InheritedState { predecessor, sockets, memory, admin } = inherited;
     let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
     let Entrance { sockets, datagrams, mut http, pidfile } = entrance;
     if options.drop_privileges {
@@ -154,7 +154,7 @@ struct Ground {
     /// Moved into the admin listener.
     tokens: Option<Tokens>,
     ports_file: Option<PathBuf>,
-    detached: Option<Detached>,
+    detached: Option<DetachedProcess>,
     connection_count_max: usize,
     signals: Signals,
     /// A second receiver of the signals, for those that arrive while the server starts.
@@ -163,7 +163,10 @@ struct Ground {
 
 /// Logs the warnings, and does everything that must precede the sockets: reads the files that only
 /// root may read, goes into the background, sets limits, changes the user and catches signals.
-fn prepare(options: &mut Options, warnings: &[String]) -> Result<(Ground, Inherited), Failure> {
+fn prepare(
+    options: &mut Options,
+    warnings: &[String],
+) -> Result<(Ground, InheritedState), Failure> {
     let inherited = inherit()?;
     let supervisor = Supervisor::find();
     for warning in warnings {
@@ -204,7 +207,7 @@ struct Entrance {
     sockets: Vec<Socket>,
     datagrams: Arc<[Datagrams]>,
     http: Http,
-    pidfile: Option<pidfile::Prepared>,
+    pidfile: Option<pidfile::PreparedPidfile>,
 }
 
 impl Entrance {
@@ -227,7 +230,8 @@ impl Entrance {
             log::say(format_args!("larderd: {failure}"));
         }
         let pidfile = options.pidfile.as_deref();
-        let pidfile = pidfile.map(|path| pidfile::Prepared::write(path, leftovers)).transpose()?;
+        let pidfile =
+            pidfile.map(|path| pidfile::PreparedPidfile::write(path, leftovers)).transpose()?;
         reach(Step::SocketsListen);
         Ok(Self { sockets, datagrams, http, pidfile })
     }
@@ -339,14 +343,14 @@ fn check_left(left: u64) -> Result<(), Failure> {
             format_args!(
                 "the stop lost {} of changes that are not on the disk; a higher \
                  --tier-stop-secs gives a slow disk more time",
-                Counted(left, "byte"),
+                CountedNoun(left, "byte"),
             ),
         )),
     }
 }
 
 /// The state that this process inherits when it starts.
-struct Inherited {
+struct InheritedState {
     /// The server that this process replaces.
     predecessor: Option<Predecessor>,
     /// The listening sockets; `None` if this process opens its own.
@@ -357,14 +361,14 @@ struct Inherited {
 }
 
 /// Receives the state from the predecessor, or the sockets from the service manager.
-fn inherit() -> Result<Inherited, Failure> {
+fn inherit() -> Result<InheritedState, Failure> {
     if let Some((predecessor, handover)) = Predecessor::find()? {
         let Handover { sockets, memory, admin } = handover;
         let (predecessor, sockets) = (Some(predecessor), Some(sockets));
-        return Ok(Inherited { predecessor, sockets, memory, admin });
+        return Ok(InheritedState { predecessor, sockets, memory, admin });
     }
     let sockets = Some(activation::take()?).filter(|sockets| !sockets.is_empty());
-    Ok(Inherited { predecessor: None, sockets, memory: None, admin: Vec::new() })
+    Ok(InheritedState { predecessor: None, sockets, memory: None, admin: Vec::new() })
 }
 
 /// Reads the tokens of the admin listener, if it exists and has a token file. Like the
@@ -455,7 +459,7 @@ impl Opens<'_> {
 
     /// Checks for errors that could keep this process from serving once the predecessor has left
     /// the directory.
-    fn rehearse(&self, cache: &Unopened) -> Result<(), Failure> {
+    fn rehearse(&self, cache: &UnopenedCache) -> Result<(), Failure> {
         credentials(self.options)?;
         cache.rehearse().map_err(|error| Failure::new(error.exit_code(), error))
     }
@@ -515,7 +519,7 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http
         words += &format!(
             "larderd: listening on {} ({mebibytes} MiB, {}{})\n",
             socket.address,
-            Counted(options.worker_count as u64, "worker"),
+            CountedNoun(options.worker_count as u64, "worker"),
             if socket.client_certificates.is_some() { ", TLS" } else { "" },
         );
     }

@@ -6,7 +6,7 @@ use crate::log;
 use crate::observe::readers::Readers;
 use crate::server::Server;
 use crate::server::credentials::Credentials;
-use crate::tls::certificates::{Certificates, Refreshed};
+use crate::tls::certificates::{Certificates, RefreshResult};
 
 /// The certificates, credentials and permissions that clients need to use the cache.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ impl Server {
     pub(crate) fn refresh_certificates(&self, only_if_changed: bool) -> Result<(), RefreshError> {
         let certificates = self.access.certificates.as_ref().ok_or(RefreshError::NoTls)?;
         match certificates.refresh(only_if_changed) {
-            Refreshed::Unchanged(true) => Ok(()),
-            Refreshed::Unchanged(false) => Err(RefreshError::Unusable),
-            Refreshed::Read(Ok(())) => {
+            RefreshResult::Unchanged(true) => Ok(()),
+            RefreshResult::Unchanged(false) => Err(RefreshError::Unusable),
+            RefreshResult::Read(Ok(())) => {
                 self.log.event(format_args!("certificates reloaded"));
                 Ok(())
             }
-            Refreshed::Read(Err(error)) => {
+            RefreshResult::Read(Err(error)) => {
                 log::say(format_args!(
                     "larderd: certificates not reloaded, the previous ones stay in effect: {error}"
                 ));

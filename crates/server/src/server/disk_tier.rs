@@ -15,7 +15,7 @@ use larder_options::{self as options, Options};
 use crate::clock::Stopwatch;
 use crate::log;
 use crate::server::progress::Progress;
-use crate::words::Counted;
+use crate::words::CountedNoun;
 
 /// The error of a directory that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -97,14 +97,14 @@ impl UnopenedDirectory {
         let source = if status.started.is_from_index { ", from its index" } else { "" };
         log::say(format_args!(
             "larderd: directory {path}: opened in {ms:.1} ms, with {}{source}",
-            Counted(items, "item"),
+            CountedNoun(items, "item"),
         ));
         report_loss(&path, &status.started, self.accepts_loss);
         if status.started.flipped > 0 {
             log::say(format_args!(
                 "larderd: directory {path}: {} in MANIFEST or in headers of the log, flipped back; \
                  nothing is lost. Check the disk",
-                Counted(status.started.flipped, "flipped bit"),
+                CountedNoun(status.started.flipped, "flipped bit"),
             ));
         }
         if status.started.is_index_unread {
@@ -190,9 +190,9 @@ fn report_loss(path: &str, started: &TierStarted, is_accepted: bool) {
         Some(lost) => log::say(format_args!(
             "larderd: directory {path}: {} of the log damaged, {} not read; dropped, as \
              --tier-accept-loss allows: {} that may have been out of date",
-            Counted(lost.damages, "place"),
-            Counted(lost.lost_bytes, "byte"),
-            Counted(lost.doubtful, "item"),
+            CountedNoun(lost.damages, "place"),
+            CountedNoun(lost.lost_bytes, "byte"),
+            CountedNoun(lost.doubtful, "item"),
         )),
         None if is_accepted => log::say(format_args!(
             "larderd: directory {path}: nothing was lost: leave --tier-accept-loss out from now \

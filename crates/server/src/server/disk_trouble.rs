@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use larder::{Cache, TierMode};
 
 use crate::log;
-use crate::words::Counted;
+use crate::words::CountedNoun;
 
 /// The faults that were already logged.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl DiskTrouble {
         let is_silent = self.unreadable_said.is_some_and(|said| said.elapsed() < SILENCE);
         if tier.unreadable > self.unreadable && !is_silent {
             (self.unreadable, self.unreadable_said) = (tier.unreadable, Some(Instant::now()));
-            let items = Counted(tier.unreadable, "item");
+            let items = CountedNoun(tier.unreadable, "item");
             let why = tier.trouble.unwrap_or_default();
             log::say(format_args!("larderd: the disk did not return {items} so far: {why}"));
         }
@@ -64,12 +64,12 @@ fn report_failure(cache: &Cache) {
 }
 
 fn report_damage(segments: u64, lost: u64, mode: TierMode) {
-    let segments = Counted(segments, "segment");
+    let segments = CountedNoun(segments, "segment");
     match mode {
         TierMode::Store => log::say(format_args!(
             "larderd: the disk is damaged in {segments}; {} lost, whose reads fail until they are \
              set or deleted; look for errors of the device in the kernel's log",
-            Counted(lost, "item")
+            CountedNoun(lost, "item")
         )),
         TierMode::Cache => log::say(format_args!(
             "larderd: the disk is damaged in {segments}, whose items are misses now; look for \

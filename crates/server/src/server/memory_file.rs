@@ -8,7 +8,7 @@ use larder_options::Options;
 
 use crate::clock::Stopwatch;
 use crate::log;
-use crate::words::Counted;
+use crate::words::CountedNoun;
 
 /// The reason why the memory file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub(crate) fn open(
     let cache_is = match cache.opening() {
         Opening::Attached => {
             let age_secs = cache.system_second().saturating_sub(Epoch::FIRST_SECOND);
-            let items = Counted(cache.len(), "item");
+            let items = CountedNoun(cache.len(), "item");
             format!("attached in {ms:.1} ms, with {items}; begun {age_secs} s ago")
         }
         Opening::Replaced(reason) => {

@@ -8,7 +8,7 @@ use crate::log;
 use crate::server::disk_tier::{self, UnopenedDirectory};
 use crate::server::error::ServerError;
 use crate::server::memory_file;
-use crate::words::Counted;
+use crate::words::CountedNoun;
 
 /// The state that a server takes over from its predecessor.
 #[derive(Debug)]
@@ -28,14 +28,14 @@ pub(crate) struct InheritedMemory {
 
 /// A cache whose memory is mapped.
 #[derive(Debug)]
-pub(crate) enum Unopened {
+pub(crate) enum UnopenedCache {
     /// A cache without a directory.
     Whole(Cache),
     /// A cache whose directory, `--tier-path`, must still be opened.
     Directory(Box<UnopenedDirectory>),
 }
 
-impl Unopened {
+impl UnopenedCache {
     /// Checks whether the directory can be opened although the predecessor still uses it.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ pub(crate) fn prepare(
     options: &Options,
     takeover: Option<Takeover>,
     observer: disk_tier::Observer,
-) -> Result<Unopened, ServerError> {
+) -> Result<UnopenedCache, ServerError> {
     let builder = Cache::builder()
         .memory_bytes(options.memory_bytes)
         .item_bytes_max(options.item_bytes_max)
@@ -79,15 +79,15 @@ pub(crate) fn prepare(
         .inheritable(options.has_readers());
     if let Some(tier) = &options.disk_tier {
         let directory = UnopenedDirectory::prepare(builder, tier, options, observer)?;
-        return Ok(Unopened::Directory(Box::new(directory)));
+        return Ok(UnopenedCache::Directory(Box::new(directory)));
     }
     if let Some(path) = &options.memory_file {
         // The replaced server still has the file open.
         let is_alone = takeover.is_none();
-        return Ok(Unopened::Whole(memory_file::open(builder, path, options, is_alone)?));
+        return Ok(UnopenedCache::Whole(memory_file::open(builder, path, options, is_alone)?));
     }
     let memory = takeover.and_then(|takeover| takeover.memory);
-    Ok(Unopened::Whole(match memory.and_then(|memory| inherit(&builder, options, memory)) {
+    Ok(UnopenedCache::Whole(match memory.and_then(|memory| inherit(&builder, options, memory)) {
         Some(cache) => cache,
         None => open(builder, options)?,
     }))
@@ -106,7 +106,7 @@ fn inherit(builder: &Builder, options: &Options, memory: InheritedMemory) -> Opt
     };
     match opened {
         Ok(cache) => {
-            let items = Counted(cache.len(), "item");
+            let items = CountedNoun(cache.len(), "item");
             log::say(format_args!("larderd: inherited a cache of {items}"));
             Some(cache)
         }

@@ -5,10 +5,10 @@ use larder_protocol::{Frame, Refusal, Response};
 
 use super::batch::{Batch, Step};
 use super::{Next, Session, State};
-use crate::observe::dump::{Dump, Dumping};
+use crate::observe::dump::{Dump, DumpStep};
 use crate::observe::listing::Listing;
 use crate::observe::watch::Watch;
-use crate::stats::{Gathered, Gathering};
+use crate::stats::{GatherStep, StatsResponse};
 
 impl Session {
     #[cold]
@@ -29,7 +29,7 @@ impl Session {
     pub(super) fn gather(
         &mut self,
         batch: &mut Batch<'_>,
-        gathering: Box<Gathering>,
+        gathering: Box<StatsResponse>,
         frame: &Frame<'_>,
     ) {
         (batch.left, batch.took_long) = (0, true);
@@ -46,9 +46,9 @@ impl Session {
         (batch.left, batch.took_long) = (0, true);
         let State::Gather(gathering, kept) = &mut self.state else { return Step::GoOn(0) };
         match gathering.step(&kept.frame(), batch.wait, &mut batch.out.bytes) {
-            Gathered::Some => {}
-            Gathered::NeedsDisk => return Step::Stop(0, Next::Disk),
-            Gathered::All => {
+            GatherStep::Some => {}
+            GatherStep::NeedsDisk => return Step::Stop(0, Next::Disk),
+            GatherStep::All => {
                 batch.respond(&Response::EndOfStats, &kept.frame());
                 self.state = State::Command;
             }
@@ -59,9 +59,9 @@ impl Session {
     pub(super) fn dump_on(&mut self, batch: &mut Batch<'_>) -> Step {
         let State::Dump(dump) = &mut self.state else { return Step::GoOn(0) };
         match dump.step(batch.wait, &mut batch.out.bytes) {
-            Dumping::Visited(items) => batch.left = batch.left.saturating_sub(items.max(1)),
-            Dumping::NeedsDisk => return Step::Stop(0, Next::Disk),
-            Dumping::Over => self.state = State::Command,
+            DumpStep::Visited(items) => batch.left = batch.left.saturating_sub(items.max(1)),
+            DumpStep::NeedsDisk => return Step::Stop(0, Next::Disk),
+            DumpStep::Over => self.state = State::Command,
         }
         Step::GoOn(0)
     }

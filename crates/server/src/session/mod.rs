@@ -26,14 +26,14 @@ use crate::observe::conn_table::Stage;
 use crate::observe::dump::Dump;
 use crate::observe::watch::Watch;
 use crate::server::Server;
-use crate::session::execute::{Call, Executed, Executor};
+use crate::session::execute::{Call, CommandResult, Executor};
 use crate::session::observer::key_of;
 use crate::session::payload::{Payload, payload_bytes};
-use crate::stats::{self, ConnectionList, Gathering};
+use crate::stats::{self, ConnectionList, StatsResponse};
 
 pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
-use self::suspended::Suspended;
+use self::suspended::SuspendedCommand;
 
 /// The state of the conversation with one peer.
 ///
@@ -63,7 +63,7 @@ enum State {
     Command,
     /// A command waits for the disk. The next byte begins its value if it is a store; otherwise as
     /// in `Command`.
-    Suspended(Box<Suspended>),
+    Suspended(Box<SuspendedCommand>),
     /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
     /// The session writes the rest of a large value before it reads the next byte.
@@ -73,7 +73,7 @@ enum State {
     /// The session writes the rest of a list of connections before it reads the next byte.
     Connections(Box<ConnectionList>),
     /// The session gathers statistics, for a command with this frame.
-    Gather(Box<Gathering>, Box<Kept>),
+    Gather(Box<StatsResponse>, Box<Kept>),
     /// The session ignores input. The connection sends watch lines until it is closed.
     Watch(Box<Watch>),
 }
@@ -378,12 +378,12 @@ impl Session {
         let ParsedCommand { command, frame, consumed, .. } = parsed;
         let call = Call { wait: batch.wait, frame };
         match batch.executor.execute(command, call, &mut batch.out.bytes) {
-            Executed::Done(Response::Close) => {
+            CommandResult::Done(Response::Close) => {
                 batch.respond(&Response::Close, frame);
                 self.has_quit = true;
                 return Step::Stop(consumed, Next::Close);
             }
-            Executed::Done(ref response) => {
+            CommandResult::Done(ref response) => {
                 if OBSERVED {
                     batch.last_response = Some(*response);
                 }
@@ -402,26 +402,26 @@ impl Session {
                 }
                 batch.respond(response, frame);
             }
-            Executed::Large(first, large) => {
+            CommandResult::Large(first, large) => {
                 batch.show(first, self.is_brief);
                 self.state = State::Large(large, Box::new(frame.keep()));
             }
-            Executed::Dump(dump) => self.begin_dump(batch, dump, frame),
-            Executed::Connections(list) => self.state = State::Connections(list),
-            Executed::Gather(gathering) => self.gather(batch, gathering, frame),
-            Executed::HotKeys if self.is_brief => {
+            CommandResult::Dump(dump) => self.begin_dump(batch, dump, frame),
+            CommandResult::Connections(list) => self.state = State::Connections(list),
+            CommandResult::Gather(gathering) => self.gather(batch, gathering, frame),
+            CommandResult::HotKeys if self.is_brief => {
                 batch.respond(&Refusal::HotKeysNotAllowed.into(), frame);
             }
-            Executed::HotKeys => {
+            CommandResult::HotKeys => {
                 stats::hot_keys(batch.executor.server(), frame, &mut batch.out.bytes);
                 (batch.left, batch.took_long) = (0, true);
                 batch.respond(&Response::EndOfStats, frame);
             }
-            Executed::Watch(watch) => self.begin_watch(batch, watch, frame),
-            Executed::Pending => return self.suspend(parsed),
-            Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
-            Executed::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
-            Executed::Reads => match command {
+            CommandResult::Watch(watch) => self.begin_watch(batch, watch, frame),
+            CommandResult::Pending => return self.suspend(parsed),
+            CommandResult::Region if self.may_read => return Step::Stop(consumed, Next::Region),
+            CommandResult::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
+            CommandResult::Reads => match command {
                 Command::NoteReads { keys } if self.may_read => {
                     batch.executor.note_reads(keys, batch.wait);
                 }

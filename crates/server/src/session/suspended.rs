@@ -13,7 +13,7 @@ use crate::session::execute::{Executor, is_read};
 
 /// A command that waits for a disk read.
 #[derive(Debug)]
-pub(super) struct Suspended {
+pub(super) struct SuspendedCommand {
     command: KeptCommand,
     frame: Kept,
     /// The part of the command that the log may show.
@@ -33,7 +33,7 @@ impl Session {
             return Step::Stop(consumed, Next::Close);
         };
         self.asked = Some(command.key().into());
-        let suspended = Suspended { command, frame: frame.keep(), words, consumed };
+        let suspended = SuspendedCommand { command, frame: frame.keep(), words, consumed };
         self.state = State::Suspended(Box::new(suspended));
         Step::Stop(consumed, Next::Disk)
     }
@@ -44,7 +44,7 @@ impl Session {
         let State::Suspended(suspended) = std::mem::replace(&mut self.state, State::Command) else {
             return Step::GoOn(0);
         };
-        let Suspended { command, frame, words, consumed } = &*suspended;
+        let SuspendedCommand { command, frame, words, consumed } = &*suspended;
         let (command, frame) = (&command.command(), &frame.frame_with(command.key()));
         let (consumed, rest) = (*consumed, input);
         let parsed = ParsedCommand { command, frame, input: words, consumed, rest };
@@ -92,7 +92,7 @@ impl Session {
     }
 }
 
-impl Suspended {
+impl SuspendedCommand {
     /// Returns how many bytes of the input are the value of the store, including its line end.
     pub(super) fn payload_bytes(&self) -> usize {
         match self.command.command() {

@@ -14,12 +14,12 @@ use super::by_class::ByClass;
 use super::rows;
 use crate::observe::census::Census;
 use crate::observe::classes::ItemSize;
-use crate::observe::listing::{Listed, Listing};
+use crate::observe::listing::{ListStep, Listing};
 use crate::server::Server;
 
 /// The requested statistics.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Counted {
+pub(super) enum ItemStatistics {
     Items,
     Slabs,
     Sizes,
@@ -27,17 +27,17 @@ pub(super) enum Counted {
 
 /// A response that is being gathered.
 #[derive(Debug)]
-pub(crate) struct Gathering {
+pub(crate) struct StatsResponse {
     server: Arc<Server>,
     what: What,
 }
 
 /// The outcome of one slice of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gathered {
+pub(crate) enum GatherStep {
     /// The slice appended a part of the response.
     Some,
-    /// The slice appended a part of the response, which needs the disk, like [`Listed::NeedsDisk`].
+    /// The slice appended a part of the response, which needs the disk, like [`ListStep::NeedsDisk`].
     NeedsDisk,
     /// The response is complete except for its end.
     All,
@@ -45,7 +45,7 @@ pub(crate) enum Gathered {
 
 #[derive(Debug)]
 enum What {
-    Census(Counted),
+    Census(ItemStatistics),
     Keys(Keys),
     /// The counts of commands by prefix. All prefixes up to this one have been shown.
     Prefixes(Option<Box<[u8]>>),
@@ -61,8 +61,8 @@ struct Keys {
     bytes_left: usize,
 }
 
-impl Gathering {
-    pub(super) fn census(server: &Arc<Server>, counted: Counted) -> Self {
+impl StatsResponse {
+    pub(super) fn census(server: &Arc<Server>, counted: ItemStatistics) -> Self {
         Self { server: Arc::clone(server), what: What::Census(counted) }
     }
 
@@ -89,7 +89,7 @@ impl Gathering {
         frame: &Frame<'_>,
         wait: Wait<'_>,
         out: &mut Vec<u8>,
-    ) -> Gathered {
+    ) -> GatherStep {
         let is_complete = match &mut self.what {
             What::Keys(keys) => return keys.step(&self.server, wait, out),
             What::Prefixes(last) => {
@@ -103,7 +103,7 @@ impl Gathering {
                 None => false,
             },
         };
-        if is_complete { Gathered::All } else { Gathered::Some }
+        if is_complete { GatherStep::All } else { GatherStep::Some }
     }
 
     /// Returns the walk over the items; `None` if the response does not list items.
@@ -138,7 +138,7 @@ impl Gathering {
     }
 }
 
-impl Counted {
+impl ItemStatistics {
     fn show(self, server: &Server, census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Items => ByClass { census, server }.show(Section::Items, frame, out),
@@ -149,20 +149,20 @@ impl Counted {
 }
 
 impl Keys {
-    fn step(&mut self, server: &Server, wait: Wait<'_>, out: &mut Vec<u8>) -> Gathered {
+    fn step(&mut self, server: &Server, wait: Wait<'_>, out: &mut Vec<u8>) -> GatherStep {
         let (mut steps_left, mut slice_left) = (STEPS_PER_SLICE, LOOKS_PER_SLICE);
         while steps_left > 0 && slice_left > 0 {
             steps_left -= 1;
             let listed = self.listing.step(wait);
             slice_left = slice_left.saturating_sub(self.listing.found().len());
-            let is_over = self.show(server, out) || listed == Listed::Over;
+            let is_over = self.show(server, out) || listed == ListStep::Over;
             match listed {
-                _ if is_over => return Gathered::All,
-                Listed::NeedsDisk => return Gathered::NeedsDisk,
+                _ if is_over => return GatherStep::All,
+                ListStep::NeedsDisk => return GatherStep::NeedsDisk,
                 _ => {}
             }
         }
-        Gathered::Some
+        GatherStep::Some
     }
 
     /// Shows the items of the last step. Returns true if the response has enough items.

@@ -16,8 +16,8 @@ use larder_stats::Section;
 
 use crate::server::Server;
 pub(crate) use connections::ConnectionList;
-use gather::Counted;
-pub(crate) use gather::{Gathered, Gathering};
+use gather::ItemStatistics;
+pub(crate) use gather::{GatherStep, StatsResponse};
 pub(crate) use hot_keys::hot_keys;
 
 /// The result of a request for statistics.
@@ -25,7 +25,7 @@ pub(crate) enum Answer {
     /// The response is complete.
     Done(Response),
     /// The rest of the response is gathered in slices.
-    Gather(Box<Gathering>),
+    Gather(Box<StatsResponse>),
 }
 
 /// Appends the statistics of a section. `wait` decides how a list of keys waits for the disk.
@@ -38,24 +38,24 @@ pub(crate) fn answer(
     out: &mut Vec<u8>,
 ) -> Answer {
     let gathering = match section {
-        StatsSection::Items => Gathering::census(server, Counted::Items),
-        StatsSection::Slabs => Gathering::census(server, Counted::Slabs),
+        StatsSection::Items => StatsResponse::census(server, ItemStatistics::Items),
+        StatsSection::Slabs => StatsResponse::census(server, ItemStatistics::Slabs),
         StatsSection::Sizes if server.options.track_sizes => {
-            Gathering::census(server, Counted::Sizes)
+            StatsResponse::census(server, ItemStatistics::Sizes)
         }
         StatsSection::CacheDump { .. } if !server.options.dump => {
             return Answer::Done(ClientError::DumpNotAllowed.into());
         }
         StatsSection::CacheDump { class, items_max } => match u8::try_from(class) {
-            Ok(class) => Gathering::keys(server, class, items_max),
+            Ok(class) => StatsResponse::keys(server, class, items_max),
             Err(_) => return Answer::Done(Response::EndOfStats),
         },
         section => return Answer::Done(at_once(server, section, frame, out)),
     };
     let mut gathering = Box::new(gathering);
     match gathering.step(frame, wait, out) {
-        Gathered::All => Answer::Done(Response::EndOfStats),
-        Gathered::Some | Gathered::NeedsDisk => Answer::Gather(gathering),
+        GatherStep::All => Answer::Done(Response::EndOfStats),
+        GatherStep::Some | GatherStep::NeedsDisk => Answer::Gather(gathering),
     }
 }
 

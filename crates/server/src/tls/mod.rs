@@ -39,7 +39,7 @@ pub(crate) struct Tls {
 
 /// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct ReceiveResult {
     /// Number of bytes for the session. TLS can receive records without any.
     pub(crate) bytes: usize,
     /// True if nothing more will arrive.
@@ -48,7 +48,7 @@ pub(crate) struct Received {
     pub(crate) may_be_more: bool,
 }
 
-impl Received {
+impl ReceiveResult {
     /// Returns the result of a receive without TLS into a buffer of `room_bytes` bytes.
     #[inline]
     pub(crate) fn plain(bytes: usize, room_bytes: usize) -> Self {
@@ -95,12 +95,12 @@ impl Tls {
         records: &mut Records,
         bytes_max: usize,
         mut deliver: impl FnMut(&[u8]),
-    ) -> Result<Received, Errno> {
+    ) -> Result<ReceiveResult, Errno> {
         if self.is_broken {
             return Err(Errno::PROTO);
         }
         if self.is_over {
-            return Ok(Received { bytes: 0, is_end: true, may_be_more: false });
+            return Ok(ReceiveResult { bytes: 0, is_end: true, may_be_more: false });
         }
         let held = self.incoming.len();
         if records.incoming.len() < bytes_max {
@@ -111,7 +111,7 @@ impl Tls {
         let room_bytes = room.len();
         let (received, _) = recv(socket, &mut *room, RecvFlags::empty())?;
         if received == 0 {
-            return Ok(Received { bytes: 0, is_end: true, may_be_more: false });
+            return Ok(ReceiveResult { bytes: 0, is_end: true, may_be_more: false });
         }
         front.copy_from_slice(&self.incoming);
         let buffer = &mut buffer[..held + received];
@@ -152,7 +152,7 @@ impl Tls {
             }
         }
         let may_be_more = received == room_bytes || self.is_over;
-        Ok(Received { bytes, is_end: false, may_be_more })
+        Ok(ReceiveResult { bytes, is_end: false, may_be_more })
     }
 
     /// Processes records, and returns how many bytes of them were consumed.

@@ -67,7 +67,7 @@ impl Ends {
                 let deliver = |plain: &[u8]| heard.extend_from_slice(plain);
                 let (records, counters) = (&mut self.records, &self.counters);
                 match tls.receive(&self.socket, counters, records, 64 * 1024, deliver) {
-                    Ok(Received { is_end: true, .. }) => return Err(Errno::PIPE),
+                    Ok(ReceiveResult { is_end: true, .. }) => return Err(Errno::PIPE),
                     Ok(_) => {}
                     Err(Errno::AGAIN) => break,
                     Err(error) => return Err(error),

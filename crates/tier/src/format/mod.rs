@@ -25,13 +25,13 @@ mod unit;
 
 pub use address::{Address, SegmentNumber};
 pub use manifest::{Manifest, ManifestError, Mode};
-pub use record::{Damaged, Item, RECORD_HEADER_BYTES, Record, VALUE_BYTES_MAX};
+pub use record::{Item, RECORD_HEADER_BYTES, Record, RecordFault, VALUE_BYTES_MAX};
 pub use seal::{Seal, Uuid};
 pub use segment_header::{Delay, HeaderFault, SegmentHeader};
 pub use snapshot::SnapshotHeader;
 pub use summary::{
-    KeyHash, KeyHasher, SUMMARY_ENTRY_BYTES, Summarized, Summary, SummaryEntries, SummaryEntry,
-    SummaryFault, SummaryWriter,
+    KeyHash, KeyHasher, SUMMARY_ENTRY_BYTES, Summary, SummaryEntries, SummaryEntry, SummaryFault,
+    SummaryKind, SummaryWriter,
 };
 pub use unit::{Records, UNIT_HEADER_BYTES, Unit, UnitFault, UnitWriter};
 

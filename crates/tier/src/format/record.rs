@@ -86,7 +86,7 @@ pub enum Record<'a> {
 
 /// The reason why bytes are not a valid record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Damaged {
+pub enum RecordFault {
     /// The bytes end before the record does.
     #[error("the record is truncated")]
     CutOff,
@@ -103,7 +103,7 @@ pub enum Damaged {
 
 /// The fixed fields of a record.
 #[derive(Default)]
-struct Head {
+struct RawHeader {
     kind: u8,
     key_bytes: usize,
     marks: u8,
@@ -113,7 +113,7 @@ struct Head {
     deadline: u64,
 }
 
-impl Head {
+impl RawHeader {
     fn of(record: &Record<'_>) -> Self {
         match *record {
             Record::Item(item) => Self {
@@ -142,8 +142,8 @@ impl Head {
         }
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, Damaged> {
-        let fixed = bytes.get(..RECORD_HEADER_BYTES).ok_or(Damaged::CutOff)?;
+    fn read(bytes: &[u8]) -> Result<Self, RecordFault> {
+        let fixed = bytes.get(..RECORD_HEADER_BYTES).ok_or(RecordFault::CutOff)?;
         let head = Self {
             kind: fixed[4],
             key_bytes: usize::from(fixed[5]),
@@ -161,8 +161,8 @@ impl Head {
         };
         match head.kind {
             ITEM..=LOST if key_fits && (valued || head.value_bytes == 0) => Ok(head),
-            ITEM..=LOST => Err(Damaged::Lengths),
-            kind => Err(Damaged::Kind(kind)),
+            ITEM..=LOST => Err(RecordFault::Lengths),
+            kind => Err(RecordFault::Kind(kind)),
         }
     }
 
@@ -221,7 +221,7 @@ impl<'a> Record<'a> {
     /// If the length of `into` differs, or if the key or the value exceeds its maximum length.
     pub(crate) fn write(&self, seal: &Seal, at: Address, into: &mut [u8]) {
         assert_eq!(into.len(), self.bytes(), "the buffer has the length of the record");
-        let head = Head::of(self);
+        let head = RawHeader::of(self);
         head.write(into);
         let (key, value): (&[u8], &[u8]) = match self {
             Self::Item(item) => (item.key, item.value),
@@ -246,34 +246,34 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// [`Damaged`] if the bytes are not a record that was written at this address.
-    pub fn read(seal: &Seal, at: Address, bytes: &'a [u8]) -> Result<Self, Damaged> {
+    /// [`RecordFault`] if the bytes are not a record that was written at this address.
+    pub fn read(seal: &Seal, at: Address, bytes: &'a [u8]) -> Result<Self, RecordFault> {
         let record = Self::decode(bytes)?;
-        let whole = bytes.get(4..record.bytes()).ok_or(Damaged::CutOff)?;
+        let whole = bytes.get(4..record.bytes()).ok_or(RecordFault::CutOff)?;
         match seal.at(at, &[whole]) == u32_at(bytes, 0) {
             true => Ok(record),
-            false => Err(Damaged::Checksum),
+            false => Err(RecordFault::Checksum),
         }
     }
 
     /// Returns the record length according to the header at the start of `bytes`, without checking
     /// the checksum. Returns `None` if the header is invalid.
     pub(crate) fn claimed_bytes(bytes: &[u8]) -> Option<usize> {
-        Head::read(bytes).ok().map(|head| head.content_bytes().next_multiple_of(8))
+        RawHeader::read(bytes).ok().map(|head| head.content_bytes().next_multiple_of(8))
     }
 
     /// Returns the key of the record at the start of `bytes`, without checking the checksum.
     /// Returns `None` if the header is invalid.
     pub(crate) fn claimed_key(bytes: &[u8]) -> Option<&[u8]> {
-        let head = Head::read(bytes).ok()?;
+        let head = RawHeader::read(bytes).ok()?;
         bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + head.key_bytes)
     }
 
     /// Reads a record without checking its own checksum. The unit's checksum covers the bytes.
-    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, Damaged> {
-        let head = Head::read(bytes)?;
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, RecordFault> {
+        let head = RawHeader::read(bytes)?;
         let content =
-            bytes.get(RECORD_HEADER_BYTES..head.content_bytes()).ok_or(Damaged::CutOff)?;
+            bytes.get(RECORD_HEADER_BYTES..head.content_bytes()).ok_or(RecordFault::CutOff)?;
         let (key, value) = content.split_at(head.key_bytes);
         let record = match head.kind {
             ITEM => Self::Item(Item {
@@ -293,6 +293,6 @@ impl<'a> Record<'a> {
             _ => Self::Void { bytes: head.content_bytes() },
         };
         let padded = record.bytes().is_multiple_of(8) && record.bytes() <= bytes.len();
-        if padded { Ok(record) } else { Err(Damaged::Lengths) }
+        if padded { Ok(record) } else { Err(RecordFault::Lengths) }
     }
 }

@@ -74,7 +74,7 @@ pub struct KeyHash {
 
 /// The kind of a record in a summary, with the fields of that kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Summarized {
+pub enum SummaryKind {
     /// An item.
     Item {
         /// Its key.
@@ -109,7 +109,7 @@ pub struct SummaryEntry {
     /// Its length with its padding, in bytes.
     pub bytes: usize,
     /// Its kind.
-    pub what: Summarized,
+    pub what: SummaryKind,
 }
 
 /// The reason why the end of a segment is not a valid summary.
@@ -200,13 +200,13 @@ impl SummaryEntry {
     fn write(&self, into: &mut Vec<u8>) {
         let none = KeyHash { identity: 0, index: 0 };
         let (kind, key, deadline) = match self.what {
-            Summarized::Item { key, deadline_unix_secs } => {
+            SummaryKind::Item { key, deadline_unix_secs } => {
                 (ITEM, key, deadline_unix_secs.unwrap_or(0))
             }
-            Summarized::Tombstone { key } => (TOMBSTONE, key, 0),
-            Summarized::Flush => (FLUSH, none, 0),
-            Summarized::Delay { due_unix_secs } => (DELAY, none, due_unix_secs),
-            Summarized::Lost { place } => (LOST, none, place),
+            SummaryKind::Tombstone { key } => (TOMBSTONE, key, 0),
+            SummaryKind::Flush => (FLUSH, none, 0),
+            SummaryKind::Delay { due_unix_secs } => (DELAY, none, due_unix_secs),
+            SummaryKind::Lost { place } => (LOST, none, place),
         };
         let place = (self.at.offset() / 8) as u32 | u32::from(kind) << 24;
         into.extend_from_slice(&key.identity.to_le_bytes());
@@ -233,14 +233,14 @@ impl SummaryEntry {
         let has_no_key = key.identity == 0 && key.index == 0;
         let is_bare = has_no_key && bytes == RECORD_HEADER_BYTES;
         let what = match (place >> 24) as u8 {
-            ITEM => Summarized::Item {
+            ITEM => SummaryKind::Item {
                 key,
                 deadline_unix_secs: Some(deadline).filter(|deadline| *deadline != 0),
             },
-            TOMBSTONE if deadline == 0 => Summarized::Tombstone { key },
-            FLUSH if is_bare && deadline == 0 => Summarized::Flush,
-            DELAY if is_bare => Summarized::Delay { due_unix_secs: deadline },
-            LOST if has_no_key => Summarized::Lost { place: deadline },
+            TOMBSTONE if deadline == 0 => SummaryKind::Tombstone { key },
+            FLUSH if is_bare && deadline == 0 => SummaryKind::Flush,
+            DELAY if is_bare => SummaryKind::Delay { due_unix_secs: deadline },
+            LOST if has_no_key => SummaryKind::Lost { place: deadline },
             _ => return None,
         };
         Some(Self { at: Address::new(number, offset), bytes, what })
@@ -369,12 +369,12 @@ impl SummaryWriter {
             Record::Item(item) => {
                 self.newest_version = self.newest_version.max(item.version);
                 let deadline_unix_secs = item.deadline_unix_secs;
-                Summarized::Item { key: hash(item.key), deadline_unix_secs }
+                SummaryKind::Item { key: hash(item.key), deadline_unix_secs }
             }
-            Record::Tombstone { key } => Summarized::Tombstone { key: hash(key) },
-            Record::Flush => Summarized::Flush,
-            Record::Delay { due_unix_secs } => Summarized::Delay { due_unix_secs: *due_unix_secs },
-            Record::Lost { place, .. } => Summarized::Lost { place: *place },
+            Record::Tombstone { key } => SummaryKind::Tombstone { key: hash(key) },
+            Record::Flush => SummaryKind::Flush,
+            Record::Delay { due_unix_secs } => SummaryKind::Delay { due_unix_secs: *due_unix_secs },
+            Record::Lost { place, .. } => SummaryKind::Lost { place: *place },
             Record::Void { .. } => return,
         };
         SummaryEntry { at, bytes, what }.write(&mut self.entries);

@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use crate::disk::{PAGE_BYTES, Page, resize_pages, zeroed_page, zeroed_pages};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::format::{
-    Address, Damaged, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentNumber, flip,
+    Address, Record, RecordFault, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentNumber, flip,
 };
 
 /// Length of a unit before its first record, in bytes.
@@ -38,7 +38,7 @@ pub enum UnitFault {
 }
 
 /// The fixed fields of a unit.
-struct Head {
+struct RawHeader {
     kind: u32,
     pages: usize,
     address: Address,
@@ -47,7 +47,7 @@ struct Head {
     record_bytes: usize,
 }
 
-impl Head {
+impl RawHeader {
     fn write(&self, page: &mut [u8]) {
         put_u32(page, 4, MAGIC);
         put_u32(page, 8, self.kind);
@@ -110,7 +110,7 @@ impl<'a> Unit<'a> {
         if u64_at(header, 16) != address.stored() {
             return Err(UnitFault::Earlier);
         }
-        let head = Head {
+        let head = RawHeader {
             kind: u32_at(header, 8),
             pages: u32_at(header, 12) as usize,
             address,
@@ -147,7 +147,7 @@ impl<'a> Unit<'a> {
     /// Returns the void unit that closes a segment at `page`.
     pub fn void(seal: &Seal, number: SegmentNumber, page: usize, now_unix_secs: u64) -> Box<Page> {
         let mut bytes = zeroed_page();
-        let head = Head {
+        let head = RawHeader {
             kind: VOID,
             pages: SEGMENT_PAGES - page,
             address: Address::new(number, page * PAGE_BYTES),
@@ -195,7 +195,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<(Address, Record<'a>), Damaged>;
+    type Item = Result<(Address, Record<'a>), RecordFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -304,7 +304,7 @@ impl UnitWriter {
         now_unix_secs: u64,
     ) -> Vec<Page> {
         self.pages.truncate(self.end.div_ceil(PAGE_BYTES));
-        let head = Head {
+        let head = RawHeader {
             kind: RECORDS,
             pages,
             address: self.address,

@@ -12,7 +12,8 @@ use zerocopy::IntoBytes;
 
 use crate::disk::{DiskError, File, PAGE_BYTES, Page, zeroed_page};
 use crate::format::{
-    Address, Damaged, HeaderFault, Record, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit,
+    Address, HeaderFault, Record, RecordFault, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber,
+    Unit,
 };
 pub(crate) use fetch::Fetch;
 
@@ -34,7 +35,7 @@ pub enum ReadError {
         /// The address.
         at: Address,
         /// The kind of damage.
-        damage: Damaged,
+        damage: RecordFault,
     },
 }
 

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
-    Address, Damaged, Delay, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES, SEGMENT_PAGES,
+    Address, Delay, RECORD_HEADER_BYTES, Record, RecordFault, SEGMENT_BYTES, SEGMENT_PAGES,
     SegmentHeader, SegmentNumber, Unit,
 };
 use crate::log::{Extent, HeaderError, Log};
@@ -83,7 +83,7 @@ pub enum RecoveryError {
         /// The unit.
         unit: Address,
         /// The kind of damage.
-        damage: Damaged,
+        damage: RecordFault,
     },
 }
 
@@ -109,7 +109,7 @@ pub trait Visitor {
 
 /// The state of a recovered log, without its items.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Recovered {
+pub struct RecoveredLog {
     /// The segments with records, in the order of their numbers.
     pub segments: Vec<(Extent, SegmentNumber)>,
     /// The newest flush.
@@ -142,7 +142,7 @@ pub fn recover<D: Directory>(
     tier: &Tier<D>,
     now_unix_secs: u64,
     visitor: &mut impl Visitor,
-) -> Result<Recovered, RecoveryError> {
+) -> Result<RecoveredLog, RecoveryError> {
     let log = tier.log();
     // After a failed sync the kernel's page cache may contain pages that the disk lacks.
     // Rule: ReadAroundCache
@@ -169,7 +169,7 @@ pub fn recover<D: Directory>(
 pub fn examine<D: Directory>(
     tier: &Tier<D>,
     visitor: &mut impl Visitor,
-) -> Result<Recovered, RecoveryError> {
+) -> Result<RecoveredLog, RecoveryError> {
     match tier.cut_bytes() {
         0 => Ok(read(tier, visitor)?.1),
         bytes => Err(RecoveryError::CutOff { bytes }),
@@ -179,7 +179,7 @@ pub fn examine<D: Directory>(
 fn read<D: Directory>(
     tier: &Tier<D>,
     visitor: &mut impl Visitor,
-) -> Result<(Survey, Recovered), RecoveryError> {
+) -> Result<(Survey, RecoveredLog), RecoveryError> {
     let log = tier.log();
     let survey = Survey::read(log)?;
     if let Some((_, newest)) = survey.segments().last()
@@ -188,7 +188,7 @@ fn read<D: Directory>(
         return Err(RecoveryError::OlderManifest { number: newest.number });
     }
     let mut reader =
-        Reader { log, pages: zeroed_pages(SEGMENT_PAGES), found: Recovered::default() };
+        Reader { log, pages: zeroed_pages(SEGMENT_PAGES), found: RecoveredLog::default() };
     let mut ahead = zeroed_pages(SEGMENT_PAGES);
     let total = survey.segments().len();
     if let Some((first, _)) = survey.segments().first() {
@@ -225,7 +225,7 @@ fn read<D: Directory>(
 }
 
 /// Fails if the log has no cut, but was durable beyond its last segment.
-fn check_end(found: &Recovered, durable: Option<Address>) -> Result<(), RecoveryError> {
+fn check_end(found: &RecoveredLog, durable: Option<Address>) -> Result<(), RecoveryError> {
     let end = match found.segments.last() {
         Some((_, last)) => last.end(),
         None => Some(Address::new(SegmentNumber::FIRST, 0)),
@@ -265,7 +265,7 @@ fn remove_above<F: File>(
 struct Reader<'l, F> {
     log: &'l Log<F>,
     pages: Vec<Page>,
-    found: Recovered,
+    found: RecoveredLog,
 }
 
 impl<F: File> Reader<'_, F> {
@@ -348,7 +348,7 @@ impl<F: File> Reader<'_, F> {
     }
 }
 
-impl Recovered {
+impl RecoveredLog {
     fn note(&mut self, at: Address, record: &Record<'_>) {
         match record {
             Record::Item(item) => self.version_max = self.version_max.max(item.version),

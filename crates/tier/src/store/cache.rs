@@ -13,16 +13,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::disk::Directory;
 use crate::format::{Address, Item, Record};
-use crate::store::catalog::Filed;
+use crate::store::catalog::KeyBits;
 use crate::store::error::Refusal;
-use crate::store::head::Share;
+use crate::store::head::Purpose;
 use crate::store::shared::Shared;
 use crate::store::space;
-use crate::store::{Change, Known, Store};
+use crate::store::{Change, KeyRecords, Store};
 
 /// The result of demoting an evicted item to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Demoted {
     /// The item will be written.
     Written,
     /// The disk already has the item.
@@ -38,24 +38,24 @@ impl<D: Directory + 'static> Store<D> {
     /// of the key.
     ///
     /// Cost: a copy of the item under the head lock, unless the disk already has it; no I/O.
-    pub fn keep(&self, item: &Item<'_>, change: &Change<'_>) -> Kept {
+    pub fn keep(&self, item: &Item<'_>, change: &Change<'_>) -> Demoted {
         let kept = self.try_keep(item, change);
         let counts = &self.shared.counts;
         match kept {
-            Kept::Written => &counts.kept_items,
-            Kept::Present => return kept,
-            Kept::Busy | Kept::Dropped => &counts.dropped_items,
+            Demoted::Written => &counts.kept_items,
+            Demoted::Present => return kept,
+            Demoted::Busy | Demoted::Dropped => &counts.dropped_items,
         }
         .fetch_add(1, Relaxed);
         kept
     }
 
-    fn try_keep(&self, item: &Item<'_>, change: &Change<'_>) -> Kept {
+    fn try_keep(&self, item: &Item<'_>, change: &Change<'_>) -> Demoted {
         let shared = &*self.shared;
         let filed = shared.filed(item.key);
         let mut head = shared.head();
         if shared.is_over() || (change.is_gone)() || shared.is_flush_due(change.now_unix_secs) {
-            return Kept::Dropped;
+            return Demoted::Dropped;
         }
         let mut candidates = Vec::new();
         shared.catalog.candidates(filed, &mut candidates);
@@ -66,19 +66,19 @@ impl<D: Directory + 'static> Store<D> {
         let number = |location| shared.extents.address(location).map(Address::number);
         if candidates.iter().filter_map(|location| number(*location)).any(|number| !is_old(number))
         {
-            return Kept::Present;
+            return Demoted::Present;
         }
         if !shared.has_room(&head) {
-            return Kept::Busy;
+            return Demoted::Busy;
         }
         if candidates.is_empty() && !shared.catalog.has_room(filed) {
             shared.is_catalog_full.store(true, Relaxed);
             shared.space.notify_one();
-            return Kept::Busy;
+            return Demoted::Busy;
         }
         // Only evictions append records to the log of a cache, so no extents need to be left.
         let record = Record::Item(*item);
-        match shared.append(&mut head, &record, Share::Copy) {
+        match shared.append(&mut head, &record, Purpose::Copy) {
             Ok(place) => {
                 // Starts a write early enough that the next evictions find space.
                 if head.dirty_bytes() * 4 >= shared.settings.dirty_bytes_max {
@@ -88,11 +88,11 @@ impl<D: Directory + 'static> Store<D> {
                 forget_all(shared, filed);
                 shared.file(filed, None, place, &record);
                 shared.note_version(item.version);
-                Kept::Written
+                Demoted::Written
             }
-            Err(_) if !candidates.is_empty() => Kept::Present,
-            Err(Refusal::Busy | Refusal::Full) => Kept::Busy,
-            Err(_) => Kept::Dropped,
+            Err(_) if !candidates.is_empty() => Demoted::Present,
+            Err(Refusal::Busy | Refusal::Full) => Demoted::Busy,
+            Err(_) => Demoted::Dropped,
         }
     }
 
@@ -110,7 +110,7 @@ impl<D: Directory + 'static> Store<D> {
         key: &[u8],
         change: &Change<'_>,
         needs: bool,
-        known: &Known,
+        known: &KeyRecords,
     ) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let filed = shared.filed(key);
@@ -171,7 +171,7 @@ impl<D: Directory + 'static> Store<D> {
 }
 
 /// Removes all keys with a tag from the catalog. The caller holds the head lock.
-fn forget_all<F>(shared: &Shared<F>, filed: Filed) {
+fn forget_all<F>(shared: &Shared<F>, filed: KeyBits) {
     forget_where(shared, filed, |_| true);
 }
 
@@ -179,7 +179,7 @@ fn forget_all<F>(shared: &Shared<F>, filed: Filed) {
 /// The caller holds the head lock.
 pub(in crate::store) fn forget_where<F>(
     shared: &Shared<F>,
-    filed: Filed,
+    filed: KeyBits,
     is_meant: impl Fn(Option<Address>) -> bool,
 ) -> bool {
     let (mut candidates, mut is_forgotten) = (Vec::new(), false);

@@ -4,9 +4,9 @@ use std::io;
 
 use thiserror::Error;
 
-use super::lookup::Known;
+use super::lookup::KeyRecords;
 use crate::disk::DiskError;
-use crate::format::{Address, Damaged};
+use crate::format::{Address, RecordFault};
 use crate::log::HeaderError;
 use crate::recovery::RecoveryError;
 use crate::tier::OpenError;
@@ -88,7 +88,7 @@ pub struct FindError {
     pub cause: Unreadable,
     /// The state of the key if the unreadable record belongs to it. A change that replaces or
     /// removes the item can use this, because it does not need to read the item.
-    pub known: Known,
+    pub known: KeyRecords,
 }
 
 /// The reason why a record cannot be read.
@@ -108,6 +108,6 @@ pub enum Unreadable {
         /// The address of the record.
         at: Address,
         /// The kind of damage.
-        damage: Damaged,
+        damage: RecordFault,
     },
 }

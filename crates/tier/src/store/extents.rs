@@ -26,7 +26,7 @@ struct State {
 
 /// The counted live items of an extent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct LiveItems {
     pub(super) items: u32,
     /// The length of their records, in bytes.
     pub(super) bytes: u32,
@@ -151,7 +151,7 @@ impl Extents {
     }
 
     /// Sets the counts of a closed extent after its live items were counted.
-    pub(super) fn set_counted(&self, extent: Extent, counted: Counted) {
+    pub(super) fn set_counted(&self, extent: Extent, counted: LiveItems) {
         let state = &self.states[extent as usize];
         state.items.store(counted.items, Relaxed);
         state.bytes.store(counted.bytes, Relaxed);

@@ -33,7 +33,7 @@ pub(super) enum Job {
 /// from a full log. Both must leave some for copies: reclaim needs space for all live records of a
 /// segment before it can free the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
+pub(super) enum Purpose {
     /// A new item.
     Item,
     /// A removal or a flush.
@@ -42,7 +42,7 @@ pub(super) enum Share {
     Copy,
 }
 
-impl Share {
+impl Purpose {
     /// Returns how many ready extents this purpose must leave.
     fn leaves(self) -> usize {
         match self {
@@ -59,7 +59,7 @@ pub(super) const SPARE_EXTENTS: u32 = 5;
 
 /// A unit that is not durable yet.
 #[derive(Debug)]
-struct Pending {
+struct PendingUnit {
     address: Address,
     pages: Arc<Vec<Page>>,
 }
@@ -74,12 +74,12 @@ struct Open {
 
 /// The head of the log.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct Appender {
     seal: Seal,
     open: Option<Open>,
     unit: Option<UnitWriter>,
     /// Units that are sealed but not durable, in the order of their addresses.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingUnit>,
     jobs: VecDeque<Job>,
     last: Option<SegmentNumber>,
     /// The address of the last record.
@@ -104,7 +104,7 @@ pub(super) struct Head {
     failure: Option<Arc<str>>,
 }
 
-impl Head {
+impl Appender {
     /// Resumes the log after these segments.
     pub(super) fn new(
         seal: Seal,
@@ -138,7 +138,7 @@ impl Head {
     pub(super) fn append(
         &mut self,
         record: &Record<'_>,
-        share: Share,
+        share: Purpose,
         synced: Option<Address>,
         now_unix_secs: u64,
     ) -> Result<(Extent, Address, bool), Refusal> {
@@ -185,10 +185,10 @@ impl Head {
         let pages = Arc::new(unit.seal(synced, now_unix_secs));
         open.next_page += pages.len();
         self.jobs.push_back(Job::Write(Arc::clone(&pages)));
-        self.pending.push_back(Pending { address, pages });
+        self.pending.push_back(PendingUnit { address, pages });
     }
 
-    fn begin_segment(&mut self, share: Share) -> Result<(), Refusal> {
+    fn begin_segment(&mut self, share: Purpose) -> Result<(), Refusal> {
         if self.ready.len() <= share.leaves() {
             return Err(Refusal::Busy);
         }
@@ -196,7 +196,7 @@ impl Head {
         let number = self.lease.as_mut().and_then(Iterator::next).ok_or(Refusal::Busy)?;
         let Some(extent) = self.ready.pop_front() else { return Err(Refusal::Busy) };
         self.leased -= 1;
-        self.begun_by_copies += u64::from(share == Share::Copy);
+        self.begun_by_copies += u64::from(share == Purpose::Copy);
         // Rule: HeadersRepeatDelay
         // Rule: HeaderAsBegun
         let header = SegmentHeader { number, previous: self.last, delay: self.delay };

@@ -8,7 +8,7 @@ use std::thread;
 
 use zerocopy::IntoBytes;
 
-use super::catalog::{Filed, Location};
+use super::catalog::{KeyBits, Location};
 use super::error::{FindError, Unreadable};
 use super::shared::Shared;
 use crate::disk::{DiskError, File, PAGE_BYTES, Page};
@@ -50,7 +50,7 @@ impl StoredItem {
 /// The records of a key on the disk. The caller passes it to a change that was refused with
 /// [`Refusal::NeedsDisk`](super::Refusal::NeedsDisk).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct KeyRecords {
     /// The key's record.
     pub own: Option<Address>,
     /// Records of other keys that share its tag in the catalog.
@@ -59,7 +59,7 @@ pub struct Known {
 
 /// Pages that a lookup needs. The caller reads them from page `first` of the log file on.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct PageRead {
     /// The first page, counted from the start of the file.
     pub first: u64,
     /// The buffer for the pages.
@@ -67,7 +67,7 @@ pub struct Wanted {
 }
 
 /// The result of examining one record.
-enum Seen {
+enum RecordLookup {
     Own(StoredItem),
     Other,
     /// The record may belong to the key, but cannot be read.
@@ -75,10 +75,10 @@ enum Seen {
     /// Reclaim moved the record in the meantime.
     Moved,
     /// The record is on the disk.
-    Unread(Wanted),
+    Unread(PageRead),
 }
 
-impl Seen {
+impl RecordLookup {
     fn of(record: &Record<'_>, key: &[u8]) -> Self {
         match record {
             Record::Item(item) if item.key == key => Self::Own(StoredItem::of(item)),
@@ -93,14 +93,14 @@ impl Seen {
 #[derive(Debug)]
 pub struct Lookup {
     key: Box<[u8]>,
-    filed: Filed,
+    filed: KeyBits,
     /// The records that may belong to the key.
     candidates: Vec<Location>,
     /// The first candidate that was not examined yet.
     next: usize,
     /// The running read of this candidate.
     fetch: Option<Fetch>,
-    known: Known,
+    known: KeyRecords,
     item: Option<StoredItem>,
     /// Records that may belong to the key but cannot be read, and the reason for the first one.
     unreadable: Vec<Address>,
@@ -110,7 +110,7 @@ pub struct Lookup {
 impl Lookup {
     pub(super) fn begin<F: File>(shared: &Shared<F>, key: &[u8]) -> Self {
         let (key, filed) = (key.into(), shared.filed(key));
-        let (mut candidates, known) = (Vec::new(), Known::default());
+        let (mut candidates, known) = (Vec::new(), KeyRecords::default());
         shared.catalog.candidates(filed, &mut candidates);
         let unreadable = Vec::new();
         let (next, fetch, item, why) = (0, None, None, None);
@@ -128,7 +128,7 @@ impl Lookup {
         &mut self,
         shared: &Shared<F>,
         read: Option<Result<Vec<Page>, DiskError>>,
-    ) -> Result<Option<Wanted>, FindError> {
+    ) -> Result<Option<PageRead>, FindError> {
         let mut seen = match (read, self.fetch.take()) {
             (Some(read), Some(fetch)) => Some(self.take(shared, fetch, read)),
             _ => None,
@@ -139,12 +139,12 @@ impl Lookup {
                 None => match self.candidates.get(self.next) {
                     Some(location) => self.look(shared, *location),
                     None if self.is_settled(shared) => return self.end(),
-                    None => Seen::Moved,
+                    None => RecordLookup::Moved,
                 },
             };
             match settled {
-                Seen::Unread(wanted) => return Ok(Some(wanted)),
-                Seen::Moved => {
+                RecordLookup::Unread(wanted) => return Ok(Some(wanted)),
+                RecordLookup::Moved => {
                     thread::yield_now();
                     *self = Self::begin(shared, &self.key);
                 }
@@ -155,7 +155,7 @@ impl Lookup {
 
     /// Finishes the lookup. If no item was found, the first unreadable record counts as the key's
     /// own.
-    fn end(&mut self) -> Result<Option<Wanted>, FindError> {
+    fn end(&mut self) -> Result<Option<PageRead>, FindError> {
         if let Some(cause) = self.why.take().filter(|_| self.item.is_none()) {
             let mut known = std::mem::take(&mut self.known);
             let mut unreadable = self.unreadable.drain(..);
@@ -168,7 +168,7 @@ impl Lookup {
     }
 
     /// Returns the result of a finished lookup.
-    pub fn found(self) -> (Known, Option<StoredItem>) {
+    pub fn found(self) -> (KeyRecords, Option<StoredItem>) {
         (self.known, self.item)
     }
 
@@ -182,12 +182,12 @@ impl Lookup {
         now == self.candidates
     }
 
-    fn note<F: File>(&mut self, shared: &Shared<F>, seen: Seen) {
+    fn note<F: File>(&mut self, shared: &Shared<F>, seen: RecordLookup) {
         let at = shared.extents.address(self.candidates[self.next]);
         self.next += 1;
         match (seen, at) {
-            (Seen::Own(item), _) => (self.known.own, self.item) = (at, Some(item)),
-            (Seen::Unreadable(why), Some(at)) => {
+            (RecordLookup::Own(item), _) => (self.known.own, self.item) = (at, Some(item)),
+            (RecordLookup::Unreadable(why), Some(at)) => {
                 self.unreadable.push(at);
                 self.why.get_or_insert(why);
             }
@@ -195,12 +195,12 @@ impl Lookup {
         }
     }
 
-    fn look<F: File>(&mut self, shared: &Shared<F>, location: Location) -> Seen {
-        let Some(at) = shared.extents.address(location) else { return Seen::Moved };
+    fn look<F: File>(&mut self, shared: &Shared<F>, location: Location) -> RecordLookup {
+        let Some(at) = shared.extents.address(location) else { return RecordLookup::Moved };
         if !shared.is_synced(at)
 // The head lock keeps the unit in memory.
 // Rule: BufferBracket
-            && let Some(seen) = shared.head().pending(at, |record| Seen::of(record, &self.key))
+            && let Some(seen) = shared.head().pending(at, |record| RecordLookup::of(record, &self.key))
         {
             return seen;
         }
@@ -211,12 +211,12 @@ impl Lookup {
         self.want(shared, Fetch::new(extent, at, guess))
     }
 
-    fn want<F>(&mut self, shared: &Shared<F>, fetch: Fetch) -> Seen {
-        let wanted = Wanted { first: fetch.first_page(), pages: fetch.pages() };
+    fn want<F>(&mut self, shared: &Shared<F>, fetch: Fetch) -> RecordLookup {
+        let wanted = PageRead { first: fetch.first_page(), pages: fetch.pages() };
         let bytes = wanted.pages.len() * PAGE_BYTES;
         shared.counts.read_bytes.fetch_add(bytes as u64, Relaxed);
         self.fetch = Some(fetch);
-        Seen::Unread(wanted)
+        RecordLookup::Unread(wanted)
     }
 
     /// Examines the pages that were read.
@@ -225,24 +225,24 @@ impl Lookup {
         shared: &Shared<F>,
         fetch: Fetch,
         read: Result<Vec<Page>, DiskError>,
-    ) -> Seen {
+    ) -> RecordLookup {
         // Rule: ReadBracket
         if !shared.extents.holds(fetch.extent(), fetch.at().number()) {
-            return Seen::Moved;
+            return RecordLookup::Moved;
         }
         let pages = match read {
             Ok(pages) => pages,
-            Err(error) => return Seen::Unreadable(error.into()),
+            Err(error) => return RecordLookup::Unreadable(error.into()),
         };
         if let Some(longer) = fetch.longer(&pages) {
             return self.want(shared, longer);
         }
         match shared.log.record(&fetch, &pages) {
-            Ok(record) => Seen::of(&record, &self.key),
-            Err(ReadError::Disk(error)) => Seen::Unreadable(error.into()),
+            Ok(record) => RecordLookup::of(&record, &self.key),
+            Err(ReadError::Disk(error)) => RecordLookup::Unreadable(error.into()),
             Err(ReadError::Damaged { at, damage }) => match shared.key_of_damaged(&fetch, &pages) {
-                Some(key) if *key != *self.key => Seen::Other,
-                _ => Seen::Unreadable(Unreadable::Damaged { at, damage }),
+                Some(key) if *key != *self.key => RecordLookup::Other,
+                _ => RecordLookup::Unreadable(Unreadable::Damaged { at, damage }),
             },
         }
     }
@@ -263,7 +263,7 @@ impl<F: File> Shared<F> {
 pub(super) fn find<F: File>(
     shared: &Shared<F>,
     key: &[u8],
-) -> Result<(Known, Option<StoredItem>), FindError> {
+) -> Result<(KeyRecords, Option<StoredItem>), FindError> {
     let mut lookup = Lookup::begin(shared, key);
     let mut read = None;
     while let Some(wanted) = lookup.advance(shared, read)? {

@@ -27,7 +27,7 @@ use crate::log::{Extent, HeaderError, Log};
 use crate::recovery::RecoveryError;
 use crate::store::inspect::damage::Damage;
 use crate::store::inspect::newest_stamp;
-use crate::store::inspect::salvage::{Doubt, Reader, Salvaged, Seen, end_of, salvage};
+use crate::store::inspect::salvage::{Doubt, Reader, SalvageReport, Seen, end_of, salvage};
 use crate::store::inspect::segments::Segment;
 use crate::tier::Tier;
 
@@ -44,7 +44,7 @@ pub(super) fn accept<D: Directory>(
     now_unix_secs: u64,
     progress: &mut dyn FnMut(usize, usize),
     report: &dyn Fn(&Damage),
-) -> Result<Option<Accepted>, RecoveryError> {
+) -> Result<Option<AcceptedLoss>, RecoveryError> {
     // After a failed sync the kernel's page cache may contain pages that the disk lacks.
     tier.log().drop_cached()?;
     for extent in 0..tier.log().extents() {
@@ -64,12 +64,12 @@ pub(super) fn accept<D: Directory>(
         return Ok(None);
     }
     let delay = mend(tier)?;
-    Ok(Some(Accepted { found, delay }))
+    Ok(Some(AcceptedLoss { found, delay }))
 }
 
 /// An accepted loss.
-pub(super) struct Accepted {
-    pub(super) found: Salvaged,
+pub(super) struct AcceptedLoss {
+    pub(super) found: SalvageReport,
     /// The pending delayed flush, if no segment is left to store it.
     pub(super) delay: Option<Delay>,
 }
@@ -85,7 +85,7 @@ fn mend<D: Directory>(tier: &mut Tier<D>) -> Result<Option<Delay>, DiskError> {
     }
     let reader = Reader::new(tier);
     for place in survey.kept() {
-        let Placed { segment, header } = place;
+        let PlacedSegment { segment, header } = place;
         if segment.is_header_damaged || segment.header.as_ref() != Some(header) {
             tier.log().begin(segment.extent, header)?;
         }
@@ -114,7 +114,7 @@ fn mend<D: Directory>(tier: &mut Tier<D>) -> Result<Option<Delay>, DiskError> {
 }
 
 /// A segment, and the header that it will have.
-struct Placed {
+struct PlacedSegment {
     segment: Segment,
     header: SegmentHeader,
 }
@@ -122,7 +122,7 @@ struct Placed {
 /// The content of a damaged log, and which part of it may be out of date.
 struct Survey {
     /// The segments up to the end of the log.
-    of_log: Vec<Placed>,
+    of_log: Vec<PlacedSegment>,
     /// The segments above the end of the log.
     above: Vec<Segment>,
     /// The delayed flush that is pending at the end.
@@ -142,7 +142,10 @@ impl Survey {
         for segment in &segments {
             delay = segment.header.map_or(delay, |header| header.delay);
             let header = SegmentHeader { number: segment.number, previous, delay };
-            of_log.push(Placed { segment: *segment, header: segment.header.unwrap_or(header) });
+            of_log.push(PlacedSegment {
+                segment: *segment,
+                header: segment.header.unwrap_or(header),
+            });
             previous = Some(segment.number);
             let end = reader.visit(segment, durable, pages, &mut |seen| match seen {
                 Seen::Damage { through, .. } => doubt.note_lost(through),
@@ -166,7 +169,7 @@ impl Survey {
     /// of that segment, because its own record may be dropped.
     fn keep_delay<D: Directory>(&mut self, reader: &Reader<'_, D>, pages: &mut [Page]) {
         let doubt = self.doubt.0;
-        let is_in_doubt = |place: &&mut Placed| {
+        let is_in_doubt = |place: &&mut PlacedSegment| {
             let number = place.segment.number;
             Address::new(number, 0).stored() < doubt && doubt < end_of(number)
         };
@@ -182,7 +185,7 @@ impl Survey {
         end_of(segment.number) > self.doubt.0
     }
 
-    fn kept(&self) -> impl Iterator<Item = &Placed> {
+    fn kept(&self) -> impl Iterator<Item = &PlacedSegment> {
         self.of_log.iter().filter(|place| self.is_kept(&place.segment))
     }
 }

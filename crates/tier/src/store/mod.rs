@@ -44,16 +44,16 @@ use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES
 use crate::recovery::Place;
 use crate::tier::LogTime;
 use crate::tier::Tier;
-pub use cache::Kept;
+pub use cache::Demoted;
 pub use catalog::PLACES;
-use catalog::{EXTENTS_MAX, Filed, Location};
+use catalog::{EXTENTS_MAX, KeyBits, Location};
 pub use error::{FindError, Refusal, StartError, Unreadable};
-use head::{Head, Share};
-pub use inspect::damage::{Damage, Wrong};
-pub use inspect::salvage::{Salvaged, Trust, salvage};
+use head::{Appender, Purpose};
+pub use inspect::damage::{Damage, DamageKind};
+pub use inspect::salvage::{SalvageReport, Trust, salvage};
 pub use inspect::{Findings, inspect, newest_stamp};
-pub use lookup::{Known, Lookup, StoredItem, Wanted};
-use rebuild::{Rebuilt, rebuild, snapshot};
+pub use lookup::{KeyRecords, Lookup, PageRead, StoredItem};
+use rebuild::{StartState, rebuild, snapshot};
 pub use removal::Removal;
 pub use settings::{Durability, Report, Settings};
 use shared::{Contents, Shared};
@@ -74,7 +74,7 @@ pub struct Change<'a> {
 
 /// The results of a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Started {
+pub struct StartReport {
     /// The number of items, including expired ones.
     pub items: u64,
     /// The number of segments in the log.
@@ -96,7 +96,7 @@ pub struct Started {
     /// units.
     pub flipped: u64,
     /// The accepted loss; `None` if the log was not damaged.
-    pub accepted: Option<Salvaged>,
+    pub accepted: Option<SalvageReport>,
 }
 
 /// The durability of a record.
@@ -132,7 +132,7 @@ impl<D: Directory + 'static> Store<D> {
         mut tier: Tier<D>,
         settings: Settings,
         progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<(Self, Started), StartError> {
+    ) -> Result<(Self, StartReport), StartError> {
         match tier.log().extents() {
             ..EXTENTS_MIN => return Err(StartError::TooSmall),
             EXTENTS_MIN..=EXTENTS_MAX => {}
@@ -146,7 +146,7 @@ impl<D: Directory + 'static> Store<D> {
         let is_index_unread = snapshot.is_err();
         let snapshot = snapshot.unwrap_or_default();
         let snapshot =
-            snapshot.map(|snapshot| Rebuilt::of_snapshot(snapshot, &tier)).transpose()?;
+            snapshot.map(|snapshot| StartState::of_snapshot(snapshot, &tier)).transpose()?;
         let reads_log = snapshot.is_none() && !is_cache;
         if !reads_log {
             // A kill from here on empties a cache, and makes the next start of a store read the
@@ -158,7 +158,7 @@ impl<D: Directory + 'static> Store<D> {
         let mut accepted = None;
         let rebuilt = match snapshot {
             Some(rebuilt) => rebuilt,
-            None if is_cache => Rebuilt::empty(tier.log().extents(), catalog_bytes_max),
+            None if is_cache => StartState::empty(tier.log().extents(), catalog_bytes_max),
             None => {
                 let now = (settings.clock)();
                 if let Some(report) = &settings.accept_loss {
@@ -166,19 +166,19 @@ impl<D: Directory + 'static> Store<D> {
                 }
                 let rebuilt = rebuild(&tier, &hasher, catalog_bytes_max, now, progress)?;
                 let delay = accepted.as_ref().and_then(|accepted| accepted.delay);
-                Rebuilt { delay: rebuilt.delay.or(delay), ..rebuilt }
+                StartState { delay: rebuilt.delay.or(delay), ..rebuilt }
             }
         };
         if reads_log {
             // Reading the log may have taken long, and a kill until here loses nothing.
             (settings.before_change)();
         }
-        let Rebuilt { catalog, extents, segments, free, found, delay, due_unix_secs } = rebuilt;
+        let StartState { catalog, extents, segments, free, found, delay, due_unix_secs } = rebuilt;
         let time = tier.log_time(found.stamp_unix_secs, (settings.wall)());
         tier.note_ahead(time.ahead_secs);
         let (items, segment_count) = (catalog.items(), segments.len());
         let flipped = found.flipped + u64::from(tier.is_manifest_flipped());
-        let started = Started {
+        let started = StartReport {
             items,
             segments: segment_count,
             time,
@@ -194,7 +194,7 @@ impl<D: Directory + 'static> Store<D> {
             // Rule: EndAfterSync
             tier.set_durable(recovered);
         }
-        let mut head = Head::new(tier.log().seal().clone(), segments, free, delay);
+        let mut head = Appender::new(tier.log().seal().clone(), segments, free, delay);
         head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
         let log = tier.shared_log();
         let contents = Contents { catalog, extents };
@@ -232,7 +232,12 @@ impl<D: Directory + 'static> Store<D> {
     /// # Errors
     ///
     /// [`Refusal`].
-    pub fn put(&self, item: &Item<'_>, change: &Change<'_>, known: &Known) -> Result<(), Refusal> {
+    pub fn put(
+        &self,
+        item: &Item<'_>,
+        change: &Change<'_>,
+        known: &KeyRecords,
+    ) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let filed = shared.filed(item.key);
         let record = Record::Item(*item);
@@ -256,7 +261,7 @@ impl<D: Directory + 'static> Store<D> {
         }
         // This comes before the changes of the catalog and of the caller's memory.
         // Rule: ReserveBeforeSlot
-        let place = shared.append(&mut head, &record, Share::Item)?;
+        let place = shared.append(&mut head, &record, Purpose::Item)?;
         shared.file(filed, own, place, &record);
         shared.note_version(item.version);
         shared.note_seen(filed, place.at);
@@ -268,7 +273,12 @@ impl<D: Directory + 'static> Store<D> {
     /// # Errors
     ///
     /// [`Refusal`], but never [`Refusal::Full`].
-    pub fn remove(&self, key: &[u8], change: &Change<'_>, known: &Known) -> Result<(), Refusal> {
+    pub fn remove(
+        &self,
+        key: &[u8],
+        change: &Change<'_>,
+        known: &KeyRecords,
+    ) -> Result<(), Refusal> {
         self.remove_if(key, change, known, |_| true)
     }
 
@@ -276,7 +286,7 @@ impl<D: Directory + 'static> Store<D> {
         &self,
         key: &[u8],
         change: &Change<'_>,
-        known: &Known,
+        known: &KeyRecords,
         is_wanted: impl FnOnce(Address) -> bool,
     ) -> Result<(), Refusal> {
         let shared = &*self.shared;
@@ -295,7 +305,7 @@ impl<D: Directory + 'static> Store<D> {
         }
         // Rule: DeleteIsLogged
         let Place { at, .. } =
-            shared.append(&mut head, &Record::Tombstone { key }, Share::Removal)?;
+            shared.append(&mut head, &Record::Tombstone { key }, Purpose::Removal)?;
         if shared.catalog.remove(filed, own) {
             shared.extents.note_dead(own);
         }
@@ -312,7 +322,7 @@ impl<D: Directory + 'static> Store<D> {
         &self,
         key: &[u8],
         change: &Change<'_>,
-        known: &Known,
+        known: &KeyRecords,
     ) -> Result<(), Refusal> {
         let _head = self.shared.head();
         let change = Change { is_resident: false, ..*change };
@@ -322,9 +332,9 @@ impl<D: Directory + 'static> Store<D> {
     /// Returns the candidate that belongs to the key. The caller holds the head lock.
     fn own(
         &self,
-        filed: Filed,
+        filed: KeyBits,
         change: &Change<'_>,
-        known: &Known,
+        known: &KeyRecords,
     ) -> Result<Option<Location>, Refusal> {
         let shared = &*self.shared;
         let mut candidates = Vec::new();
@@ -357,7 +367,7 @@ impl<D: Directory + 'static> Store<D> {
         let mut head = shared.head();
         // One lock covers the record and its effect, so no change comes between them.
         // Rule: FlushIsOneStep
-        let Place { at, .. } = shared.append(&mut head, &Record::Flush, Share::Removal)?;
+        let Place { at, .. } = shared.append(&mut head, &Record::Flush, Purpose::Removal)?;
         head.set_delay(None);
         shared.note_flush(at);
         hide();
@@ -381,7 +391,7 @@ impl<D: Directory + 'static> Store<D> {
         let mut head = shared.head();
         let delay = Record::Delay { due_unix_secs };
         // Rule: DelayIsLogged
-        let Place { at, .. } = shared.append(&mut head, &delay, Share::Removal)?;
+        let Place { at, .. } = shared.append(&mut head, &delay, Purpose::Removal)?;
         head.set_delay(Some(Delay { at, due_unix_secs }));
         shared.note_due(Some(at), due_unix_secs.max(1));
         schedule();
@@ -415,7 +425,7 @@ impl<D: Directory + 'static> Store<D> {
     /// # Errors
     ///
     /// [`FindError`].
-    pub fn find(&self, key: &[u8]) -> Result<(Known, Option<StoredItem>), FindError> {
+    pub fn find(&self, key: &[u8]) -> Result<(KeyRecords, Option<StoredItem>), FindError> {
         lookup::find(&self.shared, key)
     }
 
@@ -437,7 +447,7 @@ impl<D: Directory + 'static> Store<D> {
         &self,
         lookup: &mut Lookup,
         read: Option<Result<Vec<Page>, DiskError>>,
-    ) -> Result<Option<Wanted>, FindError> {
+    ) -> Result<Option<PageRead>, FindError> {
         lookup.advance(&self.shared, read)
     }
 
@@ -446,7 +456,7 @@ impl<D: Directory + 'static> Store<D> {
     /// # Errors
     ///
     /// [`DiskError`].
-    pub fn read(&self, wanted: Wanted) -> Result<Vec<Page>, DiskError> {
+    pub fn read(&self, wanted: PageRead) -> Result<Vec<Page>, DiskError> {
         self.shared.log.read_pages(wanted.first, wanted.pages)
     }
 
@@ -456,7 +466,7 @@ impl<D: Directory + 'static> Store<D> {
     }
 
     /// True if `known` still lists exactly the records that the disk may have of the key.
-    pub fn is_as_found(&self, key: &[u8], known: &Known) -> bool {
+    pub fn is_as_found(&self, key: &[u8], known: &KeyRecords) -> bool {
         let mut candidates = Vec::new();
         self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
         let is_known = |location: &Location| {

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::cache::forget_where;
 use super::error::Refusal;
-use super::head::Head;
+use super::head::Appender;
 use super::shared::Shared;
-use super::{Change, Known, Store};
+use super::{Change, KeyRecords, Store};
 use crate::disk::Directory;
 use crate::format::{Address, SEGMENT_BYTES};
 
@@ -72,7 +72,7 @@ impl<D: Directory + 'static> Store<D> {
         &self,
         key: &[u8],
         change: &Change<'_>,
-        known: &Known,
+        known: &KeyRecords,
         removal: &Removal,
     ) -> Result<(), Refusal> {
         self.remove_if(key, change, known, |at| removal.covers(at))
@@ -117,7 +117,7 @@ impl<D: Directory + 'static> Store<D> {
 }
 
 /// Returns the highest possible address of a record.
-fn last_address(head: &Head) -> Option<Address> {
+fn last_address(head: &Appender) -> Option<Address> {
     let recovered = || head.segments().back().copied();
     head.end().or_else(|| Some(Address::new(recovered()?.1, SEGMENT_BYTES - 8)))
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::catalog::{Catalog, Filed, Location};
+use super::catalog::{Catalog, KeyBits, Location};
 use super::extents::Extents;
-use super::head::{Head, SPARE_EXTENTS, Share};
+use super::head::{Appender, Purpose, SPARE_EXTENTS};
 use super::removal::Removal;
 use super::settings::{Durability, Settings};
 use crate::format::{Address, KeyHasher, Record, SEGMENT_BYTES};
@@ -32,7 +32,7 @@ pub(super) struct Shared<F> {
     pub(super) hasher: KeyHasher,
     pub(super) catalog: Catalog,
     pub(super) extents: Extents,
-    head: Mutex<Head>,
+    head: Mutex<Appender>,
     /// The flusher waits for work on it.
     pub(super) work: Condvar,
     /// The space thread waits for work on it.
@@ -111,7 +111,7 @@ impl<F> Shared<F> {
         log: Arc<Log<F>>,
         hasher: KeyHasher,
         contents: Contents,
-        head: Head,
+        head: Appender,
         is_cache: bool,
     ) -> Self {
         let Contents { catalog, extents } = contents;
@@ -148,7 +148,7 @@ impl<F> Shared<F> {
         }
     }
 
-    pub(super) fn head(&self) -> MutexGuard<'_, Head> {
+    pub(super) fn head(&self) -> MutexGuard<'_, Appender> {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,14 +156,14 @@ impl<F> Shared<F> {
     pub(super) fn wait<'h>(
         &self,
         condition: &Condvar,
-        head: MutexGuard<'h, Head>,
+        head: MutexGuard<'h, Appender>,
         at_most: Duration,
-    ) -> MutexGuard<'h, Head> {
+    ) -> MutexGuard<'h, Appender> {
         condition.wait_timeout(head, at_most).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    pub(super) fn filed(&self, key: &[u8]) -> Filed {
-        Filed::of(self.hasher.identity(key))
+    pub(super) fn filed(&self, key: &[u8]) -> KeyBits {
+        KeyBits::of(self.hasher.identity(key))
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -188,9 +188,9 @@ impl<F> Shared<F> {
     /// Appends a record. The caller holds the head lock.
     pub(super) fn append(
         &self,
-        head: &mut Head,
+        head: &mut Appender,
         record: &Record<'_>,
-        share: Share,
+        share: Purpose,
     ) -> Result<Place, Refusal> {
         if self.is_closing.load(Acquire) {
             // The flusher may have ended, and the snapshot may already contain the catalog.
@@ -200,7 +200,7 @@ impl<F> Shared<F> {
         let (extent, at, begins) = match head.append(record, share, self.synced(), self.now()) {
             // Only items are refused as full. The extents left for removals and copies run out only
             // while reclaim uses them.
-            Err(Refusal::Busy) if share == Share::Item && self.has_no_room(head) => {
+            Err(Refusal::Busy) if share == Purpose::Item && self.has_no_room(head) => {
                 return Err(Refusal::Full);
             }
             appended => appended?,
@@ -222,7 +222,7 @@ impl<F> Shared<F> {
     /// the key. The caller holds the head lock.
     pub(super) fn file(
         &self,
-        filed: Filed,
+        filed: KeyBits,
         own: Option<Location>,
         place: Place,
         record: &Record<'_>,
@@ -247,14 +247,14 @@ impl<F> Shared<F> {
     }
 
     /// Makes responses about the key wait until this record is durable.
-    pub(super) fn note_seen(&self, filed: Filed, at: Address) {
+    pub(super) fn note_seen(&self, filed: KeyBits, at: Address) {
         if let Some(word) = self.seen.get(filed.word(SEEN_WORDS)) {
             word.fetch_max(at.stored(), Release);
         }
     }
 
     /// Returns the address that must be durable before a response about the key is sent.
-    pub(super) fn awaited(&self, filed: Filed) -> Option<Address> {
+    pub(super) fn awaited(&self, filed: KeyBits) -> Option<Address> {
         let word = self.seen.get(filed.word(SEEN_WORDS))?;
         // Rule: AnswerWaitsForKey
         // Rule: AnswerWaitsForFlush
@@ -342,14 +342,14 @@ impl<F> Shared<F> {
     }
 
     /// True if no extent becomes ready until an item is removed, replaced or expires.
-    fn has_no_room(&self, head: &Head) -> bool {
+    fn has_no_room(&self, head: &Appender) -> bool {
         let is_full = |all: usize| self.is_full_of(all as u32);
         let is_vain = || !head.can_allocate() && head.is_reclaim_vain(self.live_bytes());
         head.all_that_the_disk_gives().is_some_and(is_full) || is_vain()
     }
 
     /// True if the memory for records that are not durable has space for another record.
-    pub(super) fn has_room(&self, head: &Head) -> bool {
+    pub(super) fn has_room(&self, head: &Appender) -> bool {
         head.dirty_bytes() < self.settings.dirty_bytes_max
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
 use super::error::Refusal;
-use super::head::Head;
+use super::head::Appender;
 use super::settings::Durability;
 use super::{Durable, Store};
 use crate::disk::Directory;
@@ -100,9 +100,9 @@ impl<D: Directory + 'static> Store<D> {
 
     fn wait_in<'h>(
         &self,
-        head: MutexGuard<'h, Head>,
+        head: MutexGuard<'h, Appender>,
         deadline: Instant,
-    ) -> Result<MutexGuard<'h, Head>, Refusal> {
+    ) -> Result<MutexGuard<'h, Appender>, Refusal> {
         if self.shared.has_failed.load(Acquire) {
             return Err(Refusal::Failed);
         }

@@ -13,8 +13,8 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use super::Store;
-use super::catalog::{Filed, PLACES};
-use super::lookup::Wanted;
+use super::catalog::{KeyBits, PLACES};
+use super::lookup::PageRead;
 use super::shared::Shared;
 use crate::disk::{Directory, DiskError, File, Page, zeroed_pages};
 use crate::format::{Address, Item, RECORD_HEADER_BYTES, Record};
@@ -37,7 +37,7 @@ pub struct Walk {
 pub enum WalkStep {
     /// The walk needs these pages. The caller passes the results to the next step, in the same
     /// order.
-    Reads(Vec<Wanted>),
+    Reads(Vec<PageRead>),
     /// The walk continues without a read.
     GoesOn,
     /// All keys of a slice of the catalog were shown.
@@ -96,7 +96,7 @@ impl Run {
 }
 
 /// A copy of an item.
-struct Copied {
+struct CopiedItem {
     key: Vec<u8>,
     value: Vec<u8>,
     flags: u32,
@@ -107,7 +107,7 @@ struct Copied {
     number: bool,
 }
 
-impl Copied {
+impl CopiedItem {
     fn of(record: &Record<'_>) -> Option<Self> {
         let Record::Item(item) = record else { return None };
         let Item { flags, version, deadline_unix_secs, stale, token_sent, number, .. } = *item;
@@ -223,7 +223,7 @@ impl Walk {
         found.retain(|(_, at)| self.slice.listed.insert(*at));
         found.sort_unstable_by_key(|(location, _)| (location.extent(), location.offset()));
         for (location, at) in found {
-            let pending = || shared.head().pending(at, Copied::of).flatten();
+            let pending = || shared.head().pending(at, CopiedItem::of).flatten();
             match (!shared.is_synced(at)).then(pending).flatten() {
                 Some(copied) => self.show(shared, &copied.item(), show),
                 None => self.plan(shared, location.extent(), at),
@@ -252,7 +252,7 @@ impl Walk {
         let runs = &mut self.slice.runs;
         let count = runs.iter().take(READS).map(fits).take_while(|fits| *fits).count().max(1);
         self.under_way.extend(runs.drain(..count));
-        let wanted = |run: &Run| Wanted { first: run.first, pages: zeroed_pages(run.pages()) };
+        let wanted = |run: &Run| PageRead { first: run.first, pages: zeroed_pages(run.pages()) };
         WalkStep::Reads(self.under_way.iter().map(wanted).collect())
     }
 
@@ -350,7 +350,7 @@ impl<D: Directory + 'static> Store<D> {
 /// Returns the place at which a walk lists the key with this identity. Several keys may have the
 /// same place.
 pub fn place_of(identity: u128) -> u64 {
-    Filed::of(identity).place()
+    KeyBits::of(identity).place()
 }
 
 /// The maximum length of a key.

@@ -7,15 +7,15 @@ use larder_tier::format::{
     Address, Item, Manifest, Mode, Record, SEGMENT_BYTES, SegmentHeader, SegmentNumber, UnitWriter,
     Uuid,
 };
-use larder_tier::recovery::{Place, Recovered, RecoveryError, Visitor, examine, recover};
-use larder_tier::{EXTENTS_MIN, Entropy, Lease, OpenError, Tier, Wanted};
+use larder_tier::recovery::{Place, RecoveredLog, RecoveryError, Visitor, examine, recover};
+use larder_tier::{EXTENTS_MIN, Entropy, Lease, OpenError, RequestedTier, Tier};
 
 const NOW: u64 = 1_790_000_000;
 const EXTENTS: u64 = 4;
 const HEADER_BYTES: usize = 64;
 
-fn wanted() -> Wanted {
-    Wanted { mode: Mode::Store, bytes: EXTENTS * SEGMENT_BYTES as u64 }
+fn wanted() -> RequestedTier {
+    RequestedTier { mode: Mode::Store, bytes: EXTENTS * SEGMENT_BYTES as u64 }
 }
 
 fn entropy() -> Entropy {
@@ -24,7 +24,7 @@ fn entropy() -> Entropy {
 
 type Opened = Tier<SimulatedDirectory>;
 
-fn open_as(disk: &SimulatedDisk, wanted: Wanted) -> Result<Opened, OpenError> {
+fn open_as(disk: &SimulatedDisk, wanted: RequestedTier) -> Result<Opened, OpenError> {
     Tier::open(disk.open(), wanted, entropy(), NOW)
 }
 
@@ -77,7 +77,7 @@ impl Visitor for Keys {
     }
 }
 
-fn keys(tier: &Opened) -> Result<(Vec<u8>, Recovered), RecoveryError> {
+fn keys(tier: &Opened) -> Result<(Vec<u8>, RecoveredLog), RecoveryError> {
     let mut keys = Keys::default();
     let found = examine(tier, &mut keys)?;
     Ok((keys.0, found))
@@ -105,7 +105,7 @@ fn a_directory_in_use_is_refused() {
 #[test]
 fn a_store_is_no_cache() {
     let disk = stored();
-    let refused = open_as(&disk, Wanted { mode: Mode::Cache, ..wanted() }).unwrap_err();
+    let refused = open_as(&disk, RequestedTier { mode: Mode::Cache, ..wanted() }).unwrap_err();
     let text = refused.to_string();
     assert!(text.contains("is a store, but was opened as a cache"), "{text}");
 }
@@ -113,7 +113,7 @@ fn a_store_is_no_cache() {
 #[test]
 fn a_log_grows_and_does_not_shrink() {
     let disk = stored();
-    let larger = Wanted { bytes: 2 * wanted().bytes, ..wanted() };
+    let larger = RequestedTier { bytes: 2 * wanted().bytes, ..wanted() };
     assert_eq!(u64::from(open_as(&disk, larger).unwrap().log().extents()), 2 * EXTENTS);
     let refused = open(&disk).unwrap_err();
     assert!(refused.to_string().contains("can grow, not shrink"), "{refused}");
@@ -124,9 +124,9 @@ fn a_log_grows_and_does_not_shrink() {
 fn a_log_has_room_for_reclaim() {
     let bytes = u64::from(EXTENTS_MIN) * SEGMENT_BYTES as u64;
     let disk = SimulatedDisk::new(1);
-    let refused = open_as(&disk, Wanted { bytes: bytes - 1, ..wanted() }).unwrap_err();
+    let refused = open_as(&disk, RequestedTier { bytes: bytes - 1, ..wanted() }).unwrap_err();
     assert!(refused.to_string().contains("at least 12582912 bytes"), "{refused}");
-    open_as(&disk, Wanted { bytes, ..wanted() }).unwrap();
+    open_as(&disk, RequestedTier { bytes, ..wanted() }).unwrap();
 }
 
 #[test]

@@ -7,14 +7,14 @@ use larder_tier::flusher::{FlushError, Flusher};
 use larder_tier::format::{
     Address, Mode, Record, SEGMENT_BYTES, SegmentHeader, SegmentNumber, Uuid,
 };
-use larder_tier::{Entropy, Tier, Wanted};
+use larder_tier::{Entropy, RequestedTier, Tier};
 
 const NOW: u64 = 1_790_000_000;
 const EIO: i32 = 5;
 
 /// Returns a flusher that has begun segments 1 to `count`, in extents 0, 1 and so on.
 fn flusher(disk: &SimulatedDisk, count: u64) -> Flusher<SimulatedDirectory> {
-    let wanted = Wanted { mode: Mode::Store, bytes: 4 * SEGMENT_BYTES as u64 };
+    let wanted = RequestedTier { mode: Mode::Store, bytes: 4 * SEGMENT_BYTES as u64 };
     let entropy = Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: [2; 16] };
     let mut flusher = Flusher::new(Tier::open(disk.open(), wanted, entropy, NOW).unwrap());
     let mut previous = None;

@@ -4,8 +4,8 @@ use std::{env, fs};
 
 use larder_tier::disk::PAGE_BYTES;
 use larder_tier::format::{
-    Address, Damaged, Delay, HeaderFault, Item, Manifest, ManifestError, Mode, RECORD_HEADER_BYTES,
-    Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit, UnitFault,
+    Address, Delay, HeaderFault, Item, Manifest, ManifestError, Mode, RECORD_HEADER_BYTES, Record,
+    RecordFault, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit, UnitFault,
     UnitWriter, Uuid, VALUE_BYTES_MAX,
 };
 use proptest::collection::vec;
@@ -120,9 +120,9 @@ fn a_record_alone_is_read_by_its_address() {
     assert_eq!(Record::read(&seal(), at, &bytes[at.offset()..]), Ok(record));
     let elsewhere = Address::new(number(), at.offset() + 8);
     let moved = Record::read(&seal(), elsewhere, &bytes[at.offset()..]);
-    assert_eq!(moved, Err(Damaged::Checksum), "a record is valid in its own place only");
+    assert_eq!(moved, Err(RecordFault::Checksum), "a record is valid in its own place only");
     let foreign = Record::read(&Seal::of(Uuid([9; 16])), at, &bytes[at.offset()..]);
-    assert_eq!(foreign, Err(Damaged::Checksum), "a record is valid in its own directory only");
+    assert_eq!(foreign, Err(RecordFault::Checksum), "a record is valid in its own directory only");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use larder_tier::format::{
     Address, Item, KeyHash, KeyHasher, Record, SEGMENT_BYTES, SEGMENT_PAGES, SUMMARY_ENTRY_BYTES,
-    Seal, SegmentNumber, Summarized, Summary, SummaryEntry, SummaryFault, SummaryWriter, Unit,
+    Seal, SegmentNumber, Summary, SummaryEntry, SummaryFault, SummaryKind, SummaryWriter, Unit,
     UnitFault, UnitWriter, Uuid,
 };
 use proptest::collection::vec;
@@ -80,12 +80,12 @@ fn hash(key: &[u8]) -> KeyHash {
 fn expected(at: Address, record: &Record<'_>) -> Option<SummaryEntry> {
     let what = match record {
         Record::Item(item) => {
-            Summarized::Item { key: hash(item.key), deadline_unix_secs: item.deadline_unix_secs }
+            SummaryKind::Item { key: hash(item.key), deadline_unix_secs: item.deadline_unix_secs }
         }
-        Record::Tombstone { key } => Summarized::Tombstone { key: hash(key) },
-        Record::Flush => Summarized::Flush,
-        Record::Delay { due_unix_secs } => Summarized::Delay { due_unix_secs: *due_unix_secs },
-        Record::Lost { place, .. } => Summarized::Lost { place: *place },
+        Record::Tombstone { key } => SummaryKind::Tombstone { key: hash(key) },
+        Record::Flush => SummaryKind::Flush,
+        Record::Delay { due_unix_secs } => SummaryKind::Delay { due_unix_secs: *due_unix_secs },
+        Record::Lost { place, .. } => SummaryKind::Lost { place: *place },
         Record::Void { .. } => return None,
     };
     Some(SummaryEntry { at, bytes: record.bytes(), what })

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use larder_tier::disk::real::RealDirectory;
 use larder_tier::format::{Item, Mode, Uuid};
-use larder_tier::store::{Change, Durability, Durable, Known, Refusal, Settings, Store};
-use larder_tier::{Entropy, Tier, Wanted};
+use larder_tier::store::{Change, Durability, Durable, KeyRecords, Refusal, Settings, Store};
+use larder_tier::{Entropy, RequestedTier, Tier};
 
 use super::target::{Put, Target, VALUE_BYTES, Written, key_text};
 
@@ -28,7 +28,7 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn create(path: &Path, bytes: u64) -> Result<Self> {
         let entropy = Entropy { uuid: Uuid([1; 16]), index_seed: 1, hash_key: [1; 16] };
-        let wanted = Wanted { mode: Mode::Store, bytes };
+        let wanted = RequestedTier { mode: Mode::Store, bytes };
         let tier = Tier::open(RealDirectory::open(path)?, wanted, entropy, BEGIN)?;
         let now_unix_secs = Arc::new(AtomicU64::new(BEGIN));
         let clock = Arc::clone(&now_unix_secs);
@@ -50,14 +50,14 @@ impl Log {
         &self,
         key: &[u8],
         is_resident: bool,
-        change: impl Fn(&Change<'_>, &Known) -> Result<(), Refusal>,
+        change: impl Fn(&Change<'_>, &KeyRecords) -> Result<(), Refusal>,
     ) -> Result<()> {
         let of = Change {
             now_unix_secs: self.now_unix_secs.load(Relaxed),
             is_resident,
             is_gone: &|| false,
         };
-        let mut known = Known::default();
+        let mut known = KeyRecords::default();
         let deadline = Instant::now() + PATIENCE;
         loop {
             self.store.wait_for_room(deadline)?;

@@ -7,13 +7,13 @@ use crate::interleavings::stage::keys::{Key, of_one_group};
 
 /// A full group with one more item in an overflow group. Its split moves `moving` items to the new
 /// group.
-struct Overflowing {
+struct OverflowingGroup {
     scene: Scene,
     staying: Vec<Key>,
     moving: Vec<Key>,
 }
 
-impl Overflowing {
+impl OverflowingGroup {
     fn new(moves: usize) -> Self {
         let (mut staying, moving) = of_one_group(SLOTS + 1 - moves, moves);
         let scene = Scene::new();
@@ -36,7 +36,7 @@ impl Overflowing {
 #[test]
 fn every_key_of_a_group_is_found_while_the_group_is_split() {
     explore(|| {
-        let group = Overflowing::new(1);
+        let group = OverflowingGroup::new(1);
         let (stays, moves) = (group.staying[0], group.moving[0]);
         let grower = group.scene.start(Actor::split_a_group);
         let reader = group.scene.start(move |actor| [stays, moves].map(|key| actor.fill_of(&key)));
@@ -49,7 +49,7 @@ fn every_key_of_a_group_is_found_while_the_group_is_split() {
 #[test]
 fn a_key_is_found_while_it_is_moved_to_the_front_of_its_chain() {
     explore(|| {
-        let group = Overflowing::new(1);
+        let group = OverflowingGroup::new(1);
         let stray = group.stray();
         let grower = group.scene.start(Actor::split_a_group);
         let reader = group.scene.start(move |actor| actor.fill_of(&stray));
@@ -63,7 +63,7 @@ fn a_key_is_found_while_it_is_moved_to_the_front_of_its_chain() {
 #[test]
 fn a_key_stored_and_a_key_deleted_while_their_group_is_split_are_in_one_place_and_in_none() {
     explore(|| {
-        let group = Overflowing::new(2);
+        let group = OverflowingGroup::new(2);
         let [changed, deleted] = [group.moving[0], group.moving[1]];
         let grower = group.scene.start(Actor::split_a_group);
         let writer = group.scene.start(move |actor| {
@@ -81,7 +81,7 @@ fn a_key_stored_and_a_key_deleted_while_their_group_is_split_are_in_one_place_an
 #[test]
 fn a_key_in_an_overflow_group_is_found_while_the_chain_grows_and_keys_before_it_go() {
     explore(|| {
-        let group = Overflowing::new(2);
+        let group = OverflowingGroup::new(2);
         let stray = group.stray();
         let [first, second] = [group.moving[0], group.moving[1]];
         let writer = group.scene.start(move |actor| {
@@ -106,7 +106,7 @@ fn groups(scene: &Scene) -> u64 {
 #[test]
 fn two_threads_that_split_the_same_group_split_it_once() {
     explore(|| {
-        let group = Overflowing::new(2);
+        let group = OverflowingGroup::new(2);
         let before = groups(&group.scene);
         let (one, other) = group.scene.race(Actor::try_to_split, Actor::try_to_split);
         let done = [one, other].into_iter().filter(|split| *split == Split::Done).count() as u64;
@@ -133,7 +133,7 @@ fn two_threads_that_split_the_first_group_of_a_segment_take_one_segment_together
 #[test]
 fn a_key_stored_while_two_threads_split_its_group_is_in_one_place() {
     explore_some(|| {
-        let group = Overflowing::new(2);
+        let group = OverflowingGroup::new(2);
         let [changed, absent] = [group.moving[0], group.moving[1]];
         assert!(group.scene.stage.delete(&absent));
         let splitters = [(); 2].map(|()| group.scene.start(Actor::try_to_split));
@@ -153,7 +153,7 @@ fn a_key_stored_while_two_threads_split_its_group_is_in_one_place() {
 #[test]
 fn overflow_groups_taken_and_freed_at_the_same_time_are_counted() {
     explore(|| {
-        let group = Overflowing::new(2);
+        let group = OverflowingGroup::new(2);
         let scene = &group.scene;
         let taken = scene.stage.take_overflow().unwrap();
         let giver = scene.start(move |actor| actor.engine.index().free_overflow(taken));

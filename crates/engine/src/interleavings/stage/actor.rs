@@ -19,7 +19,7 @@ use crate::ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
 use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::let_others_run;
-use crate::reclaim::empty::Emptied;
+use crate::reclaim::empty::EmptyOutcome;
 use crate::reclaim::evict::Keep;
 
 /// The number of bytes of a value after its key: enough for a copy in several steps.
@@ -33,7 +33,7 @@ pub(crate) struct Actor {
 
 /// A value that was read: its fill byte, and its cas token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ReadValue {
     pub(crate) fill: u8,
     pub(crate) cas: u64,
     pub(crate) deadline: Deadline,
@@ -93,7 +93,7 @@ impl Actor {
             &self.engine.op(&self.thread, NOW),
             self.engine.segments().present_use(segment),
         );
-        matches!(emptied.unwrap(), Emptied::Yes(_))
+        matches!(emptied.unwrap(), EmptyOutcome::Yes(_))
     }
 
     /// Evicts a segment. Returns false if another thread is emptying or pinning it.
@@ -101,7 +101,7 @@ impl Actor {
         let old = self.engine.segments().present_use(segment);
         matches!(
             self.engine.reclaimer().evict(&self.engine.op(&self.thread, NOW), old, Keep::Needed),
-            Ok(Emptied::Yes(_))
+            Ok(EmptyOutcome::Yes(_))
         )
     }
 
@@ -111,7 +111,7 @@ impl Actor {
             &self.engine.op(&self.thread, NOW),
             self.engine.segments().present_use(segment),
         );
-        matches!(emptied.unwrap(), Emptied::Yes(_))
+        matches!(emptied.unwrap(), EmptyOutcome::Yes(_))
     }
 
     /// Stores these bytes as the value.
@@ -254,7 +254,7 @@ impl Actor {
     }
 
     /// Reads the value of a key and checks that [`Self::set`] can have written it.
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Seen> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<ReadValue> {
         let mut bytes = Vec::new();
         match self.engine.read(&self.thread, key, NOW, &mut bytes, |_, _| {}) {
             Read::Miss(_) => None,
@@ -262,7 +262,7 @@ impl Actor {
             Read::Hit(meta) => {
                 let fill = *bytes.last().unwrap();
                 assert_eq!(bytes, value(key, fill), "the bytes of another value, or of several");
-                Some(Seen { fill, cas: meta.cas, deadline: meta.deadline })
+                Some(ReadValue { fill, cas: meta.cas, deadline: meta.deadline })
             }
         }
     }

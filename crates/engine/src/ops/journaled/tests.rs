@@ -21,7 +21,7 @@ const NOW: Second = 10;
 
 /// An item in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Kept {
+struct JournaledItem {
     value: Vec<u8>,
     flags: u32,
     deadline: Deadline,
@@ -32,7 +32,7 @@ struct Kept {
 /// A journal in memory. While it has a refusal, it refuses every change.
 #[derive(Debug, Default)]
 struct Recorder {
-    items: Mutex<BTreeMap<Vec<u8>, Kept>>,
+    items: Mutex<BTreeMap<Vec<u8>, JournaledItem>>,
     refusal: Mutex<Option<Refusal>>,
 }
 
@@ -45,7 +45,7 @@ impl Recorder {
         self.refusal.lock().unwrap().map_or(Ok(()), Err)
     }
 
-    fn kept(&self, key: &[u8]) -> Option<Kept> {
+    fn kept(&self, key: &[u8]) -> Option<JournaledItem> {
         self.items.lock().unwrap().get(key).cloned()
     }
 }
@@ -55,7 +55,7 @@ impl Journal for Recorder {
         self.refused()?;
         if !(change.is_gone)() {
             let Entry { value, flags, deadline, version, stale, .. } = *entry;
-            let kept = Kept { value: value.to_vec(), flags, deadline, version, stale };
+            let kept = JournaledItem { value: value.to_vec(), flags, deadline, version, stale };
             self.items.lock().unwrap().insert(entry.key.to_vec(), kept);
         }
         Ok(())
@@ -82,13 +82,13 @@ fn journaled() -> (Engine, Arc<Recorder>) {
     (engine, recorder)
 }
 
-fn in_memory(engine: &Engine, key: &[u8]) -> Option<Kept> {
+fn in_memory(engine: &Engine, key: &[u8]) -> Option<JournaledItem> {
     let found = engine.index().find(engine.index().hash(key), key)?;
     engine.index().death(&found, NOW).is_none().then_some(())?;
     let meta = engine.index().meta(&found, 0, NOW);
     let value = engine.value_of(&found)?;
     let (flags, deadline, version, stale) = (meta.flags, meta.deadline, meta.cas, meta.stale);
-    Some(Kept { value, flags, deadline, version, stale })
+    Some(JournaledItem { value, flags, deadline, version, stale })
 }
 
 fn random_value(rng: &mut Rng) -> Vec<u8> {
@@ -243,7 +243,7 @@ fn an_item_is_restored_only_if_memory_has_none_and_it_is_still_current() {
         assert_eq!(restore(false), Stored::NotFound);
         assert!(matches!(restore(true), Stored::Stored { cas: 777, .. }));
         assert_eq!(restore(true), Stored::NotStored);
-        let kept = Kept {
+        let kept = JournaledItem {
             value: value.clone(),
             flags: 5,
             deadline: Deadline(60),
@@ -277,8 +277,13 @@ fn a_restored_text_is_a_number_for_arithmetic_and_later_versions_are_higher() {
 fn a_load_asks_whether_the_key_has_an_item_outside_memory() {
     let (engine, recorder) = journaled();
     let thread = engine.register().unwrap();
-    let kept =
-        Kept { value: vec![1], flags: 0, deadline: Deadline::NEVER, version: 1, stale: false };
+    let kept = JournaledItem {
+        value: vec![1],
+        flags: 0,
+        deadline: Deadline::NEVER,
+        version: 1,
+        stale: false,
+    };
     recorder.items.lock().unwrap().insert(b"k".to_vec(), kept);
     let basis = engine.begin_load(&Operation::new(&thread, NOW), b"k", Some(Deadline(20)));
     assert_eq!(basis, Err(StoreError::Journal(Refusal::NeedsDisk)));

@@ -14,11 +14,11 @@ use larder_item::StoreMode;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::index::find::Found;
-use crate::index::unlink::Carried;
+use crate::index::unlink::CarriedSlots;
 use crate::ops::condition::{Condition, Replace};
 use crate::ops::large::upload::{Upload, table_of};
 use crate::ops::large::value::LargeValue;
-use crate::ops::publish::{Publication, Unpublished};
+use crate::ops::publish::{Publication, PublishFailure};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::segment::record::Header;
@@ -56,14 +56,14 @@ impl Engine {
             keeps_identity: false,
         });
         let extended = written.and_then(|()| {
-            let kept = Kept { old: &old, merged_count, value_bytes, appends };
+            let kept = CarriedPieces { old: &old, merged_count, value_bytes, appends };
             self.publish_extended(op, &kept_request, &upload, &kept, &over)
         });
         if !matches!(extended, Ok(Stored::Stored { .. })) {
             self.abort_upload(op.thread, upload);
         }
         match extended {
-            Err(Unpublished::Changed | Unpublished::PieceLost) => None,
+            Err(PublishFailure::Changed | PublishFailure::PieceLost) => None,
             done => Some(done.map_err(StoreError::from)),
         }
     }
@@ -104,20 +104,21 @@ impl Engine {
         op: &Op<'_>,
         request: &StoreRequest<'_>,
         upload: &Upload,
-        kept: &Kept<'_>,
+        kept: &CarriedPieces<'_>,
         over: &Condition<'_>,
-    ) -> Result<Stored, Unpublished> {
+    ) -> Result<Stored, PublishFailure> {
         let count = kept.old.pieces.len() - kept.merged_count;
         // The slots of the carried pieces are copied from the old table under the lock.
         let places = std::iter::repeat_n(Slot::EMPTY, count);
         let new = upload.pieces.iter().map(|piece| piece.slot);
         let (table, carried) = match kept.appends {
-            true => {
-                (table_of(kept.value_bytes, places.chain(new)), Carried { count, from: 0, to: 0 })
-            }
+            true => (
+                table_of(kept.value_bytes, places.chain(new)),
+                CarriedSlots { count, from: 0, to: 0 },
+            ),
             false => (
                 table_of(kept.value_bytes, new.chain(places)),
-                Carried { count, from: kept.merged_count, to: upload.pieces.len() },
+                CarriedSlots { count, from: kept.merged_count, to: upload.pieces.len() },
             ),
         };
         let draft = self.draft_of_table(request, upload.hash, &table, over)?;
@@ -129,7 +130,7 @@ impl Engine {
 }
 
 /// The part of an extended value whose pieces stay in place.
-pub(crate) struct Kept<'a> {
+pub(crate) struct CarriedPieces<'a> {
     pub(crate) old: &'a LargeValue,
     /// The number of the value's pieces that are rewritten.
     pub(crate) merged_count: usize,

@@ -7,10 +7,10 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::ops::condition::{Condition, Replace};
-use crate::ops::large::extend::Kept;
+use crate::ops::large::extend::CarriedPieces;
 use crate::ops::large::piece::Piece;
 use crate::ops::large::upload::{Upload, table_of};
-use crate::ops::publish::{Publication, Unpublished};
+use crate::ops::publish::{Publication, PublishFailure};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::store::LARGE_ATTEMPTS_MAX;
 use crate::process::op::Op;
@@ -45,7 +45,7 @@ impl Engine {
                 }
             };
             attempts += 1;
-            if stored != Err(Unpublished::PieceLost) || attempts == LARGE_ATTEMPTS_MAX {
+            if stored != Err(PublishFailure::PieceLost) || attempts == LARGE_ATTEMPTS_MAX {
                 return Ok(stored?);
             }
         }
@@ -57,7 +57,7 @@ impl Engine {
         op: &Op<'_>,
         upload: Upload,
         request: &StoreRequest<'_>,
-    ) -> Result<Stored, Unpublished> {
+    ) -> Result<Stored, PublishFailure> {
         let extended = self.rework(op, request.key, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Ok(Stored::NotStored)));
@@ -65,14 +65,14 @@ impl Engine {
             // Checked after the lookup: if a flush happens now, a later check finds that the item
             // from before the flush has changed.
             if upload.pieces.iter().any(|piece| engine.segments().is_flushed(piece.sequence)) {
-                return Some(Ok(Err(Unpublished::PieceLost)));
+                return Some(Ok(Err(PublishFailure::PieceLost)));
             }
             match engine.extend_once(op, &upload, request, found)? {
-                Err(Unpublished::Refused(error)) => Some(Err(error)),
+                Err(PublishFailure::Refused(error)) => Some(Err(error)),
                 done => Some(Ok(done)),
             }
         });
-        let extended = extended.unwrap_or_else(|error| Err(Unpublished::from(error)));
+        let extended = extended.unwrap_or_else(|error| Err(PublishFailure::from(error)));
         match &extended {
             Ok(Stored::Stored { .. }) => {}
             Ok(_) => self.give_back(op, &upload),
@@ -88,7 +88,7 @@ impl Engine {
         upload: &Upload,
         request: &StoreRequest<'_>,
         found: &Found,
-    ) -> Option<Result<Stored, Unpublished>> {
+    ) -> Option<Result<Stored, PublishFailure>> {
         let version = self.index().version(found);
         if request.cas.is_some_and(|cas| version != cas) {
             return self.is_settled(found, version).then_some(Ok(Stored::Exists));
@@ -98,10 +98,10 @@ impl Engine {
             false => self.extend_inline(op, upload, request, found, version)?,
         };
         match extended {
-            Err(Unpublished::Changed) => None,
+            Err(PublishFailure::Changed) => None,
             // The lost piece may have belonged to the item, or its segment may not have been
             // emptied after all.
-            Err(Unpublished::PieceLost)
+            Err(PublishFailure::PieceLost)
                 if upload.pieces.iter().all(|piece| self.outlasts(piece)) =>
             {
                 None
@@ -118,7 +118,7 @@ impl Engine {
         request: &StoreRequest<'_>,
         found: &Found,
         version: u64,
-    ) -> Option<Result<Stored, Unpublished>> {
+    ) -> Option<Result<Stored, PublishFailure>> {
         let old = self.open_large(found)?;
         let value_bytes = old.value_bytes() + upload.value_bytes();
         if !self.accepts(request.key.len(), value_bytes) {
@@ -127,7 +127,7 @@ impl Engine {
         let over = over(request, found, version);
         let kept_request = self.request_over(request.key, found)?;
         let appends = request.mode != StoreMode::Prepend;
-        let kept = Kept { old: &old, merged_count: 0, value_bytes, appends };
+        let kept = CarriedPieces { old: &old, merged_count: 0, value_bytes, appends };
         Some(self.publish_extended(op, &kept_request, upload, &kept, &over))
     }
 
@@ -139,7 +139,7 @@ impl Engine {
         request: &StoreRequest<'_>,
         found: &Found,
         version: u64,
-    ) -> Option<Result<Stored, Unpublished>> {
+    ) -> Option<Result<Stored, PublishFailure>> {
         let value = self.value_of(found)?;
         let origin = self.origin(found, version, &value);
         let value_bytes = value.len() + upload.value_bytes();

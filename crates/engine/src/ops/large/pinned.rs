@@ -29,14 +29,14 @@ use crate::segment::slot::Slot;
 
 /// A pinned piece of a large value. [`Engine::release`] drops the pin.
 #[derive(Debug)]
-pub struct Pinned {
+pub struct PinnedPiece {
     slot: Slot,
     /// The offset of the first byte to send.
     from: usize,
     bytes: usize,
 }
 
-impl Pinned {
+impl PinnedPiece {
     fn value_at(&self, engine: &Engine) -> usize {
         engine.region().segment_at(self.slot.segment())
             + self.slot.offset()
@@ -101,7 +101,7 @@ impl Engine {
 
     /// Takes the unread rest of the next piece, with its pin, out of a value. Returns `None` after
     /// the last piece, or if the value is not pinned.
-    pub fn take_piece(&self, large: &mut LargeValue) -> Option<Pinned> {
+    pub fn take_piece(&self, large: &mut LargeValue) -> Option<PinnedPiece> {
         let Piece { slot, .. } = *large.pieces.get(large.next).filter(|_| large.is_pinned)?;
         let record_at = self.segments().record_at(slot);
         let bytes = Header::load(self.region().memory(), record_at)
@@ -109,11 +109,11 @@ impl Engine {
             .min(self.piece_bytes_max());
         let from = std::mem::take(&mut large.read_bytes).min(bytes);
         large.next += 1;
-        Some(Pinned { slot, from, bytes: bytes - from })
+        Some(PinnedPiece { slot, from, bytes: bytes - from })
     }
 
     /// Returns the bytes of a piece in place.
-    pub fn bytes_of<'a>(&'a self, piece: &'a Pinned) -> &'a [u8] {
+    pub fn bytes_of<'a>(&'a self, piece: &'a PinnedPiece) -> &'a [u8] {
         // SAFETY: writers change only fields, tables, numbers and growing values of records in use.
         // A complete piece that a table names does not contain any of these parts. The segment
         // stays in use: it was pinned while its sequence was the piece's, and `piece`, which is
@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// Drops the pin of a piece.
-    pub fn release(&self, piece: Pinned) {
+    pub fn release(&self, piece: PinnedPiece) {
         self.peers().unpin(piece.slot.segment());
     }
 }

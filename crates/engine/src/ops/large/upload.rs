@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::ops::condition::Condition;
 use crate::ops::large::piece::Piece;
 use crate::ops::large::value::LargeValue;
-use crate::ops::publish::{Publication, Unpublished};
+use crate::ops::publish::{Publication, PublishFailure};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::process::operation::Operation;
@@ -103,7 +103,7 @@ impl Engine {
         op: &Op<'_>,
         upload: &mut Upload,
         mut bytes: &[u8],
-    ) -> Result<(), Unpublished> {
+    ) -> Result<(), PublishFailure> {
         if bytes.len() > upload.value_bytes - upload.arrived_bytes {
             return Err(StoreError::TooLarge.into());
         }
@@ -158,11 +158,11 @@ impl Engine {
 
     /// Writes a part of an arriving piece unless the piece is lost. A flushed piece counts as
     /// written, because the store counts as done before the flush.
-    fn write_part(&self, piece: &Piece, at: usize, part: &[u8]) -> Result<(), Unpublished> {
+    fn write_part(&self, piece: &Piece, at: usize, part: &[u8]) -> Result<(), PublishFailure> {
         while !self.segments().pin(piece.slot.segment(), piece.sequence) {
             if !self.outlasts(piece) {
                 let is_flushed = self.segments().is_flushed(piece.sequence);
-                return if is_flushed { Ok(()) } else { Err(Unpublished::PieceLost) };
+                return if is_flushed { Ok(()) } else { Err(PublishFailure::PieceLost) };
             }
         }
         self.region().memory().write(at, part);
@@ -201,7 +201,7 @@ impl Engine {
         let condition = Condition::Requested(request);
         let stored = loop {
             let stored = self.finish(op, &upload, request, &condition);
-            let is_lost = stored == Err(Unpublished::PieceLost);
+            let is_lost = stored == Err(PublishFailure::PieceLost);
             if !is_lost || !upload.pieces.iter().all(|piece| self.outlasts(piece)) {
                 break stored;
             }
@@ -210,7 +210,9 @@ impl Engine {
             self.abort_upload(thread, upload);
         }
         self.index().grow_if_due(op);
-        if stored.is_err_and(|error| !matches!(error, Unpublished::Refused(StoreError::Stuck(_)))) {
+        if stored
+            .is_err_and(|error| !matches!(error, PublishFailure::Refused(StoreError::Stuck(_))))
+        {
             self.give_up(&Operation::new(thread, now), request);
         }
         Ok(stored?)
@@ -254,7 +256,7 @@ impl Engine {
         upload: &Upload,
         request: &StoreRequest<'_>,
         condition: &Condition<'_>,
-    ) -> Result<Stored, Unpublished> {
+    ) -> Result<Stored, PublishFailure> {
         debug_assert!(upload.is_complete(), "a part of the value is missing");
         let table = table_of(upload.value_bytes, upload.pieces.iter().map(|piece| piece.slot));
         let draft = self.draft_of_table(request, upload.hash, &table, condition)?;

@@ -9,7 +9,7 @@ use crate::ops::arithmetic::{Arithmetic, ArithmeticRequest};
 use crate::ops::request::StoreRequest;
 use crate::ops::update_meta::{MetaOutcome, MetaUpdate};
 use crate::process::operation::Operation;
-use crate::reclaim::empty::Emptied;
+use crate::reclaim::empty::EmptyOutcome;
 
 const NOW: Second = 10;
 
@@ -71,7 +71,7 @@ impl Scene {
         let before = segment_of(b"other");
         let old = self.engine.segments().present_use(before);
         let emptied = self.engine.reclaimer().compact(&op, old).unwrap();
-        assert!(matches!(emptied, Emptied::Yes(_)), "the segment is not emptied");
+        assert!(matches!(emptied, EmptyOutcome::Yes(_)), "the segment is not emptied");
         assert_ne!(segment_of(b"other"), before, "the items have not moved");
     }
 }

@@ -81,7 +81,7 @@ fn evict_written(engine: &Engine, thread: &ThreadSlot) {
     engine.segments().detach_idle(thread);
     let victim = engine.reclaimer().victim(Wish::keeping(Keep::Needed)).unwrap();
     let emptied = engine.reclaimer().evict(&engine.op(thread, NOW), victim, Keep::Needed).unwrap();
-    assert!(matches!(emptied, Emptied::Yes(_)), "{emptied:?}");
+    assert!(matches!(emptied, EmptyOutcome::Yes(_)), "{emptied:?}");
 }
 
 fn segment_of(engine: &Engine, key: &[u8]) -> u32 {

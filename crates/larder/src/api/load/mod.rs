@@ -40,7 +40,7 @@ use larder_item::{Deadline, StoreMode, check_key};
 use crate::api::cache::Cache;
 use crate::api::set::count_refusal;
 use crate::backend::waited;
-use crate::process::flight::{Boarded, Leader, LoadOutcome};
+use crate::process::flight::{FlightRole, Leader, LoadOutcome};
 use crate::tier::Dependency;
 use options::whole_secs;
 
@@ -130,13 +130,15 @@ impl Cache {
                 return Ok(());
             }
             match self.shared().flights.board(key, options.timeout) {
-                Boarded::Leader(leader) => {
+                FlightRole::Leader(leader) => {
                     out.truncate(start);
                     return self.load(&leader, options, out, || loader().map(Into::into));
                 }
-                Boarded::Follower(_) if held.is_some() => return Ok(()),
-                Boarded::Follower(flight) if flight.is_own() => return Err(LoadError::Recursive),
-                Boarded::Follower(flight) => match flight.wait(options.timeout) {
+                FlightRole::Follower(_) if held.is_some() => return Ok(()),
+                FlightRole::Follower(flight) if flight.is_own() => {
+                    return Err(LoadError::Recursive);
+                }
+                FlightRole::Follower(flight) => match flight.wait(options.timeout) {
                     None => return Err(LoadError::TimedOut(options.timeout)),
                     Some(LoadOutcome::Panicked) => return Err(LoadError::Panicked),
                     Some(LoadOutcome::Loaded(value)) => {

@@ -139,7 +139,7 @@ fn one_of_many_concurrent_threads_loads() {
 #[test]
 fn a_leader_that_boards_after_another_flight_has_landed_does_not_load() {
     let cache = cache(false);
-    let Boarded::Leader(leader) = cache.shared().flights.board(b"k", Duration::MAX) else {
+    let FlightRole::Leader(leader) = cache.shared().flights.board(b"k", Duration::MAX) else {
         panic!("another caller leads the flight");
     };
     cache

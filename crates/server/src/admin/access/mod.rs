@@ -23,7 +23,7 @@ pub(crate) struct Rules {
 
 /// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RefusalReason {
     /// The request needs a token but carries none.
     NoToken,
     /// The request carries a token that is not in the file.
@@ -40,7 +40,7 @@ pub(crate) enum Refused {
 
 /// The parts of a request that the rules check.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct AccessRequest<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) uri: &'a Uri,
     /// False if the request only reads.
@@ -74,29 +74,30 @@ impl Rules {
     /// caused the request.
     pub(crate) fn admit(
         &self,
-        asked: &Asked<'_>,
+        asked: &AccessRequest<'_>,
         tokens: Option<&Tokens>,
-    ) -> Result<Role, Refused> {
-        let &Asked { headers, uri, writes, needed } = asked;
+    ) -> Result<Role, RefusalReason> {
+        let &AccessRequest { headers, uri, writes, needed } = asked;
         if !self.origin_is_own(headers) || writes && !site_is_own(headers) {
-            return Err(Refused::ForeignOrigin);
+            return Err(RefusalReason::ForeignOrigin);
         }
         if writes && is_of_page(headers) && !is_json(headers) {
-            return Err(Refused::NotJson);
+            return Err(RefusalReason::NotJson);
         }
         if let Some(token) = token(headers) {
             let role = token.ok().and_then(|token| tokens?.role_of(token));
-            let role = role.ok_or(Refused::BadToken)?.min(self.role);
-            return if role >= needed { Ok(role) } else { Err(Refused::LowRole) };
+            let role = role.ok_or(RefusalReason::BadToken)?.min(self.role);
+            return if role >= needed { Ok(role) } else { Err(RefusalReason::LowRole) };
         }
         let role = self.without_token;
         if role < needed {
-            let refused = if self.role < needed { Refused::LowRole } else { Refused::NoToken };
+            let refused =
+                if self.role < needed { RefusalReason::LowRole } else { RefusalReason::NoToken };
             return Err(refused);
         }
         // A host name that resolves to this machine but is not one of the listener's belongs to a
         // page that has rebound its own name.
-        if self.host_is_own(headers, uri) { Ok(role) } else { Err(Refused::ForeignHost) }
+        if self.host_is_own(headers, uri) { Ok(role) } else { Err(RefusalReason::ForeignHost) }
     }
 
     /// True unless a foreign page sends the request. A request without this header does not come
@@ -178,7 +179,7 @@ fn token(headers: &HeaderMap) -> Option<Result<&[u8], ()>> {
     Some(if given.next().is_some() { Err(()) } else { token })
 }
 
-impl Refused {
+impl RefusalReason {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::NoToken | Self::BadToken => StatusCode::UNAUTHORIZED,
@@ -236,8 +237,8 @@ mod tests {
             uri: &Uri,
             tokens: Option<&Tokens>,
             needed: Role,
-        ) -> Result<Role, Refused> {
-            self.admit(&Asked { headers, uri, writes: false, needed }, tokens)
+        ) -> Result<Role, RefusalReason> {
+            self.admit(&AccessRequest { headers, uri, writes: false, needed }, tokens)
         }
     }
 
@@ -259,9 +260,9 @@ mod tests {
             (Role::Full, true, &read, Ok(Role::Read)),
             (Role::Read, false, &full, Ok(Role::Read)),
             (Role::Probe, false, &full, Ok(Role::Probe)),
-            (Role::Full, true, &format!("Bearer {SECRET}x"), Err(Refused::BadToken)),
-            (Role::Full, true, &format!("Basic {SECRET}"), Err(Refused::BadToken)),
-            (Role::Full, true, &SECRET.to_owned(), Err(Refused::BadToken)),
+            (Role::Full, true, &format!("Bearer {SECRET}x"), Err(RefusalReason::BadToken)),
+            (Role::Full, true, &format!("Basic {SECRET}"), Err(RefusalReason::BadToken)),
+            (Role::Full, true, &SECRET.to_owned(), Err(RefusalReason::BadToken)),
         ] {
             let uri = Uri::from_static("/");
             let given =
@@ -271,9 +272,9 @@ mod tests {
         let twice = headers(&[("authorization", &read), ("authorization", &read)]);
         let uri = Uri::from_static("/");
         let given = rules(Role::Full, true).admit_reader(&twice, &uri, Some(&tokens), Role::Probe);
-        assert_eq!(given, Err(Refused::BadToken));
+        assert_eq!(given, Err(RefusalReason::BadToken));
         let given = rules(Role::Full, true).admit_reader(&with(&read), &uri, None, Role::Probe);
-        assert_eq!(given, Err(Refused::BadToken), "without a file there are no tokens");
+        assert_eq!(given, Err(RefusalReason::BadToken), "without a file there are no tokens");
     }
 
     #[test]
@@ -283,10 +284,10 @@ mod tests {
         for (role, trusted, needed, expected) in [
             (Role::Full, true, Role::Full, Ok(Role::Full)),
             (Role::Read, true, Role::Read, Ok(Role::Read)),
-            (Role::Read, true, Role::Full, Err(Refused::LowRole)),
-            (Role::Full, false, Role::Read, Err(Refused::NoToken)),
+            (Role::Read, true, Role::Full, Err(RefusalReason::LowRole)),
+            (Role::Full, false, Role::Read, Err(RefusalReason::NoToken)),
             (Role::Full, false, Role::Probe, Ok(Role::Probe)),
-            (Role::Probe, false, Role::Read, Err(Refused::LowRole)),
+            (Role::Probe, false, Role::Read, Err(RefusalReason::LowRole)),
         ] {
             let admitted = rules(role, trusted).admit_reader(&given, &uri, None, needed);
             assert_eq!(admitted, expected, "{role:?} {trusted} {needed:?}");
@@ -318,19 +319,19 @@ mod tests {
         }
         for host in ["", "evil.example", "localhost.evil.example", "10.0.0.8", "[::2]", "::1"] {
             let given = rules.admit_reader(&headers(&[("host", host)]), &uri, None, Role::Probe);
-            assert_eq!(given, Err(Refused::ForeignHost), "{host}");
+            assert_eq!(given, Err(RefusalReason::ForeignHost), "{host}");
         }
         for origin in ["null", "", "http://evil.example", "file://localhost", "localhost"] {
             let given = headers(&[("host", "localhost"), ("origin", origin)]);
             let given = rules.admit_reader(&given, &uri, None, Role::Probe);
-            assert_eq!(given, Err(Refused::ForeignOrigin), "{origin}");
+            assert_eq!(given, Err(RefusalReason::ForeignOrigin), "{origin}");
         }
         let none = rules.admit_reader(&headers(&[]), &uri, None, Role::Probe);
-        assert_eq!(none, Err(Refused::ForeignHost), "HTTP/1.0 without a host");
+        assert_eq!(none, Err(RefusalReason::ForeignHost), "HTTP/1.0 without a host");
         let uri = Uri::from_static("http://evil.example/");
         let absolute =
             rules.admit_reader(&headers(&[("host", "localhost")]), &uri, None, Role::Probe);
-        assert_eq!(absolute, Err(Refused::ForeignHost), "the absolute form of a request");
+        assert_eq!(absolute, Err(RefusalReason::ForeignHost), "the absolute form of a request");
     }
 
     #[test]
@@ -366,7 +367,8 @@ mod tests {
         let (uri, rules) = (Uri::from_static("/"), rules(Role::Full, true));
         let write = |more: &[(&'static str, &str)]| {
             let headers = headers(&[&[("host", "localhost:1")], more].concat());
-            let asked = Asked { headers: &headers, uri: &uri, writes: true, needed: Role::Full };
+            let asked =
+                AccessRequest { headers: &headers, uri: &uri, writes: true, needed: Role::Full };
             rules.admit(&asked, None)
         };
         let (origin, site) = (("origin", "http://localhost:1"), ("sec-fetch-site", "same-origin"));
@@ -376,11 +378,11 @@ mod tests {
         assert_eq!(write(&[form]), Ok(Role::Full), "curl -d");
         assert_eq!(write(&[origin, site, json]), Ok(Role::Full), "our page");
         assert_eq!(write(&[site, json]), Ok(Role::Full));
-        assert_eq!(write(&[origin, site]), Err(Refused::NotJson));
-        assert_eq!(write(&[site, form]), Err(Refused::NotJson));
+        assert_eq!(write(&[origin, site]), Err(RefusalReason::NotJson));
+        assert_eq!(write(&[site, form]), Err(RefusalReason::NotJson));
         for foreign in ["cross-site", "same-site", "none", ""] {
             let given = write(&[("sec-fetch-site", foreign), json]);
-            assert_eq!(given, Err(Refused::ForeignOrigin), "{foreign}");
+            assert_eq!(given, Err(RefusalReason::ForeignOrigin), "{foreign}");
         }
     }
 
@@ -397,6 +399,6 @@ mod tests {
         );
         let given = [given[0], ("host", "localhost"), ("origin", "http://evil.example")];
         let refused = rules.admit_reader(&headers(&given), &uri, Some(&tokens), Role::Probe);
-        assert_eq!(refused, Err(Refused::ForeignOrigin));
+        assert_eq!(refused, Err(RefusalReason::ForeignOrigin));
     }
 }

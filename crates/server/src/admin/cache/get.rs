@@ -76,7 +76,7 @@ impl Pieces {
             self.left_bytes.checked_sub(piece.len() as u64).ok_or(EndedEarly::Short)?;
         self.slice_bytes += piece.len();
         self.pace.note(piece.len());
-        Ok(Bytes::from_owner(Sent(piece)))
+        Ok(Bytes::from_owner(PieceBytes(piece)))
     }
 }
 
@@ -109,9 +109,9 @@ impl HttpBody for Pieces {
 }
 
 /// A piece that is being sent.
-struct Sent(Piece);
+struct PieceBytes(Piece);
 
-impl AsRef<[u8]> for Sent {
+impl AsRef<[u8]> for PieceBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::{Refusal, failed, terms};
 use crate::admin::json::{decoded_for_url, insert_bytes, refusal};
 use crate::admin::routes::{Site, as_json, recovering};
-use crate::session::execute::direct::Looked;
+use crate::session::execute::direct::InspectedItem;
 
 /// The path of an item, up to its key.
 pub(in crate::admin) const PREFIX: &str = "/api/v1/item/";
@@ -97,8 +97,8 @@ fn bytes_of(query: Option<&str>) -> Result<usize, Refusal> {
 
 /// Returns the document of an item with the first bytes of its value, as text if they are valid
 /// UTF-8.
-fn document(key: &[u8], looked: Looked, bytes_max: usize) -> Value {
-    let Looked { meta, ttl_secs, idle_secs, mut value } = looked;
+fn document(key: &[u8], looked: InspectedItem, bytes_max: usize) -> Value {
+    let InspectedItem { meta, ttl_secs, idle_secs, mut value } = looked;
     value.truncate(bytes_max);
     if value.len() < meta.value_bytes {
         without_partial_character(&mut value);

@@ -25,12 +25,12 @@ pub(in crate::admin) struct Lease {
 pub(in crate::admin) struct Streams;
 
 /// The body of a response, with its lease.
-struct Leased {
+struct LeasedBody {
     body: Bytes,
     _lease: Lease,
 }
 
-impl AsRef<[u8]> for Leased {
+impl AsRef<[u8]> for LeasedBody {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }
@@ -69,7 +69,7 @@ impl Memory {
         let Ok(body) = to_bytes(body, usize::MAX).await else {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         };
-        let body = Bytes::from_owner(Leased { body, _lease: lease });
+        let body = Bytes::from_owner(LeasedBody { body, _lease: lease });
         Response::from_parts(head, Body::from(body))
     }
 

@@ -21,7 +21,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use larder_protocol as protocol;
 
-use crate::admin::Serving;
+use crate::admin::AdminContext;
 use crate::server::NotCleared;
 use crate::session::execute::direct::{Found, Value};
 use memory::{Memory, Streams};
@@ -39,7 +39,7 @@ pub(super) fn takes_value(method: &Method, path: &str) -> bool {
 }
 
 /// Responds to a request for an item.
-pub(super) async fn answer(serving: &Serving, memory: &Memory, request: Request) -> Response {
+pub(super) async fn answer(serving: &AdminContext, memory: &Memory, request: Request) -> Response {
     let server = &serving.server;
     // Workers advance the clock on request. The main thread advances it once a second.
     server.clock();
@@ -65,7 +65,7 @@ pub(super) async fn answer(serving: &Serving, memory: &Memory, request: Request)
 }
 
 async fn read(
-    serving: &Serving,
+    serving: &AdminContext,
     memory: &Memory,
     uri: &Uri,
     with_value: bool,
@@ -95,7 +95,7 @@ async fn read(
 }
 
 async fn delete(
-    serving: &Serving,
+    serving: &AdminContext,
     uri: &Uri,
     unconditional: Result<(), Refusal>,
 ) -> Result<Response, Refusal> {
@@ -110,7 +110,7 @@ async fn delete(
 }
 
 #[expect(clippy::redundant_closure_for_method_calls, reason = "a method has one lifetime")]
-async fn clear(serving: &Serving) -> Result<Response, Refusal> {
+async fn clear(serving: &AdminContext) -> Result<Response, Refusal> {
     match serving.execute(|direct| direct.clear_all()).await? {
         Ok(()) => Ok(StatusCode::OK.into_response()),
         Err(NotCleared::Forbidden(_)) => {

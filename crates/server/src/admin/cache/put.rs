@@ -19,7 +19,7 @@ use super::memory::{Lease, Memory};
 use super::pace::Pace;
 use super::terms::Terms;
 use super::{Refusal, failed, key};
-use crate::admin::Serving;
+use crate::admin::AdminContext;
 use crate::session::execute::direct::Direct;
 
 /// A store in progress.
@@ -34,14 +34,14 @@ struct Put<'a> {
 
 /// The item to store, without its value.
 struct Item<'a> {
-    serving: &'a Serving,
+    serving: &'a AdminContext,
     key: Arc<[u8]>,
     terms: Terms,
 }
 
 /// Stores the body of a request. A body that ends early changes nothing.
 pub(super) async fn put(
-    serving: &Serving,
+    serving: &AdminContext,
     memory: &Memory,
     request: Request,
 ) -> Result<Response, Refusal> {

@@ -18,14 +18,14 @@ pub(super) struct Stalls<S> {
     /// Set while a write waits for the peer.
     patience: Option<Pin<Box<Sleep>>>,
     /// Set after the last byte was sent.
-    lingering: Option<Lingering>,
+    lingering: Option<LingeringSocket>,
 }
 
 /// The state of waiting for a peer that may still send the body of a refused request. If the socket
 /// were closed immediately, the kernel would reset the connection, and the peer might not receive
 /// the reason.
 #[derive(Debug)]
-struct Lingering {
+struct LingeringSocket {
     until: Pin<Box<Sleep>>,
     left_bytes: usize,
 }
@@ -92,9 +92,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stalls<S> {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
         let Self { stream, lingering, .. } = &mut *self;
-        let Lingering { until, left_bytes } = lingering.get_or_insert_with(|| Lingering {
-            until: Box::pin(sleep(LINGER_MAX)),
-            left_bytes: LINGER_BYTES_MAX,
+        let LingeringSocket { until, left_bytes } = lingering.get_or_insert_with(|| {
+            LingeringSocket { until: Box::pin(sleep(LINGER_MAX)), left_bytes: LINGER_BYTES_MAX }
         });
         let mut bytes = [MaybeUninit::uninit(); 4096];
         while *left_bytes > 0 && until.as_mut().poll(context).is_pending() {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::metrics::answer;
-use super::{Serving, Shared};
+use super::{AdminContext, Shared};
 use crate::clock::monotonic_us;
 use crate::server::Server;
 use points::{Points, Sample};
@@ -38,7 +38,7 @@ impl History {
 pub(super) async fn record(shared: Arc<Shared>) {
     let server = loop {
         match shared.serving.get() {
-            Some(Serving { server, .. }) => break server,
+            Some(AdminContext { server, .. }) => break server,
             None => sleep(OPENING_PAUSE).await,
         }
     };

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use larder_stats::Section;
 
 use super::family::{Kind, Page};
-use super::rows::{Named, Rows};
+use super::rows::{NamedRows, Rows};
 use Kind::{Counter, Gauge};
 
 /// A family with one sample: its name after `memcached_`, its type, and its row.
@@ -160,7 +160,7 @@ pub(super) fn show(rows: &Rows, page: &mut Page) {
 }
 
 /// Like the exporter, shows the settings of the crawler only if it is enabled.
-fn show_settings(settings: &Named, page: &mut Page) {
+fn show_settings(settings: &NamedRows, page: &mut Page) {
     let has_crawler = settings.get("lru_crawler").is_some_and(|value| value == "yes");
     for (name, row, help) in SETTINGS {
         if let Some(value) = settings.get(*row)
@@ -178,7 +178,7 @@ fn show_settings(settings: &Named, page: &mut Page) {
 
 fn show_classes(
     families: &[Single],
-    classes: &BTreeMap<u8, Named>,
+    classes: &BTreeMap<u8, NamedRows>,
     sections: &[Section],
     page: &mut Page,
 ) {
@@ -192,7 +192,7 @@ fn show_classes(
 }
 
 /// Returns the samples of the commands of the server or of a size class.
-fn commands(rows: &Named, class: Option<u8>) -> Samples {
+fn commands(rows: &NamedRows, class: Option<u8>) -> Samples {
     let labels = |command: &str, status: &str| {
         let class = class.map(|class| ("slab", class.to_string()));
         let others = [("command", command.to_owned()), ("status", status.to_owned())];
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_set_that_is_no_cas_is_counted_once() {
         let rows = [("cmd_set", "10"), ("cas_misses", "1"), ("cas_hits", "2"), ("cas_badval", "3")];
-        let rows: Named =
+        let rows: NamedRows =
             rows.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let samples = commands(&rows, Some(7));
         let last = samples.last().unwrap();

@@ -11,22 +11,22 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use crate::server::Server;
-use crate::stats::Gathered;
+use crate::stats::GatherStep;
 use crate::stats::{self, Answer};
 
 /// The rows of a command by name, or the rows of a size class by name without its prefix.
-pub(super) type Named = HashMap<String, String>;
+pub(super) type NamedRows = HashMap<String, String>;
 
 /// The rows of all commands from which the metrics are computed.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     /// `stats`, and the last lines of `stats slabs`.
-    pub(super) general: Named,
-    pub(super) settings: Named,
-    pub(super) larder: Named,
+    pub(super) general: NamedRows,
+    pub(super) settings: NamedRows,
+    pub(super) larder: NamedRows,
     /// `stats items` and `stats slabs`, by size class.
-    pub(super) items: BTreeMap<u8, Named>,
-    pub(super) slabs: BTreeMap<u8, Named>,
+    pub(super) items: BTreeMap<u8, NamedRows>,
+    pub(super) slabs: BTreeMap<u8, NamedRows>,
     /// Stores refused because memory was full, by size class, including classes without items.
     pub(super) out_of_memory: BTreeMap<u8, u64>,
 }
@@ -76,7 +76,7 @@ pub(in crate::admin) async fn answer(
         let deadline = Instant::now() + CENSUS_TIME_MAX;
         loop {
             let before = text.len();
-            if gathering.step(&frame, Wait::Block, &mut text) == Gathered::All {
+            if gathering.step(&frame, Wait::Block, &mut text) == GatherStep::All {
                 break;
             }
             if Instant::now() > deadline {

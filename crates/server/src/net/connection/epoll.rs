@@ -16,7 +16,7 @@ use crate::buffers::budget::TIGHT_INPUT_BYTES;
 use crate::net::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::Next;
 use crate::session::execute::Executor;
-use crate::tls::{INCOMING_BYTES_MAX, Received};
+use crate::tls::{INCOMING_BYTES_MAX, ReceiveResult};
 
 impl Connection {
     /// Begins a turn under epoll: sends the waiting output, then receives once.
@@ -88,11 +88,11 @@ impl Connection {
             (received, Input::Backlog)
         };
         match received {
-            Ok(Received { is_end: true, .. }) => {
+            Ok(ReceiveResult { is_end: true, .. }) => {
                 self.has_left = true;
                 Err(Broken)
             }
-            Ok(Received { bytes, may_be_more, .. }) => {
+            Ok(ReceiveResult { bytes, may_be_more, .. }) => {
                 epoll.note_received(may_be_more);
                 executor.counters().add(Counter::WireBytesRead, bytes as u64);
                 Ok((bytes > 0).then_some(input))
@@ -117,7 +117,7 @@ impl EpollIo {
         scratch: &mut Scratch,
         input: &mut Backlog,
         bytes_max: usize,
-    ) -> (Result<Received, Errno>, Input) {
+    ) -> (Result<ReceiveResult, Errno>, Input) {
         let waiting = input.waiting();
         let (room, records) = scratch.input_room();
         let (front, room) = room.split_at_mut(waiting.len());
@@ -127,7 +127,7 @@ impl EpollIo {
         let room = &mut room[..room_bytes];
         let received = match &mut self.tls {
             None => recv(socket, &mut *room, RecvFlags::empty())
-                .map(|(bytes, _)| Received::plain(bytes, room.len())),
+                .map(|(bytes, _)| ReceiveResult::plain(bytes, room.len())),
             Some(tls) => {
                 let (room_bytes, mut filled) = (room.len(), 0);
                 let deliver = |plain: &[u8]| {
@@ -138,7 +138,7 @@ impl EpollIo {
             }
         };
         let mut bytes = 0;
-        if let Ok(Received { bytes: received_bytes @ 1.., .. }) = received {
+        if let Ok(ReceiveResult { bytes: received_bytes @ 1.., .. }) = received {
             front.copy_from_slice(waiting);
             bytes = waiting.len() + received_bytes;
             *input = Backlog::default();
@@ -154,13 +154,13 @@ impl EpollIo {
         scratch: &mut Scratch,
         input: &mut Backlog,
         bytes_max: usize,
-    ) -> Result<Received, Errno> {
+    ) -> Result<ReceiveResult, Errno> {
         match &mut self.tls {
             None => {
                 let backlog = input.with_room(bytes_max.min(RECEIVED_BYTES_MIN));
                 let room_bytes = backlog.capacity() - backlog.len();
                 recv(socket, spare_capacity(backlog), RecvFlags::empty())
-                    .map(|(bytes, _)| Received::plain(bytes, room_bytes))
+                    .map(|(bytes, _)| ReceiveResult::plain(bytes, room_bytes))
             }
             Some(tls) => {
                 let (room_bytes, records) = (RECORDS_BYTES_MIN, &mut scratch.records);

@@ -21,10 +21,10 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::getpeername;
 
 use crate::buffers::backlog::Backlog;
-use crate::buffers::budget::Holding;
+use crate::buffers::budget::ConnectionBytes;
 use crate::buffers::output::Output;
 use crate::net::hangup::HangUp;
-use crate::net::inbox::{Accepted, Transport};
+use crate::net::inbox::{NewConnection, Transport};
 use crate::observe::conn_table::{ConnStats, Stage};
 use crate::server::Server;
 use crate::session::execute::Executor;
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     /// Output that the socket did not accept. While this is not empty, the connection does not
     /// read.
     output: Output,
-    holding: Holding,
+    holding: ConnectionBytes,
     /// The second of the last progress: a command, a part of a value or a response. Handshakes and
     /// bytes of an incomplete command do not count.
     active: Second,
@@ -62,13 +62,13 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(
         server: &Server,
-        accepted: Accepted,
+        accepted: NewConnection,
         io: Io,
         conn_stats: Arc<ConnStats>,
         now: Second,
     ) -> Self {
         let is_encrypted = io.is_encrypted();
-        let Accepted { socket, transport, protocol, .. } = accepted;
+        let NewConnection { socket, transport, protocol, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         let mut session = Session::new(server, id, protocol);
         if let (Some(readers), Transport::Unix) = (&server.access.readers, transport)
@@ -84,7 +84,7 @@ impl Connection {
             turn: TurnState::default(),
             input: Backlog::default(),
             output: Output::default(),
-            holding: Holding::new(is_encrypted),
+            holding: ConnectionBytes::new(is_encrypted),
             active: now,
             arrived_ns: 0,
             conn_stats,

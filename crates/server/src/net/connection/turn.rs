@@ -12,7 +12,7 @@ use std::ops::Range;
 use larder::{Second, Wait};
 
 use crate::buffers::budget::Allotment;
-use crate::net::ring::Lent;
+use crate::net::ring::LentBuffer;
 use crate::session::Next;
 
 /// The state of a connection between the turns that its worker runs.
@@ -120,7 +120,7 @@ pub(crate) enum Input {
     /// In this range of the scratch.
     Scratch(Range<usize>),
     /// In a buffer that the ring lent.
-    Lent(Lent),
+    Lent(LentBuffer),
     /// In the connection's backlog.
     Backlog,
 }

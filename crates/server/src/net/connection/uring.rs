@@ -15,7 +15,7 @@ use crate::session::execute::Executor;
 
 /// How a connection has handled received bytes.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum ReceiveOutcome {
     /// The bytes are the input of a turn that begins.
     AsItIs,
     /// The bytes, together with the waiting bytes, are the input of a turn that begins.
@@ -90,7 +90,7 @@ impl Connection {
         executor: &Executor,
         scratch: &mut Scratch,
         bytes: &[u8],
-    ) -> Taken {
+    ) -> ReceiveOutcome {
         executor.counters().add(Counter::WireBytesRead, bytes.len() as u64);
         let can_go_on = self.awaits_input();
         let is_part = self.session.is_in_block();
@@ -99,24 +99,24 @@ impl Connection {
         }
         let waiting = self.input.waiting();
         let taken = if can_go_on && waiting.is_empty() {
-            Taken::AsItIs
+            ReceiveOutcome::AsItIs
         } else if can_go_on && waiting.len() <= COPIED_BYTES_MAX {
             let (room, _) = scratch.input_room();
             let whole = waiting.len() + bytes.len();
             room[..waiting.len()].copy_from_slice(waiting);
             room[waiting.len()..whole].copy_from_slice(bytes);
             self.input = Backlog::default();
-            Taken::As(Input::Scratch(scratch.take_input(whole)))
+            ReceiveOutcome::As(Input::Scratch(scratch.take_input(whole)))
         } else {
             self.input.push(bytes);
             if can_go_on {
-                Taken::As(Input::Backlog)
+                ReceiveOutcome::As(Input::Backlog)
             } else {
                 if let Some(uring) = self.io.uring_mut() {
                     uring.note_unseen();
                 }
                 self.report_holding(executor);
-                Taken::Kept
+                ReceiveOutcome::Kept
             }
         };
         if can_go_on {

@@ -8,7 +8,7 @@ use io_uring::types::BufRingEntry;
 
 /// A lent buffer with received bytes. The holder must return it.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct LentBuffer {
     pub(super) number: u16,
     pub(super) bytes: usize,
 }
@@ -45,9 +45,9 @@ impl Buffers {
         unsafe { self.bytes.add(offset) }
     }
 
-    pub(super) fn bytes(&self, lent: &Lent) -> &[u8] {
+    pub(super) fn bytes(&self, lent: &LentBuffer) -> &[u8] {
         // SAFETY: the buffer has `BUFFER_BYTES` bytes, initialised from the start. There is one
-        // `Lent` for each time the kernel hands the buffer out, and the kernel does not write to
+        // `LentBuffer` for each time the kernel hands the buffer out, and the kernel does not write to
         // the buffer until it is returned.
         unsafe { std::slice::from_raw_parts(self.at(lent.number).as_ptr(), lent.bytes) }
     }

@@ -4,7 +4,7 @@ use larder::DiskRead;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::buffers::Lent;
+use super::buffers::LentBuffer;
 use super::direct::DirectReceive;
 use crate::buffers::output::Output;
 use crate::net::disk_reads::DiskQuery;
@@ -17,7 +17,7 @@ pub(crate) enum Event {
     /// the ring has ended and must be started again.
     Ready(u64, EventFlags, bool),
     /// Bytes have arrived for a connection.
-    Received(Token, Lent),
+    Received(Token, LentBuffer),
     /// The receive of a connection has ended, for this reason. It must be started again for more
     /// input.
     Ended(Token, Reception),

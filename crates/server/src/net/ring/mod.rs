@@ -2,7 +2,7 @@
 //! call in `process::overdue`, this is the only module of this crate with unsafe code.
 //!
 //! The [`Ring`] owns everything that the kernel works on, until the kernel reports completion.
-//! Receive buffers are lent out as [`Lent`] and returned. Outputs are moved into [`Ring::send`] and
+//! Receive buffers are lent out as [`LentBuffer`] and returned. Outputs are moved into [`Ring::send`] and
 //! returned with [`Event::Sent`]. A [`DirectReceive`] is moved in with its buffer and returned with
 //! [`Event::DirectDone`]. A [`DiskRead`] owns its memory and keeps its file open; it is moved into
 //! [`Ring::read`] and returned with [`Event::Read`]. Code that holds none of these cannot free
@@ -41,16 +41,16 @@ use crate::net::disk_reads::DiskQuery;
 use crate::net::hangup::HangUp;
 use crate::net::token::Token;
 use buffers::Buffers;
-pub(crate) use buffers::{BUFFER_BYTES, BUFFERS, Lent};
+pub(crate) use buffers::{BUFFER_BYTES, BUFFERS, LentBuffer};
 pub(crate) use direct::DirectReceive;
 use event::{Event, Reception};
-use sending::Sending;
+use sending::SendInProgress;
 
 /// One thread's io_uring.
 pub(crate) struct Ring {
     io: IoUring,
     buffers: Buffers,
-    sends: Slab<Sending>,
+    sends: Slab<SendInProgress>,
     direct_receives: Slab<(Token, Box<DirectReceive>)>,
     reads: Slab<DiskQuery<DiskRead>>,
     /// Sockets to close once the kernel has taken all entries that were queued before the entry
@@ -150,7 +150,7 @@ impl Ring {
 
     /// Sends the unsent rest of an output, or its first part. [`Event::Sent`] reports the progress.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, token: Token, output: Output) {
-        let sending = Sending::new(token, output);
+        let sending = SendInProgress::new(token, output);
         let send = sending.operation(socket);
         let number = self.sends.insert(sending) as u64;
         self.push(send, Kind::Send, number);
@@ -172,12 +172,12 @@ impl Ring {
     }
 
     /// Returns the received bytes.
-    pub(crate) fn bytes(&self, lent: &Lent) -> &[u8] {
+    pub(crate) fn bytes(&self, lent: &LentBuffer) -> &[u8] {
         self.buffers.bytes(lent)
     }
 
     /// Returns a buffer to the kernel.
-    pub(crate) fn give_back(&mut self, lent: Lent) {
+    pub(crate) fn give_back(&mut self, lent: LentBuffer) {
         self.buffers.provide(lent.number);
     }
 
@@ -311,7 +311,7 @@ fn is_passing(error: &io::Error) -> bool {
 /// Turns a completion into events.
 fn complete(
     entry: &cqueue::Entry,
-    sends: &mut Slab<Sending>,
+    sends: &mut Slab<SendInProgress>,
     direct_receives: &mut Slab<(Token, Box<DirectReceive>)>,
     events: &mut Vec<Event>,
 ) {
@@ -333,7 +333,7 @@ fn complete(
         let token = Token::from(key);
         if let Some(number) = cqueue::buffer_select(entry.flags()) {
             let bytes = done.unwrap_or(0).min(BUFFER_BYTES);
-            events.push(Event::Received(token, Lent { number, bytes }));
+            events.push(Event::Received(token, LentBuffer { number, bytes }));
         }
         if !cqueue::more(entry.flags()) {
             let reception = match done {
@@ -345,7 +345,7 @@ fn complete(
             events.push(Event::Ended(token, reception));
         }
     } else if kind == Kind::Send as u64
-        && let Some(Sending { token, mut output, .. }) = sends.try_remove(key as usize)
+        && let Some(SendInProgress { token, mut output, .. }) = sends.try_remove(key as usize)
     {
         output.note_sent(done.unwrap_or(0));
         events.push(Event::Sent(token, output, done));

@@ -12,14 +12,14 @@ use crate::net::token::Token;
 
 /// An output that is being sent.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct SendInProgress {
     pub(super) token: Token,
     pub(super) output: Output,
     /// The addresses of its parts, if there are several.
     message: Option<Box<Message>>,
 }
 
-impl Sending {
+impl SendInProgress {
     /// Prepares an output for a connection.
     pub(super) fn new(token: Token, output: Output) -> Self {
         let message = (!output.is_whole()).then(|| Message::of(&output));

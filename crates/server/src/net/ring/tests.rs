@@ -44,7 +44,7 @@ fn input_is_received_until_the_peer_closes() {
         theirs.write_all(words.as_bytes()).unwrap();
         let [Event::Received(of, lent)] = &mut wait(&mut ring, SECOND)[..] else { panic!() };
         assert_eq!((*of, ring.bytes(lent)), (token(7), words.as_bytes()));
-        let lent = Lent { ..*lent };
+        let lent = LentBuffer { ..*lent };
         ring.give_back(lent);
     }
     drop(theirs);

@@ -25,7 +25,7 @@ use crate::net::poller::Poller;
 
 /// The turns of a worker that wait for the disk.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct DiskWaiters {
     has_disk: bool,
     /// `None` with a ring, and without a disk tier.
     readers: Option<DiskReaders>,
@@ -68,7 +68,7 @@ pub(super) struct Answers {
     has_waited: bool,
 }
 
-impl Asking {
+impl DiskWaiters {
     /// Prepares the disk reads of a worker.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ impl Worker {
     /// True if a graceful stop must still wait for turns that wait for the disk. It waits for a few
     /// seconds.
     pub(super) fn awaits_disk(&mut self) -> bool {
-        let Asking { turns, waiting, crowded, ready, .. } = &self.asking;
+        let DiskWaiters { turns, waiting, crowded, ready, .. } = &self.asking;
         let has_asked =
             !(turns.is_empty() && waiting.is_empty() && ready.is_empty() && crowded.is_empty());
         let second = self.clock.second();

@@ -8,7 +8,7 @@ use larder_protocol::text::watched::{self, Closing};
 use larder_stats::Counter;
 use rustix::event::epoll::EventFlags;
 
-use super::{Ending, Worker};
+use super::{CloseCause, Worker};
 use crate::log;
 use crate::net::connection::Connection;
 use crate::net::token::Token;
@@ -95,9 +95,9 @@ impl Worker {
     /// True if a graceful stop has nothing left to send, or its deadline has passed. The first call
     /// gives every connection a last turn for input that has arrived.
     pub(super) fn is_drained(&mut self) -> bool {
-        let Some(Ending::Stop { until }) = self.ending else {
+        let Some(CloseCause::Stop { until }) = self.ending else {
             self.receive_last();
-            self.ending = Some(Ending::Stop { until: self.clock.second() + DRAIN_SECS });
+            self.ending = Some(CloseCause::Stop { until: self.clock.second() + DRAIN_SECS });
             self.give_last_turns(|_| true);
             return self.connections.is_empty();
         };

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use larder_protocol::text::watched::Closing;
 
-use super::{Ending, Worker};
+use super::{CloseCause, Worker};
 use crate::clock::monotonic_us;
 use crate::net::connection::Connection;
 use crate::net::token::Token;
 
 /// The progress of a worker's drain.
 #[derive(Debug, Default)]
-pub(super) struct Draining {
+pub(super) struct DrainProgress {
     /// True unless the drain was undone. Connections to which the end of their output was sent are
     /// closed in either case.
     is_on: bool,
@@ -34,8 +34,8 @@ impl Worker {
     /// not drained.
     pub(super) fn drain_pause(&self) -> Option<Duration> {
         match self.ending {
-            Some(Ending::Drain(_)) => return Some(CHECK_PAUSE),
-            Some(Ending::Stop { .. }) => return None,
+            Some(CloseCause::Drain(_)) => return Some(CHECK_PAUSE),
+            Some(CloseCause::Stop { .. }) => return None,
             None => {}
         }
         let closes_at_us = self.executor.server().life.drain.closes_at_us()?;
@@ -57,10 +57,10 @@ impl Worker {
         let now_us = monotonic_us();
         let closes = closes_at_us.is_some_and(|at_us| now_us >= at_us);
         match &mut self.ending {
-            Some(Ending::Stop { .. }) => {}
+            Some(CloseCause::Stop { .. }) => {}
             None if closes => self.begin_draining(),
             None => {}
-            Some(Ending::Drain(draining)) if draining.is_on != closes => {
+            Some(CloseCause::Drain(draining)) if draining.is_on != closes => {
                 draining.is_on = closes;
                 draining.remaining.clear();
                 draining.checked_us = 0;
@@ -69,26 +69,28 @@ impl Worker {
                     self.give_last_turns(Connection::has_run);
                 }
             }
-            Some(Ending::Drain(draining)) if now_us - draining.checked_us >= CHECK_US => {
+            Some(CloseCause::Drain(draining)) if now_us - draining.checked_us >= CHECK_US => {
                 draining.checked_us = now_us;
                 self.enforce_limits(now_us);
             }
-            Some(Ending::Drain(_)) => {}
+            Some(CloseCause::Drain(_)) => {}
         }
     }
 
     fn begin_draining(&mut self) {
         self.receive_last();
-        self.ending =
-            Some(Ending::Drain(Box::new(Draining { is_on: true, ..Draining::default() })));
+        self.ending = Some(CloseCause::Drain(Box::new(DrainProgress {
+            is_on: true,
+            ..DrainProgress::default()
+        })));
         self.give_last_turns(Connection::has_run);
     }
 
     /// Closes the connections whose time limit has passed.
     fn enforce_limits(&mut self, now_us: i64) {
         let tokens = self.connections.tokens(|_| true);
-        let Some(Ending::Drain(draining)) = &mut self.ending else { return };
-        let Draining { is_on, remaining, leaving, .. } = &mut **draining;
+        let Some(CloseCause::Drain(draining)) = &mut self.ending else { return };
+        let DrainProgress { is_on, remaining, leaving, .. } = &mut **draining;
         let open: HashMap<u64, Token> =
             tokens.iter().map(|token| (u64::from(*token), *token)).collect();
         remaining.retain(|token, _| open.contains_key(token));
@@ -134,11 +136,11 @@ impl Worker {
     #[cold]
     pub(super) fn leave(&mut self, token: Token) -> bool {
         match &self.ending {
-            Some(Ending::Stop { .. }) => {
+            Some(CloseCause::Stop { .. }) => {
                 self.close(token, Closing::Shutdown);
                 return true;
             }
-            Some(Ending::Drain(draining)) if draining.is_on => {}
+            Some(CloseCause::Drain(draining)) if draining.is_on => {}
             _ => return false,
         }
         if self.connections.of(token).is_some_and(Connection::is_between_requests) {
@@ -150,7 +152,7 @@ impl Worker {
     /// Sends the end of the output to a peer. The peer responds with the end of its input, which
     /// closes the connection.
     fn take_leave(&mut self, token: Token, now_us: i64) {
-        let Some(Ending::Drain(draining)) = &mut self.ending else { return };
+        let Some(CloseCause::Drain(draining)) = &mut self.ending else { return };
         if let Some(connection) = self.connections.of_mut(token) {
             draining.leaving.insert(u64::from(token), now_us);
             connection.say_goodbye();

@@ -37,8 +37,8 @@ use crate::session::execute::Executor;
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::Records;
-use asking::{Answers, Asking};
-use drain::Draining;
+use asking::{Answers, DiskWaiters};
+use drain::DrainProgress;
 use timing::{Stopwatch, Stopwatches};
 
 /// The state of a worker's thread.
@@ -68,7 +68,7 @@ pub(crate) struct Worker {
     turns: Vec<PendingTurn>,
     /// Turns whose output waits for the disk.
     parked: Vec<PendingTurn>,
-    asking: Asking,
+    asking: DiskWaiters,
     /// The disk writes that the operations of turns have deferred waiting for.
     deferred: Deferred,
     /// Connections whose outputs were passed to a ring most recently.
@@ -81,22 +81,22 @@ pub(crate) struct Worker {
     scratch: Scratch,
     clock: Clock,
     stopwatches: Stopwatches,
-    unreported: Unreported,
+    unreported: UnreportedOutput,
     /// When the log last reported a connection that was closed because of the memory it held.
     gave_up: Option<Second>,
     /// When the last search found no connection to close for its memory.
     none_idle: Option<Second>,
     /// The reason why connections are closed between requests; `None` during normal service.
-    ending: Option<Ending>,
+    ending: Option<CloseCause>,
 }
 
 /// The reason why a worker closes connections between requests.
 #[derive(Debug)]
-enum Ending {
+enum CloseCause {
     /// A graceful stop. At the deadline, unsent output is dropped.
     Stop { until: Second },
     /// The server is being drained.
-    Drain(Box<Draining>),
+    Drain(Box<DrainProgress>),
 }
 
 /// A turn that has begun and whose output is not sent yet.
@@ -118,7 +118,7 @@ struct PendingTurn {
 /// Memory of output that was passed to a ring and that no connection has reported. The worker
 /// learns only one turn of the loop later how much of it the socket does not accept.
 #[derive(Debug, Default)]
-struct Unreported {
+struct UnreportedOutput {
     this_turn_bytes: u64,
     last_turn_bytes: u64,
     /// True from the moment memory becomes short until well after it is sufficient again.
@@ -146,7 +146,7 @@ impl Worker {
         };
         let (mut poller, no_ring) = Poller::new(io)?;
         poller.watch(inbox.waker(), INBOX)?;
-        let asking = Asking::new(server.cache.tier().is_some(), &poller, &inbox)?;
+        let asking = DiskWaiters::new(server.cache.tier().is_some(), &poller, &inbox)?;
         let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
             number,
@@ -171,7 +171,7 @@ impl Worker {
             scratch: Scratch::new(Records::new(write_bytes)),
             clock: server.clock(),
             stopwatches: Stopwatches::new(server.statistics.latencies.worker(number)),
-            unreported: Unreported::default(),
+            unreported: UnreportedOutput::default(),
             gave_up: None,
             none_idle: None,
             ending: None,
@@ -460,7 +460,7 @@ impl Worker {
     /// has as much output in progress as this one.
     #[inline]
     fn allotment(&mut self) -> Allotment {
-        let Unreported { this_turn_bytes, last_turn_bytes, was_tight } = self.unreported;
+        let UnreportedOutput { this_turn_bytes, last_turn_bytes, was_tight } = self.unreported;
         let server = self.executor.server();
         let unreported_bytes = this_turn_bytes + last_turn_bytes;
         let unreported_bytes = unreported_bytes * server.options.worker_count as u64;

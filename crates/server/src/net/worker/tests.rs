@@ -14,10 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 
 use super::*;
-use crate::net::inbox::{Accepted, Transport};
+use crate::net::inbox::{NewConnection, Transport};
 
 /// A running worker.
-struct Working {
+struct RunningWorker {
     server: Arc<Server>,
     inbox: Arc<Inbox>,
     thread: JoinHandle<()>,
@@ -32,7 +32,7 @@ fn with_each_loop(test: impl Fn(&'static str)) {
     }
 }
 
-impl Working {
+impl RunningWorker {
     fn with(io: &str, options: &[(&str, &str)]) -> Self {
         let options = options.iter().copied().chain([("io", io)]);
         let (options, _) = Options::from_map(options).unwrap();
@@ -78,7 +78,7 @@ fn connect(inbox: &Inbox) -> UnixStream {
 }
 
 fn put(inbox: &Inbox, socket: impl Into<OwnedFd>, transport: Transport) {
-    inbox.put(Accepted {
+    inbox.put(NewConnection {
         socket: socket.into(),
         transport,
         client_certificates: None,
@@ -114,7 +114,7 @@ fn answer(peer: &mut UnixStream, request: &str, bytes: usize) -> String {
 #[test]
 fn requests_of_many_connections_that_come_together_are_all_answered() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[]);
+        let working = RunningWorker::with(io, &[]);
         let mut peers: Vec<UnixStream> = (0..100).map(|_| working.connect()).collect();
         for (peer, number) in peers.iter_mut().zip(100..) {
             let request = format!("set {number} 0 0 3\r\n{number}\r\nget {number}\r\n");
@@ -131,7 +131,7 @@ fn requests_of_many_connections_that_come_together_are_all_answered() {
 #[test]
 fn a_request_and_the_end_of_input_that_come_together_are_both_seen() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[]);
+        let working = RunningWorker::with(io, &[]);
         let mut peer = working.connect();
         peer.write_all(b"version\r\n").unwrap();
         peer.shutdown(Shutdown::Write).unwrap();
@@ -144,7 +144,7 @@ fn a_request_and_the_end_of_input_that_come_together_are_both_seen() {
 #[test]
 fn input_and_output_beyond_every_buffer_arrive_whole() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[]);
+        let working = RunningWorker::with(io, &[]);
         let mut peer = working.connect();
         let value = "0123456789".repeat(100_000);
         let stored = answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
@@ -159,7 +159,7 @@ fn input_and_output_beyond_every_buffer_arrive_whole() {
 #[test]
 fn commands_beyond_a_turns_are_counted_as_yields() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[("max_reqs_per_event", "1")]);
+        let working = RunningWorker::with(io, &[("max_reqs_per_event", "1")]);
         let mut peer = working.connect();
         answer(&mut peer, &"set k 0 0 1\r\n1\r\n".repeat(6), 48);
         assert_eq!(working.stop(Manner::Now).counter(Counter::ConnectionYields), 5);
@@ -169,7 +169,7 @@ fn commands_beyond_a_turns_are_counted_as_yields() {
 #[test]
 fn a_connection_that_is_gone_leaves_nothing_in_the_statistics() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[]);
+        let working = RunningWorker::with(io, &[]);
         let mut peer = working.connect();
         peer.write_all(&[b"get ", &[b'k'; 200][..], b" "].concat().repeat(100)).unwrap();
         peer.shutdown(Shutdown::Both).unwrap();
@@ -183,7 +183,7 @@ fn a_connection_that_is_gone_leaves_nothing_in_the_statistics() {
 #[test]
 fn an_answer_that_was_stuck_is_held_no_more_when_it_is_read() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[]);
+        let working = RunningWorker::with(io, &[]);
         let mut peer = working.connect();
         let value = "x".repeat(60_000);
         answer(&mut peer, &format!("set k 0 0 60000\r\n{value}\r\n"), 8);
@@ -263,7 +263,7 @@ fn little_input_is_held_of_a_client_that_sends_without_waiting() {
 #[test]
 fn commands_before_a_reset_are_executed() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[]);
+        let working = RunningWorker::with(io, &[]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         for number in 0..200 {
             let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -280,7 +280,7 @@ fn commands_before_a_reset_are_executed() {
 #[test]
 fn a_graceful_stop_answers_what_has_arrived() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[]);
+        let working = RunningWorker::with(io, &[]);
         let mut peer = working.connect();
         let value = "x".repeat(1_000_000);
         answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
@@ -315,7 +315,7 @@ fn a_graceful_stop_answers_what_has_arrived_of_many() {
 #[test]
 fn a_graceful_stop_does_not_wait_for_a_client_that_does_not_read() {
     with_each_loop(|io| {
-        let working = Working::with(io, &[]);
+        let working = RunningWorker::with(io, &[]);
         let mut peer = working.connect();
         let value = "x".repeat(1_000_000);
         answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);

@@ -10,14 +10,14 @@ use crate::buffers::output::Output;
 use crate::net::connection::Connection;
 use crate::net::connection::io::Extent;
 use crate::net::connection::turn::Input;
-use crate::net::connection::uring::Taken;
+use crate::net::connection::uring::ReceiveOutcome;
 use crate::net::ring::event::Reception;
-use crate::net::ring::{BUFFERS, DirectReceive, Lent};
+use crate::net::ring::{BUFFERS, DirectReceive, LentBuffer};
 use crate::net::token::Token;
 
 impl Worker {
     /// Handles received bytes of a connection.
-    pub(super) fn take_received(&mut self, token: Token, lent: Lent, contended: bool) {
+    pub(super) fn take_received(&mut self, token: Token, lent: LentBuffer, contended: bool) {
         if self.connections.of(token).is_some_and(Connection::has_begun) {
             // This is the next part of something large. It need not be kept if the previous part is
             // executed first.
@@ -29,12 +29,12 @@ impl Worker {
         connection.note_arrival(stopwatches.woken_ns());
         let taken = connection.take_received(executor, scratch, ring.bytes(&lent));
         let input = match taken {
-            Taken::AsItIs => Input::Lent(lent),
-            Taken::As(input) => {
+            ReceiveOutcome::AsItIs => Input::Lent(lent),
+            ReceiveOutcome::As(input) => {
                 ring.give_back(lent);
                 input
             }
-            Taken::Kept => {
+            ReceiveOutcome::Kept => {
                 ring.give_back(lent);
                 if connection.stops_receiving() {
                     ring.stop_receiving(token);

@@ -11,7 +11,7 @@ use rustix::net::{getpeername, getsockname};
 use super::Worker;
 use crate::net::connection::io::Io;
 use crate::net::connection::{AWAIT_INPUT, Connection};
-use crate::net::inbox::{Accepted, Transport};
+use crate::net::inbox::{NewConnection, Transport};
 use crate::net::sockets;
 use crate::observe::conn_table::{ConnStats, Ends};
 use crate::tls::Tls;
@@ -49,7 +49,7 @@ impl Worker {
     }
 
     /// Creates the TLS layer of a new connection, if it uses TLS.
-    fn tls(&self, accepted: &Accepted) -> Result<Option<Box<Tls>>, rustls::Error> {
+    fn tls(&self, accepted: &NewConnection) -> Result<Option<Box<Tls>>, rustls::Error> {
         let certificates = self.executor.server().access.certificates.as_ref();
         let (Some(certificates), Some(asked)) = (certificates, accepted.client_certificates) else {
             return Ok(None);
@@ -61,7 +61,7 @@ impl Worker {
     }
 
     /// Creates the `stats conns` entry of a new connection.
-    fn conn_stats(&self, accepted: &Accepted) -> Arc<ConnStats> {
+    fn conn_stats(&self, accepted: &NewConnection) -> Arc<ConnStats> {
         let server = self.executor.server();
         let ends = match accepted.transport {
             Transport::Tcp => Ends::Tcp {

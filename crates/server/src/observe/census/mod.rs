@@ -16,13 +16,13 @@ use larder_options::Options;
 
 use crate::clock::monotonic_us;
 use crate::observe::classes::{Classes, ItemSize};
-use stored::Stored;
+use stored::StoredItems;
 
 /// The stored items of each class at one time, as memcached would report them.
 #[derive(Debug)]
 pub(crate) struct Census {
     /// The classes, by number from 0.
-    classes: Vec<Stored>,
+    classes: Vec<StoredItems>,
     /// Number of items of each size. The size is counted as in memcached, in bytes rounded up to
     /// 32.
     sizes: BTreeMap<u64, u64>,
@@ -64,7 +64,7 @@ struct Shared {
 /// A walk in progress.
 #[derive(Debug)]
 struct Walk {
-    classes: Vec<Stored>,
+    classes: Vec<StoredItems>,
     sizes: BTreeMap<u64, u64>,
     stepped_us: i64,
     slices: u32,
@@ -119,7 +119,7 @@ impl Censuses {
 
 impl Census {
     /// Returns the items of a class.
-    pub(crate) fn of(&self, class: u8) -> &Stored {
+    pub(crate) fn of(&self, class: u8) -> &StoredItems {
         &self.classes[usize::from(class)]
     }
 
@@ -176,7 +176,7 @@ impl Walk {
     fn begin(subject: &Subject, first_group: u64, now_us: i64) -> Self {
         let groups = subject.cache.group_count();
         Self {
-            classes: vec![Stored::default(); usize::from(subject.classes.last()) + 1],
+            classes: vec![StoredItems::default(); usize::from(subject.classes.last()) + 1],
             sizes: BTreeMap::new(),
             stepped_us: now_us,
             slices: 0,
@@ -285,7 +285,7 @@ mod tests {
     }
 
     fn count(census: &Census) -> u64 {
-        census.classes.iter().map(Stored::number).sum()
+        census.classes.iter().map(StoredItems::number).sum()
     }
 
     #[test]

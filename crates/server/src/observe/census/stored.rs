@@ -5,7 +5,7 @@ use larder_item::{Deadline, Second};
 
 /// The items stored of one class.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredItems {
     hot: Queue,
     warm: Queue,
     cold: Queue,
@@ -23,7 +23,7 @@ pub(crate) struct Queue {
     oldest: Option<Second>,
 }
 
-impl Stored {
+impl StoredItems {
     /// Counts an item. `bytes` is its size as memcached counts it.
     pub(super) fn add(&mut self, item: &Sampled, bytes: u64, temporary_secs: Option<Second>) {
         self.bytes += bytes;
@@ -112,7 +112,7 @@ impl Queue {
         self.number
     }
 
-    /// Same as [`Stored::age`].
+    /// Same as [`StoredItems::age`].
     pub(crate) fn age(self, now: Second) -> u64 {
         self.oldest.map_or(0, |oldest| u64::from(now.saturating_sub(oldest)))
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use rtrb::Consumer;
 
 pub(crate) use self::collector::{HotKey, HotList, LISTED_MAX};
-pub(crate) use self::sampler::{Sampled, Sampler};
+pub(crate) use self::sampler::{SampleResult, Sampler};
 
 use self::collector::Collector;
 use self::sampler::Mean;

@@ -42,7 +42,7 @@ pub(super) struct Sample<'a> {
 
 /// The outcome for a sampled command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sampled {
+pub(crate) enum SampleResult {
     /// The collector will receive the sample.
     Passed,
     /// The sample was dropped because the ring is full.
@@ -71,7 +71,7 @@ impl Sampler {
     /// Passes a sampled command to the collector, and chooses the next one. A command without a key
     /// is passed as `None`: it takes part in the choice, so that every command has the same chance.
     #[cold]
-    pub(crate) fn pass(&self, key: Option<&[u8]>, bytes: usize) -> Option<Sampled> {
+    pub(crate) fn pass(&self, key: Option<&[u8]>, bytes: usize) -> Option<SampleResult> {
         let rest = &mut *self.rest.borrow_mut();
         let weight = rest.skipping.0;
         let mean = rest.mean.load(Relaxed);
@@ -80,12 +80,12 @@ impl Sampler {
         }
         if mean == 0 {
             self.skipped.set(SKIPPED_WHILE_OFF);
-            return Some(Sampled::Off);
+            return Some(SampleResult::Off);
         }
         self.skipped.set(rest.skip());
         // The very first command was not chosen at random.
         if weight == 0 {
-            return Some(Sampled::Off);
+            return Some(SampleResult::Off);
         }
         let key = key?;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -102,20 +102,20 @@ impl Rest {
     }
 
     /// Writes a sample into the ring, unless it is full.
-    fn push(&mut self, sample: &Sample<'_>) -> Sampled {
-        let Ok(key_bytes) = u8::try_from(sample.key.len()) else { return Sampled::Lost };
+    fn push(&mut self, sample: &Sample<'_>) -> SampleResult {
+        let Ok(key_bytes) = u8::try_from(sample.key.len()) else { return SampleResult::Lost };
         let mut head = [0; HEAD_BYTES];
         head[0] = key_bytes;
         head[1..5].copy_from_slice(&sample.bytes.to_le_bytes());
         head[5..].copy_from_slice(&sample.weight.to_le_bytes());
         let Ok(mut chunk) = self.ring.write_chunk(HEAD_BYTES + sample.key.len()) else {
-            return Sampled::Lost;
+            return SampleResult::Lost;
         };
         let (first, second) = chunk.as_mut_slices();
         let behind = fill(first, &[&head, sample.key]);
         fill(second, &behind);
         chunk.commit_all();
-        Sampled::Passed
+        SampleResult::Passed
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
     fn sampler(mean: u32, seed: u64) -> (Sampler, Consumer<u8>) {
         let (sampler, ring) = Sampler::new(Arc::new(Mean::new(mean)), seed);
         while !sampler.is_due() {}
-        assert_eq!(sampler.pass(Some(b"first"), 0), Some(Sampled::Off));
+        assert_eq!(sampler.pass(Some(b"first"), 0), Some(SampleResult::Off));
         (sampler, ring)
     }
 
@@ -192,7 +192,7 @@ mod tests {
             let (mut passed, mut doubles, mut weights, mut last) = (0, 0, 0, None);
             for number in 0..COMMANDS {
                 if sampler.is_due() {
-                    assert_eq!(sampler.pass(Some(b"k"), 1), Some(Sampled::Passed));
+                    assert_eq!(sampler.pass(Some(b"k"), 1), Some(SampleResult::Passed));
                     passed += 1;
                     doubles += u32::from(last == Some(number.wrapping_sub(1)));
                     last = Some(number);
@@ -213,18 +213,18 @@ mod tests {
         let (sampler, mut ring) = sampler(1, 4);
         let key = [b'x'; 250];
         let mut passed = 0;
-        while passed <= RING_BYTES && sampler.pass(Some(&key), 7) == Some(Sampled::Passed) {
+        while passed <= RING_BYTES && sampler.pass(Some(&key), 7) == Some(SampleResult::Passed) {
             passed += 1;
         }
         assert_eq!(passed, RING_BYTES / (HEAD_BYTES + key.len()));
-        assert_eq!(sampler.pass(Some(&key), 7), Some(Sampled::Lost));
+        assert_eq!(sampler.pass(Some(&key), 7), Some(SampleResult::Lost));
         let mut taken = 0;
         take(&mut ring, &mut Vec::new(), |sample| {
             assert_eq!(sample, Sample { key: &key, bytes: 7, weight: 1 });
             taken += 1;
         });
         assert_eq!(taken, passed);
-        assert_eq!(sampler.pass(Some(b""), usize::MAX), Some(Sampled::Passed));
+        assert_eq!(sampler.pass(Some(b""), usize::MAX), Some(SampleResult::Passed));
         take(&mut ring, &mut Vec::new(), |sample| {
             assert_eq!(sample, Sample { key: b"", bytes: u32::MAX, weight: 1 });
         });
@@ -237,7 +237,8 @@ mod tests {
             (0..200_000u32)
                 .filter(|number| {
                     let key = number.to_string().repeat(1 + *number as usize % 20);
-                    sampler.pass(Some(key.as_bytes()), *number as usize) == Some(Sampled::Passed)
+                    sampler.pass(Some(key.as_bytes()), *number as usize)
+                        == Some(SampleResult::Passed)
                 })
                 .collect::<Vec<_>>()
         });

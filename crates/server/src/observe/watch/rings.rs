@@ -42,14 +42,14 @@ struct Entry {
 /// Collected lines in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    rings: Vec<Taken>,
+    rings: Vec<RingContents>,
     /// Number, ring and index of each line, in order.
     order: Vec<(u64, usize, usize)>,
 }
 
 /// The contents of a ring.
 #[derive(Debug, Default)]
-struct Taken {
+struct RingContents {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
 }
@@ -64,7 +64,7 @@ pub(super) struct Line<'a> {
 
 /// The result of a collection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Collected {
+pub(super) struct CollectedLines {
     pub(super) lines: usize,
     /// Lines dropped because a ring was full.
     pub(super) dropped: u64,
@@ -107,10 +107,10 @@ impl Rings {
     }
 
     /// Replaces the lines of a batch with those in the rings.
-    pub(super) fn take(&self, batch: &mut Batch) -> Collected {
-        batch.rings.resize_with(self.rings.len(), Taken::default);
+    pub(super) fn take(&self, batch: &mut Batch) -> CollectedLines {
+        batch.rings.resize_with(self.rings.len(), RingContents::default);
         batch.order.clear();
-        let mut collected = Collected::default();
+        let mut collected = CollectedLines::default();
         for (index, (ring, taken)) in self.rings.iter().zip(&mut batch.rings).enumerate() {
             taken.bytes.clear();
             taken.entries.clear();
@@ -144,7 +144,7 @@ impl Rings {
 impl Batch {
     pub(super) fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         self.order.iter().map(|(_, ring, entry)| {
-            let Taken { bytes, entries } = &self.rings[*ring];
+            let RingContents { bytes, entries } = &self.rings[*ring];
             let Entry { number, topics, at } = &entries[*entry];
             Line { number: *number, topics: *topics, bytes: &bytes[at.clone()] }
         })

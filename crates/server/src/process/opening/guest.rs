@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::exchange::{Exchange, Status, Step};
-use crate::net::inbox::{Accepted, Transport};
+use crate::net::inbox::{NewConnection, Transport};
 
 /// A connection that does not belong to a worker yet.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl Guest {
     }
 
     /// Returns the connection in the form that a worker accepts.
-    pub(super) fn hand_over(self) -> Accepted {
+    pub(super) fn hand_over(self) -> NewConnection {
         let Self { socket, transport, protocol, .. } = self;
-        Accepted { socket, transport, client_certificates: None, protocol }
+        NewConnection { socket, transport, client_certificates: None, protocol }
     }
 
     /// Answers the requests that have arrived. A request that needs the cache waits for at most

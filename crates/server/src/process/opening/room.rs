@@ -15,14 +15,14 @@ use rustix::net::{SocketFlags, accept_with};
 use super::exchange::Status;
 use super::guest::{Awaits, Guest};
 use crate::clock::unix_secs;
-use crate::net::inbox::{Accepted, Transport};
+use crate::net::inbox::{NewConnection, Transport};
 use crate::net::sockets::Socket;
 use crate::process::supervisor::Supervisor;
 use crate::server::progress::Progress;
 use crate::waker::Waker;
 
 /// Receives the connections once the cache is open.
-pub(super) type Guests = Box<dyn Fn(Accepted) + Send>;
+pub(super) type Guests = Box<dyn Fn(NewConnection) + Send>;
 
 /// A cache that is being opened.
 #[derive(Debug)]

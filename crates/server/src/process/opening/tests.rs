@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use larder_options::{Options, Protocol};
 
 use super::Opening;
-use crate::net::inbox::{Accepted, Transport};
+use crate::net::inbox::{NewConnection, Transport};
 use crate::net::sockets::{Address, Socket};
 use crate::process::supervisor::Supervisor;
 use crate::server::progress::Progress;
@@ -52,7 +52,7 @@ impl Scene {
     }
 
     /// Opens the cache. Returns the connections that a worker receives.
-    fn end(self) -> Receiver<Accepted> {
+    fn end(self) -> Receiver<NewConnection> {
         let (sender, accepted) = channel();
         self.opening.end(Box::new(move |guest| sender.send(guest).unwrap()));
         accepted
@@ -60,8 +60,8 @@ impl Scene {
 }
 
 /// Returns the next connection of a worker.
-fn next(accepted: &Receiver<Accepted>) -> TcpStream {
-    let Accepted { socket, .. } = accepted.recv_timeout(Duration::from_secs(10)).unwrap();
+fn next(accepted: &Receiver<NewConnection>) -> TcpStream {
+    let NewConnection { socket, .. } = accepted.recv_timeout(Duration::from_secs(10)).unwrap();
     let stream = TcpStream::from(socket);
     stream.set_nonblocking(false).unwrap();
     stream
@@ -114,7 +114,7 @@ fn a_worker_gets_the_bytes_that_were_not_answered() {
 }
 
 /// Reads the input of a worker's next connection, up to its last line.
-fn read_some(accepted: &Receiver<Accepted>) -> String {
+fn read_some(accepted: &Receiver<NewConnection>) -> String {
     let mut stream = next(accepted);
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut words = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) struct InheritedSocket {
 }
 
 /// An address from the options that is not assigned to a socket yet.
-struct Wanted {
+struct WantedAddress {
     address: SocketAddr,
     at: ListenAt,
 }
@@ -41,7 +41,8 @@ pub(crate) fn listen_on(
     let mut wanted = Vec::new();
     for at in options.tcp_addresses() {
         let addresses = sockets::addresses(&at)?;
-        wanted.extend(addresses.into_iter().map(|address| Wanted { address, at: at.clone() }));
+        wanted
+            .extend(addresses.into_iter().map(|address| WantedAddress { address, at: at.clone() }));
     }
     let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
     for InheritedSocket { descriptor, name } in inherited {
@@ -91,7 +92,7 @@ fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
 fn listening(
     descriptor: OwnedFd,
     address: Address,
-    wanted: &mut Vec<Wanted>,
+    wanted: &mut Vec<WantedAddress>,
     options: &Options,
 ) -> io::Result<Socket> {
     let (transport, client_certificates, protocol) = match &address {
@@ -123,8 +124,8 @@ fn listening(
 
 /// Takes the options' entry for an address. An entry with any port applies to one socket, so such
 /// entries are assigned in order.
-fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt> {
-    let covers = |of: &Wanted| {
+fn take_wanted(wanted: &mut Vec<WantedAddress>, address: SocketAddr) -> Option<ListenAt> {
+    let covers = |of: &WantedAddress| {
         let (ip, port) = (of.address.ip(), of.address.port());
         (ip == address.ip() || ip.is_unspecified()) && (port == address.port() || port == 0)
     };
@@ -215,7 +216,7 @@ mod tests {
         let protocols: Vec<_> = streams.iter().map(|socket| socket.protocol).collect();
         assert_eq!(protocols, [Protocol::Ascii, Protocol::Binary, Protocol::Ascii]);
         let mut wanted: Vec<_> = ["0.0.0.0:5", "127.0.0.1:5"]
-            .map(|text| Wanted {
+            .map(|text| WantedAddress {
                 address: text.parse().unwrap(),
                 at: options.tcp_addresses()[usize::from(text.starts_with('0')) * 2].clone(),
             })

@@ -6,24 +6,29 @@ use larder_protocol::admin::{Admin, Crawled, Detail, DumpForm, Knob, Refusal, To
 use larder_protocol::{ClientError, Frame, Response, base64, render};
 use larder_stats::Counter;
 
-use super::{Executed, Executor, NO_CONNECTION};
+use super::{CommandResult, Executor, NO_CONNECTION};
 use crate::observe::dump::Dump;
 use crate::observe::watch::Watch;
-use crate::stats::Gathering;
+use crate::stats::StatsResponse;
 
 impl Executor {
-    pub(super) fn admin(&self, admin: &Admin, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+    pub(super) fn admin(
+        &self,
+        admin: &Admin,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> CommandResult {
         let done = match *admin {
             Admin::ReassignSlabs(classes) => self.reassign_slabs(classes),
             Admin::Tune(knob) => self.tune(knob),
             Admin::EnableCrawler(enable) => self.enable_crawler(enable),
             Admin::Crawl(crawled) => self.crawl(crawled),
             Admin::Dump(form, crawled) => match self.dump(form, crawled) {
-                Ok(dump) => return Executed::Dump(Box::new(dump)),
+                Ok(dump) => return CommandResult::Dump(Box::new(dump)),
                 Err(refusal) => Err(refusal.into()),
             },
             Admin::Watch(topics) => match self.watch(topics) {
-                Ok(watch) => return Executed::Watch(Box::new(watch)),
+                Ok(watch) => return CommandResult::Watch(Box::new(watch)),
                 Err(error) => Err(error),
             },
             Admin::Detail(detail) => return self.detail(detail, frame, out),
@@ -153,7 +158,12 @@ impl Executor {
 
     /// The binary protocol has a single statistic with the counts of all prefixes, in the format of
     /// the text protocol. It is one packet that begins with its length, so its length is limited.
-    fn detail(&self, detail: Option<Detail>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+    fn detail(
+        &self,
+        detail: Option<Detail>,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> CommandResult {
         if !self.server.options.dump {
             return Response::from(Refusal::DetailNotAllowed).into();
         }
@@ -170,12 +180,14 @@ impl Executor {
                 render::stat(out, "detailed", String::from_utf8_lossy(&text), frame);
                 Response::EndOfStats.into()
             }
-            Some(Detail::Dump) => Executed::Gather(Box::new(Gathering::prefixes(&self.server))),
+            Some(Detail::Dump) => {
+                CommandResult::Gather(Box::new(StatsResponse::prefixes(&self.server)))
+            }
         }
     }
 }
 
-impl From<ClientError> for Executed {
+impl From<ClientError> for CommandResult {
     fn from(error: ClientError) -> Self {
         Self::Done(error.into())
     }

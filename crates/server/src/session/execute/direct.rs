@@ -29,7 +29,7 @@ pub(crate) struct Found {
 
 /// An item that was inspected without counting as a read.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct InspectedItem {
     pub(crate) meta: Meta,
     /// Seconds until the item expires; `None` if it does not expire.
     pub(crate) ttl_secs: Option<Second>,
@@ -90,7 +90,11 @@ impl<'a> Direct<'a> {
     ///
     /// # Errors
     /// Fails if the disk failed, or if the item is evicted again and again during the read.
-    pub(crate) fn look(&self, key: &[u8], bytes_max: usize) -> Result<Option<Looked>, NotLooked> {
+    pub(crate) fn look(
+        &self,
+        key: &[u8],
+        bytes_max: usize,
+    ) -> Result<Option<InspectedItem>, NotLooked> {
         let cache = &self.executor.cache;
         let unnoted = ReadOptions { noted: false, value: true };
         for _ in 0..READ_ATTEMPTS_MAX {
@@ -109,7 +113,7 @@ impl<'a> Direct<'a> {
             };
             let ttl_secs = ttl_secs(meta.deadline, cache.now());
             let idle_secs = cache.now().saturating_sub(meta.seen);
-            return Ok(Some(Looked { meta, ttl_secs, idle_secs, value }));
+            return Ok(Some(InspectedItem { meta, ttl_secs, idle_secs, value }));
         }
         Err(NotLooked::Evicted)
     }

@@ -13,11 +13,11 @@ use larder_stats::{ClassCounter, Counter};
 use crate::observe::classes::ItemSize;
 
 use super::store::change_error;
-use super::{Call, Executed, Executor, READ_ATTEMPTS_MAX};
+use super::{Call, CommandResult, Executor, READ_ATTEMPTS_MAX};
 
 /// The results of earlier attempts at a fetch.
 #[derive(Clone, Copy)]
-struct Settled {
+struct EarlierAttempts {
     /// The holder of the recache token, if an attempt has found that the item is due.
     token_holder: TokenHolder,
     /// Whether the item had been read before the fetch; `None` until known. The attempts themselves
@@ -44,16 +44,21 @@ enum Attempt {
 
 impl Executor {
     /// Executes `mg`. Counts as a get, or as a touch if the item receives a new exptime.
-    pub(super) fn fetch(&self, fetch: &Fetch<'_>, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
+    pub(super) fn fetch(
+        &self,
+        fetch: &Fetch<'_>,
+        call: Call<'_>,
+        out: &mut Vec<u8>,
+    ) -> CommandResult {
         let start = out.len();
-        let mut settled = Settled { token_holder: TokenHolder::NoPeer, fetched: None };
+        let mut settled = EarlierAttempts { token_holder: TokenHolder::NoPeer, fetched: None };
         for _ in 0..READ_ATTEMPTS_MAX {
             let executed = match self.attempt(fetch, &mut settled, call, out) {
                 Attempt::Head => Response::Shown.into(),
                 Attempt::Item => Response::Hit.into(),
-                Attempt::Beginning(first, large) => Executed::Large(first, large),
+                Attempt::Beginning(first, large) => CommandResult::Large(first, large),
                 Attempt::Nothing => break,
-                Attempt::Pending => return Executed::Pending,
+                Attempt::Pending => return CommandResult::Pending,
                 Attempt::Failed(error) => {
                     return change_error(error, ServerError::DiskUnreadable).into();
                 }
@@ -81,7 +86,7 @@ impl Executor {
     fn attempt(
         &self,
         fetch: &Fetch<'_>,
-        settled: &mut Settled,
+        settled: &mut EarlierAttempts,
         call: Call<'_>,
         out: &mut Vec<u8>,
     ) -> Attempt {
@@ -218,7 +223,7 @@ impl Executor {
     }
 
     #[inline]
-    fn shown_by<'k>(&self, fetch: &Fetch<'k>, meta: &Meta, settled: &Settled) -> Shown<'k> {
+    fn shown_by<'k>(&self, fetch: &Fetch<'k>, meta: &Meta, settled: &EarlierAttempts) -> Shown<'k> {
         let mut shown = self.shown(fetch.key, meta, shows_value(fetch, meta));
         shown.fetched = settled.fetched.unwrap_or(meta.fetched);
         shown.token_holder = match settled.token_holder {

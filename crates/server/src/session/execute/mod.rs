@@ -28,13 +28,13 @@ use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 use crate::log::Log;
 use crate::observe::classes::{Classes, ItemSize};
 use crate::observe::dump::Dump;
-use crate::observe::hot::{Sampled, Sampler};
+use crate::observe::hot::{SampleResult, Sampler};
 use crate::observe::readers::READS_PER_HINT;
 use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::server::access::RefreshError;
 use crate::server::statistics::threads::Thread;
-use crate::stats::{self, Answer, ConnectionList, Gathering};
+use crate::stats::{self, Answer, ConnectionList, StatsResponse};
 use crate::stop::Manner;
 use crate::waker::Waker;
 pub(crate) use fetch::is_read;
@@ -77,7 +77,7 @@ impl Call<'_> {
 }
 
 /// The result of a command.
-pub(crate) enum Executed {
+pub(crate) enum CommandResult {
     /// The command is complete.
     Done(Response),
     /// An item was found and its header is written. The pieces of its value follow, of which this
@@ -88,7 +88,7 @@ pub(crate) enum Executed {
     /// A list of connections follows.
     Connections(Box<ConnectionList>),
     /// The session gathers statistics; then comes [`Response::EndOfStats`].
-    Gather(Box<Gathering>),
+    Gather(Box<StatsResponse>),
     /// A list of the hottest keys follows, if the peer may see it.
     HotKeys,
     /// The connection switches to `watch` mode.
@@ -101,7 +101,7 @@ pub(crate) enum Executed {
     Pending,
 }
 
-impl From<Response> for Executed {
+impl From<Response> for CommandResult {
     #[inline]
     fn from(response: Response) -> Self {
         Self::Done(response)
@@ -110,14 +110,14 @@ impl From<Response> for Executed {
 
 /// The key that a get reads, and how the get counts.
 #[derive(Clone, Copy)]
-struct Sought<'a> {
+struct KeyRead<'a> {
     key: &'a [u8],
     with_cas: bool,
     hits: ClassCounter,
 }
 
 /// The part of the response that a read has appended to the output.
-enum Appended {
+enum RenderedPart {
     /// The item's header and its complete value.
     Item,
     /// The item's header. The value follows in pieces, of which this is the first.
@@ -127,7 +127,7 @@ enum Appended {
     Failed(StoreError),
 }
 
-impl From<Poll<Response>> for Executed {
+impl From<Poll<Response>> for CommandResult {
     #[inline]
     fn from(response: Poll<Response>) -> Self {
         match response {
@@ -137,14 +137,14 @@ impl From<Poll<Response>> for Executed {
     }
 }
 
-impl From<Appended> for Executed {
+impl From<RenderedPart> for CommandResult {
     #[inline]
-    fn from(appended: Appended) -> Self {
+    fn from(appended: RenderedPart) -> Self {
         match appended {
-            Appended::Item => Response::Hit.into(),
-            Appended::Head(first, large) => Self::Large(first, large),
-            Appended::Nothing => Response::Miss.into(),
-            Appended::Failed(error) => change_error(error, ServerError::DiskUnreadable).into(),
+            RenderedPart::Item => Response::Hit.into(),
+            RenderedPart::Head(first, large) => Self::Large(first, large),
+            RenderedPart::Nothing => Response::Miss.into(),
+            RenderedPart::Failed(error) => change_error(error, ServerError::DiskUnreadable).into(),
         }
     }
 }
@@ -208,7 +208,7 @@ impl Executor {
         command: &Command<'_>,
         call: Call<'_>,
         out: &mut Vec<u8>,
-    ) -> Executed {
+    ) -> CommandResult {
         match command {
             Command::Get { key, with_cas, exptime: None } => self.get(key, *with_cas, call, out),
             Command::EndOfKeys => Response::EndOfKeys.into(),
@@ -220,7 +220,12 @@ impl Executor {
     /// A separate function with a separate stack frame, so that frequent commands do not pay for
     /// the others.
     #[inline(never)]
-    fn execute_rarer(&self, command: &Command<'_>, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
+    fn execute_rarer(
+        &self,
+        command: &Command<'_>,
+        call: Call<'_>,
+        out: &mut Vec<u8>,
+    ) -> CommandResult {
         let Call { wait, frame } = call;
         let response = match *command {
             Command::Get { key, with_cas, exptime: None } => {
@@ -247,16 +252,16 @@ impl Executor {
             }
             Command::Stats(StatsSection::Connections) => {
                 let list = ConnectionList::begin(&self.server, self.asker.get(), frame);
-                return Executed::Connections(Box::new(list));
+                return CommandResult::Connections(Box::new(list));
             }
             Command::Stats(StatsSection::HotKeys) => match self.server.options.dump {
-                true => return Executed::HotKeys,
+                true => return CommandResult::HotKeys,
                 false => Refusal::HotKeysNotAllowed.into(),
             },
             Command::Stats(section) => match stats::answer(&self.server, section, wait, frame, out)
             {
                 Answer::Done(response) => response,
-                Answer::Gather(gathering) => return Executed::Gather(gathering),
+                Answer::Gather(gathering) => return CommandResult::Gather(gathering),
             },
             Command::RefreshCertificates => match self.server.refresh_certificates(true) {
                 Ok(()) => Response::Ok,
@@ -270,35 +275,37 @@ impl Executor {
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
-            Command::Region if self.server.access.readers.is_some() => return Executed::Region,
+            Command::Region if self.server.access.readers.is_some() => {
+                return CommandResult::Region;
+            }
             Command::Region => ClientError::UnknownCommand.into(),
             Command::NoteReads { .. } if self.server.access.readers.is_some() => {
-                return Executed::Reads;
+                return CommandResult::Reads;
             }
             Command::NoteReads { .. } => ClientError::UnknownCommand.into(),
             Command::Admin(admin) => return self.admin(&admin, frame, out),
         };
-        Executed::Done(response)
+        CommandResult::Done(response)
     }
 
     #[inline]
-    fn get(&self, key: &[u8], with_cas: bool, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
-        let sought = Sought { key, with_cas, hits: ClassCounter::GetHits };
+    fn get(&self, key: &[u8], with_cas: bool, call: Call<'_>, out: &mut Vec<u8>) -> CommandResult {
+        let sought = KeyRead { key, with_cas, hits: ClassCounter::GetHits };
         let Poll::Ready(appended) = self.read(sought, PromotionPolicy::IfReused, call, out) else {
-            return Executed::Pending;
+            return CommandResult::Pending;
         };
         self.counters.bump(Counter::CmdGet);
         self.counters.bump(match appended {
-            Appended::Nothing | Appended::Failed(_) => Counter::GetMisses,
-            Appended::Item | Appended::Head(..) => Counter::GetHits,
+            RenderedPart::Nothing | RenderedPart::Failed(_) => Counter::GetMisses,
+            RenderedPart::Item | RenderedPart::Head(..) => Counter::GetHits,
         });
         appended.into()
     }
 
     /// Executes a get that returns a lease on a miss.
-    fn lease_get(&self, key: &[u8], call: Call<'_>, out: &mut Vec<u8>) -> Executed {
+    fn lease_get(&self, key: &[u8], call: Call<'_>, out: &mut Vec<u8>) -> CommandResult {
         match self.get(key, false, call, out) {
-            Executed::Done(Response::Miss) => {
+            CommandResult::Done(Response::Miss) => {
                 render::lease(out, key, self.server.leases.ask(key, self.cache.now()));
                 Response::Shown.into()
             }
@@ -316,30 +323,30 @@ impl Executor {
         with_cas: bool,
         call: Call<'_>,
         out: &mut Vec<u8>,
-    ) -> Executed {
+    ) -> CommandResult {
         let start = out.len();
-        let sought = Sought { key, with_cas, hits: ClassCounter::TouchHits };
+        let sought = KeyRead { key, with_cas, hits: ClassCounter::TouchHits };
         // The touch needs the item in memory.
         let Poll::Ready(mut appended) = self.read(sought, PromotionPolicy::Always, call, out)
         else {
-            return Executed::Pending;
+            return CommandResult::Pending;
         };
         self.counters.bump(Counter::CmdTouch);
-        let is_hit = matches!(appended, Appended::Item | Appended::Head(..));
+        let is_hit = matches!(appended, RenderedPart::Item | RenderedPart::Head(..));
         let wait = call.without_asking().wait;
         if is_hit && let Err(error) = self.touch_to(key, self.deadline(exptime), true, wait) {
             out.truncate(start);
             appended = match error {
-                StoreError::Journal(_) => Appended::Failed(error),
+                StoreError::Journal(_) => RenderedPart::Failed(error),
                 _ => {
                     self.counters.bump(Counter::StoreNoMemory);
-                    Appended::Nothing
+                    RenderedPart::Nothing
                 }
             };
         }
         self.counters.bump(match appended {
-            Appended::Nothing | Appended::Failed(_) => Counter::TouchMisses,
-            Appended::Item | Appended::Head(..) => Counter::TouchHits,
+            RenderedPart::Nothing | RenderedPart::Failed(_) => Counter::TouchMisses,
+            RenderedPart::Item | RenderedPart::Head(..) => Counter::TouchHits,
         });
         appended.into()
     }
@@ -363,12 +370,12 @@ impl Executor {
     #[inline]
     fn read(
         &self,
-        sought: Sought<'_>,
+        sought: KeyRead<'_>,
         returns: PromotionPolicy,
         Call { wait, frame }: Call<'_>,
         out: &mut Vec<u8>,
-    ) -> Poll<Appended> {
-        let Sought { key, with_cas, hits } = sought;
+    ) -> Poll<RenderedPart> {
+        let KeyRead { key, with_cas, hits } = sought;
         let start = out.len();
         for _ in 0..READ_ATTEMPTS_MAX {
             let mut size = ItemSize::default();
@@ -382,15 +389,15 @@ impl Executor {
                 return Poll::Pending;
             };
             let appended = match read {
-                Read::Hit(_) => Appended::Item,
+                Read::Hit(_) => RenderedPart::Item,
                 Read::Miss(miss) => {
                     self.count_miss(miss);
-                    return Poll::Ready(Appended::Nothing);
+                    return Poll::Ready(RenderedPart::Nothing);
                 }
-                Read::Failed(error) => return Poll::Ready(Appended::Failed(error)),
+                Read::Failed(error) => return Poll::Ready(RenderedPart::Failed(error)),
                 Read::Large(_, mut large) => match large.take_piece() {
-                    Ok(Some(first)) => Appended::Head(first, large),
-                    Ok(None) => Appended::Item,
+                    Ok(Some(first)) => RenderedPart::Head(first, large),
+                    Ok(None) => RenderedPart::Item,
                     // An item that is evicted during the read can be looked up again, because
                     // nothing has been sent yet.
                     Err(_) => {
@@ -402,7 +409,7 @@ impl Executor {
             self.count_class(size, hits);
             return Poll::Ready(appended);
         }
-        Poll::Ready(Appended::Nothing)
+        Poll::Ready(RenderedPart::Nothing)
     }
 
     /// Increments a counter of the class for items of this size.
@@ -428,9 +435,9 @@ impl Executor {
     /// Passes a sampled command to the hot keys, with the bytes of its request and response.
     pub(crate) fn sample(&self, key: Option<&[u8]>, bytes: usize) {
         match self.sampler.pass(key, bytes) {
-            Some(Sampled::Passed) => self.counters.bump(Counter::HotKeysSampled),
-            Some(Sampled::Lost) => self.counters.bump(Counter::HotKeysLost),
-            Some(Sampled::Off) | None => {}
+            Some(SampleResult::Passed) => self.counters.bump(Counter::HotKeysSampled),
+            Some(SampleResult::Lost) => self.counters.bump(Counter::HotKeysLost),
+            Some(SampleResult::Off) | None => {}
         }
     }
 

@@ -25,14 +25,14 @@ use crate::tls::cipher_suites;
 pub(crate) struct Certificates {
     options: Tls,
     provider: Arc<CryptoProvider>,
-    loaded: RwLock<Loaded>,
+    loaded: RwLock<LoadResult>,
     /// The result of the last read of the files. Locked during a read.
-    last: Mutex<Reading>,
+    last: Mutex<ReadResult>,
 }
 
 /// The result of a read of the files.
 #[derive(Debug)]
-struct Reading {
+struct ReadResult {
     /// The stamps of the files, taken before they were read; `None` for a file that cannot be
     /// examined.
     stamps: Vec<Option<Stamp>>,
@@ -54,7 +54,7 @@ struct Stamp {
 
 /// The result of a refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refreshed {
+pub(crate) enum RefreshResult {
     /// The files were read. If they cannot be used, the error names the option, the file and the
     /// reason.
     Read(Result<(), String>),
@@ -63,7 +63,7 @@ pub(crate) enum Refreshed {
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadResult {
     /// One configuration for each client certificate policy.
     configs: [Option<Arc<ServerConfig>>; 3],
     /// Their ticket keys. Each policy has separate keys, so that a client cannot avoid showing a
@@ -94,8 +94,8 @@ impl Certificates {
                 unknown.join(", ")
             ));
         }
-        let mut last = Reading::begin(&options);
-        let loaded = RwLock::new(Loaded::from_files(&options, &provider, None)?);
+        let mut last = ReadResult::begin(&options);
+        let loaded = RwLock::new(LoadResult::from_files(&options, &provider, None)?);
         last.is_good = true;
         Ok(Self { loaded, last: Mutex::new(last), provider, options })
     }
@@ -107,22 +107,22 @@ impl Certificates {
     /// With `only_if_changed`, first checks the stamps of the files, which takes one system call
     /// each. Reads the files only if one has changed, or has changed so recently that another
     /// change might not be visible in its stamp.
-    pub(crate) fn refresh(&self, only_if_changed: bool) -> Refreshed {
+    pub(crate) fn refresh(&self, only_if_changed: bool) -> RefreshResult {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut reading = Reading::begin(&self.options);
+        let mut reading = ReadResult::begin(&self.options);
         if only_if_changed && last.is_settled && last.stamps == reading.stamps {
             if last.is_good {
                 self.loaded.write().unwrap_or_else(PoisonError::into_inner).at = Instant::now();
             }
-            return Refreshed::Unchanged(last.is_good);
+            return RefreshResult::Unchanged(last.is_good);
         }
         let outcome = {
             let before = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
-            Loaded::from_files(&self.options, &self.provider, Some(&before))
+            LoadResult::from_files(&self.options, &self.provider, Some(&before))
         };
         reading.is_good = outcome.is_ok();
         *last = reading;
-        Refreshed::Read(outcome.map(|loaded| {
+        RefreshResult::Read(outcome.map(|loaded| {
             *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         }))
     }
@@ -154,7 +154,7 @@ impl Certificates {
     }
 }
 
-impl Reading {
+impl ReadResult {
     /// Takes the stamps. Called before the files are read.
     fn begin(options: &Tls) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -186,7 +186,7 @@ impl Stamp {
 /// No file system has a coarser resolution than this.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-impl Loaded {
+impl LoadResult {
     /// Reads the files. Reuses the ticket keys of `before` if permitted.
     fn from_files(
         options: &Tls,

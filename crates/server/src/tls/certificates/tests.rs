@@ -48,7 +48,7 @@ impl Files {
 fn settle(certificates: &Certificates) -> usize {
     let begun = Instant::now();
     let mut readings = 0;
-    while let Refreshed::Read(_) = certificates.refresh(true) {
+    while let RefreshResult::Read(_) = certificates.refresh(true) {
         readings += 1;
         assert!(begun.elapsed() < Duration::from_secs(30), "the files are read again and again");
         std::thread::sleep(Duration::from_millis(10));
@@ -63,21 +63,21 @@ fn files_are_read_again_only_if_they_have_changed() {
     // The files are new, so another change might not be visible.
     assert!(settle(&certificates) > 0);
     for _ in 0..1000 {
-        assert_eq!(certificates.refresh(true), Refreshed::Unchanged(true));
+        assert_eq!(certificates.refresh(true), RefreshResult::Unchanged(true));
     }
-    assert_eq!(certificates.refresh(false), Refreshed::Read(Ok(())));
+    assert_eq!(certificates.refresh(false), RefreshResult::Read(Ok(())));
     files.write();
-    assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
+    assert_eq!(certificates.refresh(true), RefreshResult::Read(Ok(())));
     fs::write(files.path("chain"), "no certificate").unwrap();
-    let Refreshed::Read(Err(error)) = certificates.refresh(true) else { panic!("it is read") };
+    let RefreshResult::Read(Err(error)) = certificates.refresh(true) else { panic!("it is read") };
     assert!(error.contains("chain"), "{error}");
     settle(&certificates);
     // The files are still wrong.
-    assert_eq!(certificates.refresh(true), Refreshed::Unchanged(false));
+    assert_eq!(certificates.refresh(true), RefreshResult::Unchanged(false));
     fs::remove_file(files.path("chain")).unwrap();
-    assert!(matches!(certificates.refresh(true), Refreshed::Read(Err(_))));
+    assert!(matches!(certificates.refresh(true), RefreshResult::Read(Err(_))));
     files.write();
-    assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
+    assert_eq!(certificates.refresh(true), RefreshResult::Read(Ok(())));
 }
 
 #[test]
@@ -92,11 +92,11 @@ fn ticket_keys_stay_unless_the_authorities_for_clients_change() {
     };
     let before = tickets();
     files.write();
-    assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
+    assert_eq!(certificates.refresh(true), RefreshResult::Read(Ok(())));
     assert_eq!(same(&before, tickets()), [true; 3]);
     // A client admitted by a removed authority must show its certificate again.
     fs::copy(files.path("chain"), files.path("ca")).unwrap();
-    assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
+    assert_eq!(certificates.refresh(true), RefreshResult::Read(Ok(())));
     assert_eq!(same(&before, tickets()), [true, false, false]);
     let [_, requested, required] = tickets();
     assert!(!Arc::ptr_eq(&requested, &required));
@@ -117,6 +117,6 @@ fn the_expiry_is_that_of_the_servers_own_certificate() {
     let certificates = files.load();
     assert_eq!(certificates.expiry_secs(), Some(1_935_792_000));
     fs::write(files.path("chain"), certificate(2032, &key) + &other).unwrap();
-    assert_eq!(certificates.refresh(false), Refreshed::Read(Ok(())));
+    assert_eq!(certificates.refresh(false), RefreshResult::Read(Ok(())));
     assert_eq!(certificates.expiry_secs(), Some(1_935_792_000 + 366 * 86_400));
 }

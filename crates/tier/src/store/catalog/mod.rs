@@ -28,13 +28,13 @@ pub(crate) const EXTENTS_MAX: u32 = 1 << EXTENT_BITS;
 
 /// The parts of a key's hash: its partition, its tag, and the remaining bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Filed {
+pub(super) struct KeyBits {
     partition: usize,
     tag: u32,
     rest: u64,
 }
 
-impl Filed {
+impl KeyBits {
     /// Computes the parts from the identity of a key.
     pub(super) fn of(identity: u128) -> Self {
         let low = identity as u64;
@@ -110,7 +110,7 @@ impl Location {
 struct Place(u64);
 
 impl Place {
-    fn new(filed: Filed, location: Location) -> Self {
+    fn new(filed: KeyBits, location: Location) -> Self {
         Self(u64::from(filed.tag) << (u64::BITS - TAG_BITS) | location.0)
     }
 
@@ -142,7 +142,7 @@ impl Catalog {
         Self { partitions, items: AtomicU64::new(0), bytes: AtomicU64::new(0), bytes_max }
     }
 
-    fn partition(&self, filed: Filed) -> MutexGuard<'_, Table<Place>> {
+    fn partition(&self, filed: KeyBits) -> MutexGuard<'_, Table<Place>> {
         self.table(filed.partition)
     }
 
@@ -161,35 +161,35 @@ impl Catalog {
     }
 
     /// Appends the locations that may belong to the key.
-    pub(super) fn candidates(&self, filed: Filed, into: &mut Vec<Location>) {
+    pub(super) fn candidates(&self, filed: KeyBits, into: &mut Vec<Location>) {
         into.extend(self.partition(filed).with_tag(filed.tag).map(Place::location));
     }
 
     /// True if the catalog has this location for the key or for another key with the same tag.
-    pub(super) fn has(&self, filed: Filed, location: Location) -> bool {
+    pub(super) fn has(&self, filed: KeyBits, location: Location) -> bool {
         let place = Place::new(filed, location);
         self.partition(filed).with_tag(filed.tag).any(|entry| entry == place)
     }
 
     /// True if another entry fits into the memory limit of the catalog.
-    pub(super) fn has_room(&self, filed: Filed) -> bool {
+    pub(super) fn has_room(&self, filed: KeyBits) -> bool {
         let growth = self.partition(filed).next_growth_bytes() as u64;
         growth == 0 || self.bytes() + growth <= self.bytes_max
     }
 
     /// Adds an entry.
-    pub(super) fn insert(&self, filed: Filed, location: Location) {
+    pub(super) fn insert(&self, filed: KeyBits, location: Location) {
         self.change(filed, |table| table.insert(Place::new(filed, location)));
     }
 
     /// Replaces the location of an entry. Returns false if the entry does not exist.
-    pub(super) fn replace(&self, filed: Filed, old: Location, new: Location) -> bool {
+    pub(super) fn replace(&self, filed: KeyBits, old: Location, new: Location) -> bool {
         let (old, new) = (Place::new(filed, old), Place::new(filed, new));
         self.partition(filed).replace(old, new)
     }
 
     /// Removes an entry. Returns false if it does not exist.
-    pub(super) fn remove(&self, filed: Filed, location: Location) -> bool {
+    pub(super) fn remove(&self, filed: KeyBits, location: Location) -> bool {
         self.change(filed, |table| table.remove(Place::new(filed, location)))
     }
 
@@ -214,7 +214,7 @@ impl Catalog {
     /// Reserves memory for the entries of a partition. They are then added in the order of their
     /// tags.
     pub(super) fn reserve(&self, partition: usize, entries: usize) {
-        self.change(Filed { partition, tag: 0, rest: 0 }, |table| table.reserve(entries));
+        self.change(KeyBits { partition, tag: 0, rest: 0 }, |table| table.reserve(entries));
     }
 
     /// Adds an entry from [`Self::visit`]. Returns false if it cannot be the location of a record.
@@ -229,7 +229,7 @@ impl Catalog {
         // Page 0 of an extent is a segment header.
         let is_sound = location.offset() >= PAGE_BYTES && is_used(location.extent());
         if is_sound {
-            self.insert(Filed { partition, tag: place.tag(), rest: 0 }, location);
+            self.insert(KeyBits { partition, tag: place.tag(), rest: 0 }, location);
         }
         is_sound
     }
@@ -272,10 +272,10 @@ impl Catalog {
     /// Returns the entries for records in an extent.
     ///
     /// Cost: a scan of all entries.
-    pub(super) fn of_extent(&self, extent: Extent) -> Vec<(Filed, Location)> {
+    pub(super) fn of_extent(&self, extent: Extent) -> Vec<(KeyBits, Location)> {
         let mut all = Vec::new();
         for partition in 0..self.partitions.len() {
-            let filed = |place: Place| Filed { partition, tag: place.tag(), rest: 0 };
+            let filed = |place: Place| KeyBits { partition, tag: place.tag(), rest: 0 };
             let table = self.table(partition);
             let entries = table.iter().map(|place| (filed(place), place.location()));
             all.extend(entries.filter(|(_, location)| location.extent() == extent));
@@ -300,7 +300,7 @@ impl Catalog {
         self.bytes.store(0, Relaxed);
     }
 
-    fn change<T>(&self, filed: Filed, act: impl FnOnce(&mut Table<Place>) -> T) -> T {
+    fn change<T>(&self, filed: KeyBits, act: impl FnOnce(&mut Table<Place>) -> T) -> T {
         let mut table = self.partition(filed);
         let (len, bytes) = (table.len() as u64, table.bytes() as u64);
         let result = act(&mut table);
@@ -313,12 +313,12 @@ impl Catalog {
 
 /// An entry with the remaining bits of the hash: 97 bits in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Certain {
+struct DraftEntry {
     place: Place,
     rest: u64,
 }
 
-impl Entry for Certain {
+impl Entry for DraftEntry {
     const EMPTY: Self = Self { place: Place::EMPTY, rest: 0 };
 
     fn tag(self) -> u32 {
@@ -329,19 +329,19 @@ impl Entry for Certain {
 /// A catalog that is used while a log is read. It distinguishes keys without reading their records,
 /// by 97 bits of a keyed hash. With 10⁹ items, the probability that two keys are confused is 10⁻¹¹.
 #[derive(Debug)]
-pub(super) struct Draft {
-    partitions: Vec<Table<Certain>>,
+pub(super) struct DraftCatalog {
+    partitions: Vec<Table<DraftEntry>>,
 }
 
-impl Draft {
+impl DraftCatalog {
     pub(super) fn new() -> Self {
         Self { partitions: (0..1 << PARTITION_BITS).map(|_| Table::default()).collect() }
     }
 
     /// Adds the newest record of a key. Returns the location of its previous record. A lost record
     /// with an unknown key counts as the previous record if it has the same place.
-    pub(super) fn put(&mut self, filed: Filed, location: Location) -> Option<Location> {
-        let new = Certain { place: Place::new(filed, location), rest: filed.rest };
+    pub(super) fn put(&mut self, filed: KeyBits, location: Location) -> Option<Location> {
+        let new = DraftEntry { place: Place::new(filed, location), rest: filed.rest };
         let table = &mut self.partitions[filed.partition];
         match Self::find(table, filed) {
             Some(old) => {
@@ -356,13 +356,13 @@ impl Draft {
     }
 
     /// True if this location is the newest record of the key.
-    pub(super) fn has(&self, filed: Filed, location: Location) -> bool {
+    pub(super) fn has(&self, filed: KeyBits, location: Location) -> bool {
         let found = Self::find(&self.partitions[filed.partition], filed);
         found.is_some_and(|found| found.place.location() == location)
     }
 
     /// Removes a key. Returns the location of its record.
-    pub(super) fn take(&mut self, filed: Filed) -> Option<Location> {
+    pub(super) fn take(&mut self, filed: KeyBits) -> Option<Location> {
         let table = &mut self.partitions[filed.partition];
         let old = Self::find(table, filed)?;
         table.remove(old);
@@ -381,14 +381,14 @@ impl Draft {
         for (partition, table) in self.partitions.into_iter().enumerate() {
             catalog.reserve(partition, table.len());
             for entry in table.iter() {
-                let filed = Filed { partition, tag: entry.tag(), rest: entry.rest };
+                let filed = KeyBits { partition, tag: entry.tag(), rest: entry.rest };
                 catalog.insert(filed, entry.place.location());
             }
         }
         catalog
     }
 
-    fn find(table: &Table<Certain>, filed: Filed) -> Option<Certain> {
+    fn find(table: &Table<DraftEntry>, filed: KeyBits) -> Option<DraftEntry> {
         let with_rest = |rest| table.with_tag(filed.tag).find(|entry| entry.rest == rest);
         with_rest(filed.rest).or_else(|| with_rest(UNKNOWN))
     }
@@ -407,7 +407,7 @@ mod tests {
         // Some partitions have more entries than a slice; most are empty.
         for n in 0..30_000_u64 {
             let (partition, tag) = (5 + n as usize % 3, (n * 69) as u32);
-            let filed = Filed { partition, tag, rest: 0 };
+            let filed = KeyBits { partition, tag, rest: 0 };
             catalog.insert(filed, Location(n + 512));
         }
         let (mut from, mut found) = (0, Vec::new());

@@ -15,12 +15,12 @@ pub struct Damage {
     /// The number of unreadable bytes, without unused space.
     pub bytes: u64,
     /// The reason.
-    pub wrong: Wrong,
+    pub wrong: DamageKind,
 }
 
 /// The kind of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum DamageKind {
     /// A bit of the manifest was flipped.
     Manifest,
     /// A bit of a header was flipped.
@@ -68,26 +68,26 @@ impl fmt::Display for Damage {
             (None, None) => {}
         }
         match &self.wrong {
-            Wrong::Manifest => write!(f, "MANIFEST: one bit is flipped")?,
-            Wrong::HeaderBit => write!(f, "one bit of the header is flipped")?,
-            Wrong::HeaderOfNothing => {
+            DamageKind::Manifest => write!(f, "MANIFEST: one bit is flipped")?,
+            DamageKind::HeaderBit => write!(f, "one bit of the header is flipped")?,
+            DamageKind::HeaderOfNothing => {
                 write!(f, "the header is damaged; the extent is empty")?;
             }
-            Wrong::Header => write!(f, "the header and all units are damaged")?,
-            Wrong::HeaderAlone => write!(f, "the header is damaged, or in the wrong place")?,
-            Wrong::HeaderInDoubt => write!(
+            DamageKind::Header => write!(f, "the header and all units are damaged")?,
+            DamageKind::HeaderAlone => write!(f, "the header is damaged, or in the wrong place")?,
+            DamageKind::HeaderInDoubt => write!(
                 f,
                 "the header is damaged, or in the wrong place, and the segment may have been freed \
                  before: its items, and all earlier ones, may be out of date"
             )?,
-            Wrong::Missing { earlier: Some(earlier) } => {
+            DamageKind::Missing { earlier: Some(earlier) } => {
                 write!(f, "the segments after segment {earlier} are missing")?;
             }
-            Wrong::Missing { earlier: None } => write!(f, "all segments are missing")?,
-            Wrong::Twice => write!(f, "another extent also contains this segment")?,
-            Wrong::CutOff => write!(f, "the log file ends before this extent")?,
-            Wrong::Bytes => write!(f, "the checksum is wrong")?,
-            Wrong::Disk(error) => write!(f, "{error}")?,
+            DamageKind::Missing { earlier: None } => write!(f, "all segments are missing")?,
+            DamageKind::Twice => write!(f, "another extent also contains this segment")?,
+            DamageKind::CutOff => write!(f, "the log file ends before this extent")?,
+            DamageKind::Bytes => write!(f, "the checksum is wrong")?,
+            DamageKind::Disk(error) => write!(f, "{error}")?,
         }
         match self.bytes {
             0 => write!(f, "; nothing in it is lost"),

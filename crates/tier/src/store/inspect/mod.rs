@@ -10,8 +10,8 @@ use zerocopy::IntoBytes;
 use crate::disk::{Directory, Page, zeroed_pages};
 use crate::format::{Address, Item, KeyHasher, Mode, Record, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;
-use crate::recovery::{Place, Recovered, RecoveryError, Visitor, examine};
-use crate::store::catalog::{Catalog, Draft, Filed, Location};
+use crate::recovery::{Place, RecoveredLog, RecoveryError, Visitor, examine};
+use crate::store::catalog::{Catalog, DraftCatalog, KeyBits, Location};
 use crate::store::extents::Extents;
 use crate::store::rebuild::Reader;
 use crate::store::rebuild::snapshot::{self, Snapshot};
@@ -97,10 +97,10 @@ fn inspect_store<D: Directory>(
     let hasher = KeyHasher::new(&tier.manifest().hash_key);
     let extents = Extents::new(tier.log().extents());
     let mut reader = Reader::new(extents, &hasher, progress);
-    let Recovered { segments, cut, delay, flipped, .. } = examine(tier, &mut reader)?;
+    let RecoveredLog { segments, cut, delay, flipped, .. } = examine(tier, &mut reader)?;
     let due_unix_secs = delay.map(|delay| delay.due_unix_secs);
     let is_flushed = due_unix_secs.is_some_and(|due| due <= now_unix_secs);
-    let draft = if is_flushed { Draft::new() } else { reader.into_draft() };
+    let draft = if is_flushed { DraftCatalog::new() } else { reader.into_draft() };
     let segments = segments.len();
     let findings = Findings { segments, cut, due_unix_secs, flipped, ..Findings::default() };
     let mut shower = Shower {
@@ -165,7 +165,7 @@ struct Shower<'a, C> {
     is_over: bool,
 }
 
-impl<C: Fn(Filed, Location) -> bool> Shower<'_, C> {
+impl<C: Fn(KeyBits, Location) -> bool> Shower<'_, C> {
     /// Processes the records of a segment of a cache.
     fn segment<D: Directory>(
         &mut self,
@@ -196,10 +196,10 @@ impl<C: Fn(Filed, Location) -> bool> Shower<'_, C> {
     }
 }
 
-impl<C: Fn(Filed, Location) -> bool> Visitor for Shower<'_, C> {
+impl<C: Fn(KeyBits, Location) -> bool> Visitor for Shower<'_, C> {
     fn record(&mut self, place: Place, record: &Record<'_>) {
         let location = Location::new(place.extent, place.at.offset());
-        let filed = Filed::of_record(self.hasher, record);
+        let filed = KeyBits::of_record(self.hasher, record);
         if !filed.is_some_and(|filed| (self.is_current)(filed, location)) {
             self.findings.dead += 1;
             return;

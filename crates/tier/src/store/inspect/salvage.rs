@@ -11,7 +11,7 @@ use std::ops::Range;
 use zerocopy::IntoBytes;
 
 use super::Findings;
-use super::damage::{Damage, Wrong};
+use super::damage::{Damage, DamageKind};
 use super::segments::Segment;
 use crate::disk::{Directory, DiskError, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
@@ -19,7 +19,7 @@ use crate::format::{
     SEGMENT_PAGES, SegmentNumber, UNIT_HEADER_BYTES, Unit,
 };
 use crate::log::Extent;
-use crate::store::catalog::{Draft, Filed, Location};
+use crate::store::catalog::{DraftCatalog, KeyBits, Location};
 use crate::store::rebuild::snapshot::{self, Snapshot};
 use crate::tier::Tier;
 
@@ -34,7 +34,7 @@ pub enum Trust {
 
 /// The results of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Salvaged {
+pub struct SalvageReport {
     /// The readable content.
     pub findings: Findings,
     /// The number of damaged places.
@@ -77,11 +77,11 @@ pub fn salvage<D: Directory>(
     progress: &mut dyn FnMut(usize, usize),
     report: &mut dyn FnMut(&Damage),
     show: &mut dyn FnMut(&Item<'_>, Trust),
-) -> Result<Salvaged, DiskError> {
+) -> Result<SalvageReport, DiskError> {
     let reader = Reader::new(tier);
-    let mut found = Salvaged::default();
+    let mut found = SalvageReport::default();
     if tier.cut_bytes() > 0 {
-        let (bytes, wrong) = (tier.cut_bytes(), Wrong::CutOff);
+        let (bytes, wrong) = (tier.cut_bytes(), DamageKind::CutOff);
         let damage = Damage { extent: Some(tier.log().extents()), at: None, bytes, wrong };
         found.damages += 1;
         found.lost_bytes += bytes;
@@ -89,7 +89,7 @@ pub fn salvage<D: Directory>(
     }
     if tier.is_manifest_flipped() {
         found.damages += 1;
-        report(&Damage { extent: None, at: None, bytes: 0, wrong: Wrong::Manifest });
+        report(&Damage { extent: None, at: None, bytes: 0, wrong: DamageKind::Manifest });
     }
     match tier.manifest().mode {
         Mode::Store => reader.store(now_unix_secs, progress, report, show, &mut found),
@@ -106,7 +106,7 @@ pub(in crate::store) struct Reader<'a, D: Directory> {
 
 /// The newest readable record of each key.
 struct Newest {
-    draft: Draft,
+    draft: DraftCatalog,
     /// Keys whose newest record is damaged.
     withheld: HashSet<u128>,
     delay: Option<Delay>,
@@ -157,14 +157,14 @@ impl<'a, D: Directory> Reader<'a, D> {
         progress: &mut dyn FnMut(usize, usize),
         report: &mut dyn FnMut(&Damage),
         show: &mut dyn FnMut(&Item<'_>, Trust),
-        found: &mut Salvaged,
+        found: &mut SalvageReport,
     ) {
         let (mut pages, mut doubt) = (zeroed_pages(SEGMENT_PAGES), Doubt::default());
         if self.tier.cut_bytes() > 0 {
             // The missing part may have contained the newest segments.
             doubt.note_lost(u64::MAX);
         }
-        let mut note = |damage: &Damage, found: &mut Salvaged| {
+        let mut note = |damage: &Damage, found: &mut SalvageReport| {
             found.damages += 1;
             found.lost_bytes += damage.bytes;
             report(damage);
@@ -176,7 +176,8 @@ impl<'a, D: Directory> Reader<'a, D> {
         doubt.note_doubtful(&segments);
         let total = segments.len() * 3;
         let durable = self.durable(&segments, &mut pages, &mut |done| progress(done, total));
-        let mut newest = Newest { draft: Draft::new(), withheld: HashSet::new(), delay: None };
+        let mut newest =
+            Newest { draft: DraftCatalog::new(), withheld: HashSet::new(), delay: None };
         for (done, segment) in segments.iter().enumerate() {
             progress(segments.len() + done, total);
             newest.delay = segment.header.and_then(|header| header.delay).or(newest.delay);
@@ -193,7 +194,7 @@ impl<'a, D: Directory> Reader<'a, D> {
                     // A start frees these segments, and must be able to read them first.
                     if let Some(error) = self.read(segment.extent, &mut pages) {
                         let (extent, at) = (Some(segment.extent), Address::new(segment.number, 0));
-                        let wrong = Wrong::Disk(error);
+                        let wrong = DamageKind::Disk(error);
                         note(&Damage { extent, at: Some(at), bytes: 0, wrong }, found);
                     }
                 }
@@ -233,7 +234,7 @@ impl<'a, D: Directory> Reader<'a, D> {
         progress: &mut dyn FnMut(usize, usize),
         report: &mut dyn FnMut(&Damage),
         show: &mut dyn FnMut(&Item<'_>, Trust),
-        found: &mut Salvaged,
+        found: &mut SalvageReport,
     ) -> Result<(), DiskError> {
         let snapshot = snapshot::read(self.tier, u64::MAX, &mut |_, _| ())?;
         let Some(Snapshot { header, catalog, segments, .. }) = snapshot else { return Ok(()) };
@@ -256,7 +257,8 @@ impl<'a, D: Directory> Reader<'a, D> {
                     let location = Location::new(extent, at.offset());
                     let is_current = |filed| catalog.has(filed, location);
                     // The index has the newest record of each key.
-                    let mut show = |item: &Item<'_>, _: &mut Salvaged| show(item, Trust::Current);
+                    let mut show =
+                        |item: &Item<'_>, _: &mut SalvageReport| show(item, Trust::Current);
                     self.show(&record, is_current, now_unix_secs, found, &mut show);
                 }
                 Seen::Broken(_) | Seen::Begin(_) | Seen::FlippedVoid(_) => {}
@@ -269,12 +271,12 @@ impl<'a, D: Directory> Reader<'a, D> {
     fn show(
         &self,
         record: &Record<'_>,
-        is_current: impl Fn(Filed) -> bool,
+        is_current: impl Fn(KeyBits) -> bool,
         now_unix_secs: u64,
-        found: &mut Salvaged,
-        show: &mut dyn FnMut(&Item<'_>, &mut Salvaged),
+        found: &mut SalvageReport,
+        show: &mut dyn FnMut(&Item<'_>, &mut SalvageReport),
     ) {
-        let is_current = Filed::of_record(&self.hasher, record).is_some_and(is_current);
+        let is_current = KeyBits::of_record(&self.hasher, record).is_some_and(is_current);
         match record {
             Record::Item(item) if is_current => {
                 found.findings.items += 1;
@@ -337,7 +339,7 @@ impl<'a, D: Directory> Reader<'a, D> {
         let is_damaged = Cell::new(false);
         let mut note = |at, gaps: Gaps| {
             is_damaged.set(true);
-            let wrong = failed.clone().map_or(Wrong::Bytes, Wrong::Disk);
+            let wrong = failed.clone().map_or(DamageKind::Bytes, DamageKind::Disk);
             let (extent, bytes) = (Some(segment.extent), gaps.bytes);
             let through = if bytes == 0 { 0 } else { start.stored() + (gaps.end / 8) as u64 };
             let damage = Damage { extent, at: Some(at), bytes, wrong };
@@ -483,15 +485,15 @@ impl Newest {
                     self.withheld.remove(&hasher.identity(key));
                 }
                 let location = Location::new(segment.extent, at.offset());
-                Filed::of_record(hasher, record).map(|filed| self.draft.put(filed, location));
+                KeyBits::of_record(hasher, record).map(|filed| self.draft.put(filed, location));
             }
             Seen::Record(_, Record::Tombstone { key }) => {
                 let identity = hasher.identity(key);
                 self.withheld.remove(&identity);
-                self.draft.take(Filed::of(identity));
+                self.draft.take(KeyBits::of(identity));
             }
             Seen::Record(_, Record::Flush) => {
-                (self.draft, self.delay) = (Draft::new(), None);
+                (self.draft, self.delay) = (DraftCatalog::new(), None);
                 self.withheld.clear();
             }
             Seen::Record(at, Record::Delay { due_unix_secs }) => {
@@ -499,7 +501,7 @@ impl Newest {
             }
             Seen::Broken(key) => {
                 let identity = hasher.identity(key);
-                if self.draft.take(Filed::of(identity)).is_some() {
+                if self.draft.take(KeyBits::of(identity)).is_some() {
                     self.withheld.insert(identity);
                 }
             }

@@ -2,7 +2,7 @@
 
 use zerocopy::IntoBytes;
 
-use super::damage::{Damage, Wrong};
+use super::damage::{Damage, DamageKind};
 use super::salvage::{Reader, end_of};
 use crate::disk::{Directory, Page};
 use crate::format::{Address, SEGMENT_BYTES, SEGMENT_PAGES, SegmentHeader, SegmentNumber, Unit};
@@ -47,7 +47,7 @@ impl<D: Directory> Reader<'_, D> {
             };
             let damage = |bytes, wrong| Damage { extent: Some(extent), at: None, bytes, wrong };
             if let Some(header) = self.tier.log().flipped_header(extent) {
-                report(damage(0, Wrong::HeaderBit));
+                report(damage(0, DamageKind::HeaderBit));
                 segments.extend(header.map(|header| {
                     let segment = Segment::of(extent, header.number);
                     Segment { header: Some(header), is_header_damaged: true, ..segment }
@@ -60,9 +60,9 @@ impl<D: Directory> Reader<'_, D> {
                 report(damage(
                     bytes,
                     match error {
-                        HeaderError::Disk(error) => Wrong::Disk(error.to_string()),
-                        _ if holds_nothing => Wrong::HeaderOfNothing,
-                        _ => Wrong::Header,
+                        HeaderError::Disk(error) => DamageKind::Disk(error.to_string()),
+                        _ if holds_nothing => DamageKind::HeaderOfNothing,
+                        _ => DamageKind::Header,
                     },
                 ));
             }
@@ -79,7 +79,7 @@ impl<D: Directory> Reader<'_, D> {
             let at = Some(Address::new(number, 0));
             let damage = |bytes, wrong| Damage { extent: Some(extent), at, bytes, wrong };
             if linked.last().is_some_and(|earlier| earlier.number == number) {
-                report(damage(0, Wrong::Twice));
+                report(damage(0, DamageKind::Twice));
                 continue;
             }
             match (header, linked.last()) {
@@ -94,9 +94,9 @@ impl<D: Directory> Reader<'_, D> {
                     // the log. A segment is certainly live only if it is between two live ones.
                     let is_sure = is_before_next && earlier.is_some_and(|it| !it.is_doubtful);
                     let wrong = if is_sure || was_freed {
-                        Wrong::HeaderAlone
+                        DamageKind::HeaderAlone
                     } else {
-                        Wrong::HeaderInDoubt
+                        DamageKind::HeaderInDoubt
                     };
                     report(damage(0, wrong));
                     if !was_freed {
@@ -105,7 +105,7 @@ impl<D: Directory> Reader<'_, D> {
                     continue;
                 }
                 (Some(header), Some(earlier)) if header.previous != Some(earlier.number) => {
-                    let wrong = Wrong::Missing { earlier: Some(earlier.number) };
+                    let wrong = DamageKind::Missing { earlier: Some(earlier.number) };
                     report(Damage { extent: None, at, bytes: SEGMENT_BYTES as u64, wrong });
                 }
                 _ => {}
@@ -116,7 +116,7 @@ impl<D: Directory> Reader<'_, D> {
         let earlier = linked.last().map(|last| last.number);
         if let Some(durable) = durable.filter(|at| at.stored() > earlier.map_or(0, end_of)) {
             let (at, bytes) = (Some(durable), SEGMENT_BYTES as u64);
-            report(Damage { extent: None, at, bytes, wrong: Wrong::Missing { earlier } });
+            report(Damage { extent: None, at, bytes, wrong: DamageKind::Missing { earlier } });
         }
         linked
     }

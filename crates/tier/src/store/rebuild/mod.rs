@@ -8,26 +8,26 @@ use crate::disk::Directory;
 use crate::format::{Delay, KeyHasher, Record, SegmentHeader, SegmentNumber};
 use crate::log::Extent;
 use crate::recovery::{Place, RecoveryError, Visitor, recover};
-use crate::store::Started;
-use crate::store::catalog::{Catalog, Draft, Filed, Location};
+use crate::store::StartReport;
+use crate::store::catalog::{Catalog, DraftCatalog, KeyBits, Location};
 use crate::store::extents::Extents;
 use crate::tier::Tier;
 use snapshot::Snapshot;
 
 /// The state of a store after its directory was read.
-pub(super) struct Rebuilt {
+pub(super) struct StartState {
     pub(super) catalog: Catalog,
     pub(super) extents: Extents,
     pub(super) segments: VecDeque<(Extent, SegmentNumber)>,
     pub(super) free: VecDeque<Extent>,
     /// The results for the caller. Items and segments are not counted yet.
-    pub(super) found: Started,
+    pub(super) found: StartReport,
     pub(super) delay: Option<Delay>,
     /// When the delayed flush of a cache is due, as a Unix time; 0 if no flush is pending.
     pub(super) due_unix_secs: u64,
 }
 
-impl Rebuilt {
+impl StartState {
     /// Returns the state of an empty log.
     pub(super) fn empty(extents: u32, catalog_bytes_max: u64) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Rebuilt {
             extents: Extents::new(extents),
             segments: VecDeque::new(),
             free: (0..extents).collect(),
-            found: Started::default(),
+            found: StartReport::default(),
             delay: None,
             due_unix_secs: 0,
         }
@@ -51,11 +51,11 @@ impl Rebuilt {
         tier: &Tier<D>,
     ) -> Result<Self, RecoveryError> {
         let Snapshot { header, catalog, extents, segments } = snapshot;
-        let found = Started {
+        let found = StartReport {
             version_max: header.version_max,
             stamp_unix_secs: header.stamp_unix_secs,
             is_from_index: true,
-            ..Started::default()
+            ..StartReport::default()
         };
         let free: VecDeque<_> =
             (0..extents.count()).filter(|extent| !extents.is_used(*extent)).collect();
@@ -82,7 +82,7 @@ pub(super) fn rebuild<D: Directory>(
     catalog_bytes_max: u64,
     now_unix_secs: u64,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<Rebuilt, RecoveryError> {
+) -> Result<StartState, RecoveryError> {
     let extents = Extents::new(tier.log().extents());
     let mut reader = Reader::new(extents, hasher, progress);
     let found = recover(tier, now_unix_secs, &mut reader)?;
@@ -98,20 +98,20 @@ pub(super) fn rebuild<D: Directory>(
     }
     let free = (0..extents.count()).filter(|extent| !is_used[*extent as usize]).collect();
     let catalog = draft.into_catalog(catalog_bytes_max);
-    let started = Started {
+    let started = StartReport {
         version_max: found.version_max,
         stamp_unix_secs: found.stamp_unix_secs,
         cut: found.cut,
         flipped: found.flipped,
-        ..Started::default()
+        ..StartReport::default()
     };
     let delay = found.delay;
-    Ok(Rebuilt { catalog, extents, segments, free, found: started, delay, due_unix_secs: 0 })
+    Ok(StartState { catalog, extents, segments, free, found: started, delay, due_unix_secs: 0 })
 }
 
 /// Adds the records of a log to a draft of the catalog.
 pub(super) struct Reader<'a> {
-    draft: Draft,
+    draft: DraftCatalog,
     extents: Extents,
     last: Option<SegmentNumber>,
     hasher: &'a KeyHasher,
@@ -124,11 +124,11 @@ impl<'a> Reader<'a> {
         hasher: &'a KeyHasher,
         progress: &'a mut dyn FnMut(usize, usize),
     ) -> Self {
-        Self { draft: Draft::new(), extents, last: None, hasher, progress }
+        Self { draft: DraftCatalog::new(), extents, last: None, hasher, progress }
     }
 
     /// Returns the draft.
-    pub(super) fn into_draft(self) -> Draft {
+    pub(super) fn into_draft(self) -> DraftCatalog {
         self.draft
     }
 }
@@ -144,7 +144,7 @@ impl Visitor for Reader<'_> {
         if let Record::Lost { .. } = record {
             self.extents.note_lost(location);
         }
-        let dead = match (record, Filed::of_record(self.hasher, record)) {
+        let dead = match (record, KeyBits::of_record(self.hasher, record)) {
             (Record::Tombstone { .. }, Some(filed)) => self.draft.take(filed),
             (_, Some(filed)) => {
                 self.extents.note_named(extent, record);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use zerocopy::IntoBytes;
 
-use super::super::catalog::Filed;
+use super::super::catalog::KeyBits;
 use super::super::shared::Shared;
 use super::PAUSE;
 use crate::disk::{File, Page, zeroed_pages};
@@ -88,7 +88,7 @@ pub(super) fn copy<F: File>(
 
 /// Returns the key of a damaged record, or an empty key if its hash differs from the 33 bits in the
 /// catalog.
-fn key_of_damaged<'b, F>(shared: &Shared<F>, filed: Filed, bytes: &'b [u8]) -> &'b [u8] {
+fn key_of_damaged<'b, F>(shared: &Shared<F>, filed: KeyBits, bytes: &'b [u8]) -> &'b [u8] {
     let key = Record::claimed_key(bytes).filter(|key| shared.filed(key).place() == filed.place());
     key.unwrap_or_default()
 }

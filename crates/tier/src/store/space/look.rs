@@ -9,7 +9,7 @@
 use crate::disk::{File, Page};
 use crate::log::Extent;
 use crate::store::catalog::Location;
-use crate::store::extents::Counted;
+use crate::store::extents::LiveItems;
 use crate::store::shared::Shared;
 
 use super::{Walk, forget, records};
@@ -27,7 +27,7 @@ pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let Some(extent) = next(shared, now) else { return false };
     let Some(number) = shared.extents.number(extent) else { return false };
     let mut earliest: Option<u64> = None;
-    let mut live = Counted::default();
+    let mut live = LiveItems::default();
     let is_read = shared.log.segment(extent, segment).is_ok()
         && records(shared, number, segment, |at, filed, record| {
             let location = Location::new(extent, at.offset());
@@ -50,7 +50,7 @@ pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
             true
         }) == Walk::Done;
     // Reclaim handles segments that cannot be read.
-    let counted = if is_read { live } else { Counted::default() };
+    let counted = if is_read { live } else { LiveItems::default() };
     shared.extents.set_counted(extent, counted);
     shared.extents.set_earliest_deadline(extent, earliest.filter(|_| is_read));
     shared.estimate_live_bytes();

@@ -13,9 +13,9 @@ use crate::disk::{File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{Address, Item, Record, SEGMENT_BYTES, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;
 use crate::recovery::Place;
-use crate::store::catalog::{Filed, Location};
+use crate::store::catalog::{KeyBits, Location};
 use crate::store::error::Refusal;
-use crate::store::head::Share;
+use crate::store::head::Purpose;
 use crate::store::shared::Shared;
 
 /// How long the thread sleeps when it has nothing to do.
@@ -193,7 +193,7 @@ fn records<F: File>(
     shared: &Shared<F>,
     number: SegmentNumber,
     segment: &[Page],
-    mut show: impl FnMut(Address, Filed, &Record<'_>) -> bool,
+    mut show: impl FnMut(Address, KeyBits, &Record<'_>) -> bool,
 ) -> Walk {
     let (seal, bytes) = (shared.log.seal(), segment.as_bytes());
     let mut page = 1;
@@ -204,7 +204,7 @@ fn records<F: File>(
         }
         for record in unit.records() {
             let Ok((at, record)) = record else { return Walk::Damaged };
-            let Some(filed) = Filed::of_record(&shared.hasher, &record) else { continue };
+            let Some(filed) = KeyBits::of_record(&shared.hasher, &record) else { continue };
             if !matches!(record, Record::Tombstone { .. }) && !show(at, filed, &record) {
                 return Walk::Ended;
             }
@@ -232,7 +232,7 @@ fn copy_live<F: File>(
 }
 
 /// Copies a record to the head if the catalog still points to it. Returns false if the store stops.
-fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<'_>) -> bool {
+fn copy<F: File>(shared: &Shared<F>, from: Place, filed: KeyBits, record: &Record<'_>) -> bool {
     let location = Location::new(from.extent, from.at.offset());
     if !shared.catalog.has(filed, location) {
         return true;
@@ -255,7 +255,7 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<
             return true;
         }
         let appended = match shared.has_room(&head) {
-            true => shared.append(&mut head, record, Share::Copy),
+            true => shared.append(&mut head, record, Purpose::Copy),
             false => Err(Refusal::Busy),
         };
         match appended {
@@ -273,7 +273,12 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<
 }
 
 /// Removes an expired item from the catalog. The caller holds the head lock.
-pub(super) fn forget<F>(shared: &Shared<F>, filed: Filed, location: Location, now_unix_secs: u64) {
+pub(super) fn forget<F>(
+    shared: &Shared<F>,
+    filed: KeyBits,
+    location: Location,
+    now_unix_secs: u64,
+) {
     shared.note_dropping(now_unix_secs);
     if shared.catalog.remove(filed, location) {
         shared.extents.note_dead(location);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
-use larder_tier::store::{Change, Kept, Known};
+use larder_tier::store::{Change, Demoted, KeyRecords};
 
 use super::{ABSENT, TestStore, item, start};
 
@@ -25,7 +25,7 @@ impl Model {
     /// Changes a key: memory has a new item, or no item.
     fn change(&mut self, store: &TestStore, key: u32, rng: &mut Rng) {
         let change = Change { is_resident: self.resident.contains_key(&key), ..ABSENT };
-        if store.forget(&key.to_le_bytes(), &change, false, &Known::default()).is_err() {
+        if store.forget(&key.to_le_bytes(), &change, false, &KeyRecords::default()).is_err() {
             return;
         }
         self.evicted.remove(&key);
@@ -41,7 +41,7 @@ impl Model {
         let Some(value) = self.resident.remove(&key) else { return };
         let change = Change { is_resident: true, ..ABSENT };
         let kept = store.keep(&item(&key.to_le_bytes(), &value), &change);
-        if matches!(kept, Kept::Written | Kept::Present) {
+        if matches!(kept, Demoted::Written | Demoted::Present) {
             self.evicted.insert(key, value);
         }
     }

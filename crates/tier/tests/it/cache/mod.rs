@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::format::{Item, Mode, SEGMENT_BYTES, Uuid};
-use larder_tier::store::{Change, Durability, Kept, Known, Refusal, Settings, Started, Store};
-use larder_tier::{Entropy, Tier, Wanted};
+use larder_tier::store::{
+    Change, Demoted, Durability, KeyRecords, Refusal, Settings, StartReport, Store,
+};
+use larder_tier::{Entropy, RequestedTier, Tier};
 
 /// The current second in all tests, as a Unix time.
 const NOW: u64 = 1_790_000_000;
@@ -23,8 +25,8 @@ type TestStore = Store<SimulatedDirectory>;
 const ABSENT: Change<'static> =
     Change { now_unix_secs: NOW, is_resident: false, is_gone: &|| false };
 
-fn start_with(disk: &SimulatedDisk, catalog_bytes_max: u64) -> (TestStore, Started) {
-    let wanted = Wanted { mode: Mode::Cache, bytes: 8 * SEGMENT_BYTES as u64 };
+fn start_with(disk: &SimulatedDisk, catalog_bytes_max: u64) -> (TestStore, StartReport) {
+    let wanted = RequestedTier { mode: Mode::Cache, bytes: 8 * SEGMENT_BYTES as u64 };
     let entropy = Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: [2; 16] };
     let tier = Tier::open(disk.open(), wanted, entropy, NOW).unwrap();
     let settings = Settings {
@@ -39,7 +41,7 @@ fn start_with(disk: &SimulatedDisk, catalog_bytes_max: u64) -> (TestStore, Start
     Store::start(tier, settings, &mut |_, _| ()).unwrap()
 }
 
-fn start(disk: &SimulatedDisk) -> (TestStore, Started) {
+fn start(disk: &SimulatedDisk) -> (TestStore, StartReport) {
     start_with(disk, 1 << 20)
 }
 
@@ -56,7 +58,7 @@ fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
     }
 }
 
-fn keep(store: &TestStore, key: &[u8], value: &[u8]) -> Kept {
+fn keep(store: &TestStore, key: &[u8], value: &[u8]) -> Demoted {
     store.keep(&item(key, value), &ABSENT)
 }
 
@@ -64,9 +66,9 @@ fn keep(store: &TestStore, key: &[u8], value: &[u8]) -> Kept {
 fn keep_surely(store: &TestStore, key: &[u8], value: &[u8]) {
     for _ in 0..2000 {
         match keep(store, key, value) {
-            Kept::Busy => std::thread::sleep(Duration::from_millis(1)),
-            Kept::Written | Kept::Present => return,
-            Kept::Dropped => break,
+            Demoted::Busy => std::thread::sleep(Duration::from_millis(1)),
+            Demoted::Written | Demoted::Present => return,
+            Demoted::Dropped => break,
         }
     }
     panic!("the store does not take it: {:?}, {:?}", store.failure(), store.statistics());
@@ -86,7 +88,7 @@ fn settle(store: &TestStore) {
 }
 
 fn replace(store: &TestStore, key: &[u8]) -> Result<(), Refusal> {
-    store.forget(key, &ABSENT, false, &Known::default())
+    store.forget(key, &ABSENT, false, &KeyRecords::default())
 }
 
 #[test]
@@ -115,11 +117,11 @@ fn a_clean_stop_keeps_what_was_evicted_and_a_kill_leaves_an_empty_cache() {
 fn a_changed_item_is_not_found_and_the_next_version_is() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk);
-    assert_eq!(keep(&store, b"k", b"1"), Kept::Written);
-    assert_eq!(keep(&store, b"k", b"1"), Kept::Present, "an item is written once");
+    assert_eq!(keep(&store, b"k", b"1"), Demoted::Written);
+    assert_eq!(keep(&store, b"k", b"1"), Demoted::Present, "an item is written once");
     replace(&store, b"k").unwrap();
     assert_eq!(value(&store, b"k"), None, "memory has a newer item");
-    assert_eq!(keep(&store, b"k", b"2"), Kept::Written);
+    assert_eq!(keep(&store, b"k", b"2"), Demoted::Written);
     assert_eq!(value(&store, b"k"), Some(b"2".to_vec()));
 }
 
@@ -128,7 +130,7 @@ fn a_change_that_needs_the_item_asks_the_disk_first() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk);
     keep_surely(&store, b"k", b"1");
-    let unknown = Known::default();
+    let unknown = KeyRecords::default();
     assert_eq!(store.forget(b"k", &ABSENT, true, &unknown), Err(Refusal::NeedsDisk));
     let known = store.find(b"k").unwrap().0;
     assert_eq!(store.forget(b"k", &ABSENT, true, &known), Ok(()));
@@ -150,10 +152,10 @@ fn flushes_forget_everything_at_once_and_when_they_are_due_even_while_down() {
     assert!(!store.is_flush_due(NOW + 99) && store.is_flush_due(NOW + 100));
     assert_eq!(value(&store, b"k"), Some(b"2".to_vec()), "it is not due yet");
     let late = Change { now_unix_secs: NOW + 100, ..ABSENT };
-    assert_eq!(store.keep(&item(b"late", b""), &late), Kept::Dropped, "the flush comes first");
+    assert_eq!(store.keep(&item(b"late", b""), &late), Demoted::Dropped, "the flush comes first");
     store.flush(|| ()).unwrap();
     assert_eq!(value(&store, b"k"), None);
-    assert_eq!(store.keep(&item(b"late", b""), &late), Kept::Written);
+    assert_eq!(store.keep(&item(b"late", b""), &late), Demoted::Written);
 }
 
 #[test]
@@ -227,7 +229,7 @@ fn after_a_stop_nothing_is_forgotten_that_the_index_has() {
     assert_eq!(store.stop(Duration::from_secs(20)), 0);
     assert_eq!(replace(&store, b"k"), Err(Refusal::Failed), "the next start would find it");
     assert_eq!(store.flush(|| ()), Err(Refusal::Failed));
-    assert_eq!(keep(&store, b"new", b"1"), Kept::Dropped);
+    assert_eq!(keep(&store, b"new", b"1"), Demoted::Dropped);
 }
 
 #[test]
@@ -260,7 +262,7 @@ fn a_write_error_ends_the_disk_and_not_the_cache() {
     // The writing thread may have to wait for a processor.
     let deadline = Instant::now() + Duration::from_secs(60);
     for n in 0_u32.. {
-        if keep(&store, &n.to_le_bytes(), &[7; 1000]) == Kept::Dropped {
+        if keep(&store, &n.to_le_bytes(), &[7; 1000]) == Demoted::Dropped {
             if store.has_failed() {
                 break;
             }

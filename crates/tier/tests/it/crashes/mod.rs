@@ -18,14 +18,14 @@ use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, Whe
 use larder_tier::flusher::FlushError;
 use larder_tier::format::{Mode, Record, SEGMENT_BYTES, Uuid};
 use larder_tier::recovery::{Place, Visitor, recover};
-use larder_tier::{Entropy, OpenError, Tier, Wanted};
+use larder_tier::{Entropy, OpenError, RequestedTier, Tier};
 use scribe::{Live, NOW, Scribe, value_of};
 
 const KEYS: u8 = 6;
 const EXTENTS: u64 = 5;
 
-fn wanted() -> Wanted {
-    Wanted { mode: Mode::Store, bytes: EXTENTS * SEGMENT_BYTES as u64 }
+fn wanted() -> RequestedTier {
+    RequestedTier { mode: Mode::Store, bytes: EXTENTS * SEGMENT_BYTES as u64 }
 }
 
 fn entropy() -> Entropy {

@@ -8,7 +8,7 @@ use larder_tier::format::{
     Address, Delay, Item, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber,
 };
 use larder_tier::log::Extent;
-use larder_tier::recovery::{Place, Recovered};
+use larder_tier::recovery::{Place, RecoveredLog};
 use larder_tier::{Lease, Tier};
 
 /// The time of all records.
@@ -45,7 +45,7 @@ pub(crate) fn value_of(write: u32) -> Vec<u8> {
 }
 
 impl<D: Directory> Scribe<D> {
-    pub(crate) fn new(tier: Tier<D>, found: &Recovered, live: BTreeMap<u8, Live>) -> Self {
+    pub(crate) fn new(tier: Tier<D>, found: &RecoveredLog, live: BTreeMap<u8, Live>) -> Self {
         Self {
             flusher: Flusher::new(tier),
             live,

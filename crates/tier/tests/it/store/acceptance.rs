@@ -9,7 +9,9 @@ use fastrand::Rng;
 use larder_tier::Tier;
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Directory, File, zeroed_pages};
-use larder_tier::store::{Durability, Durable, Known, Settings, StartError, Started, Store};
+use larder_tier::store::{
+    Durability, Durable, KeyRecords, Settings, StartError, StartReport, Store,
+};
 
 use super::faults::{NEW, put, value};
 use super::{TestStore, open, settings, start};
@@ -29,7 +31,7 @@ fn bytes_of(n: u32, turn: u32) -> Vec<u8> {
 
 fn delete(store: &TestStore, n: u32) {
     let key = n.to_le_bytes();
-    let known = store.find(&key).map_or(Known::default(), |(known, _)| known);
+    let known = store.find(&key).map_or(KeyRecords::default(), |(known, _)| known);
     store.remove(&key, &NEW, &known).unwrap();
 }
 
@@ -61,7 +63,7 @@ fn fill(disk: &SimulatedDisk, rng: &mut Rng) -> History {
 
 pub(crate) fn accept(
     tier: Tier<SimulatedDirectory>,
-) -> (Result<(TestStore, Started), StartError>, Vec<String>) {
+) -> (Result<(TestStore, StartReport), StartError>, Vec<String>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&said);
     let settings = Settings {
@@ -73,7 +75,7 @@ pub(crate) fn accept(
     (started, said)
 }
 
-pub(crate) fn plain(disk: &SimulatedDisk) -> Result<(TestStore, Started), StartError> {
+pub(crate) fn plain(disk: &SimulatedDisk) -> Result<(TestStore, StartReport), StartError> {
     Store::start(open(disk, EXTENTS), settings(Durability::Async), &mut |_, _| ())
 }
 

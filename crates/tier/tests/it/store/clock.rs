@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use larder_tier::disk::simulated::SimulatedDisk;
-use larder_tier::store::{Change, Durability, Known, Settings, Started, Store};
+use larder_tier::store::{Change, Durability, KeyRecords, Settings, StartReport, Store};
 use larder_tier::{LogTime, Tier};
 
 use super::faults::item;
@@ -24,7 +24,7 @@ impl Clocks {
         Self { wall: clock(), log: clock() }
     }
 
-    fn start(&self, disk: &SimulatedDisk) -> (TestStore, Started) {
+    fn start(&self, disk: &SimulatedDisk) -> (TestStore, StartReport) {
         let (wall, log) = (Arc::clone(&self.wall), Arc::clone(&self.log));
         let settings = Settings {
             clock: Arc::new(move || log.load(Relaxed)),
@@ -51,7 +51,7 @@ impl Clocks {
 
 fn put(store: &TestStore, key: &[u8], now_unix_secs: u64) {
     let change = Change { now_unix_secs, is_resident: false, is_gone: &|| false };
-    store.put(&item(key, b"value"), &change, &Known::default()).unwrap();
+    store.put(&item(key, b"value"), &change, &KeyRecords::default()).unwrap();
     store.sync();
 }
 

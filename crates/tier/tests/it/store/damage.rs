@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
-use larder_tier::store::{Durability, Durable, Known};
+use larder_tier::store::{Durability, Durable, KeyRecords};
 
 use super::faults::{NEW, item, put, value};
 use super::reclaim::churn;
@@ -152,7 +152,7 @@ fn a_disk_that_returns_nothing_for_a_while_costs_nothing() {
         assert!(Instant::now() < deadline, "reclaim does not read: {:?}", store.statistics());
         // Stores of new keys do not read the disk.
         if let Some(key) = keys.next() {
-            let _ = store.put(&item(&key.to_le_bytes(), &LONG), &NEW, &Known::default());
+            let _ = store.put(&item(&key.to_le_bytes(), &LONG), &NEW, &KeyRecords::default());
         }
         thread::sleep(Duration::from_millis(5));
     }

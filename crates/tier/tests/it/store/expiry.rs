@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::format::Item;
-use larder_tier::store::{Change, Durability, Known, Refusal, Settings, Store};
+use larder_tier::store::{Change, Durability, KeyRecords, Refusal, Settings, Store};
 
 use super::faults::item;
 use super::{NOW, TestStore, open, settings};
@@ -24,7 +24,7 @@ fn start(disk: &SimulatedDisk, clock: &Arc<AtomicU64>) -> TestStore {
 fn put(store: &TestStore, item: &Item<'_>, clock: &AtomicU64) -> Result<(), Refusal> {
     let now_unix_secs = clock.load(Relaxed);
     let change = Change { now_unix_secs, is_resident: false, is_gone: &|| false };
-    let (mut known, deadline) = (Known::default(), Instant::now() + Duration::from_secs(20));
+    let (mut known, deadline) = (KeyRecords::default(), Instant::now() + Duration::from_secs(20));
     loop {
         match store.put(item, &change, &known) {
             Err(Refusal::Busy) => store.wait_for_progress(deadline)?,

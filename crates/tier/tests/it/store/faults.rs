@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
 use larder_tier::disk::{Call, Directory};
 use larder_tier::format::Item;
-use larder_tier::store::{Change, Durability, Durable, Known, Refusal};
+use larder_tier::store::{Change, Durability, Durable, KeyRecords, Refusal};
 
 use super::{NOW, TestStore, start};
 
@@ -36,7 +36,7 @@ pub(crate) fn replace(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(),
 }
 
 fn put_as(store: &TestStore, key: &[u8], value: &[u8], change: &Change<'_>) -> Result<(), Refusal> {
-    let mut known = Known::default();
+    let mut known = KeyRecords::default();
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match store.put(&item(key, value), change, &known) {
@@ -60,7 +60,7 @@ fn put_in_time(store: &TestStore, key: &[u8], value: &[u8]) {
 fn remove(store: &TestStore, key: &[u8]) {
     let resident = Change { is_resident: true, ..NEW };
     let deadline = Instant::now() + Duration::from_secs(20);
-    while let Err(refusal) = store.remove(key, &resident, &Known::default()) {
+    while let Err(refusal) = store.remove(key, &resident, &KeyRecords::default()) {
         assert_eq!(refusal, Refusal::Busy, "a full log takes removals");
         store.wait_for_progress(deadline).unwrap();
     }
@@ -95,12 +95,12 @@ fn a_store_that_has_stopped_changes_nothing_that_its_index_has() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk, 8, Durability::Async);
     let expiring = Item { deadline_unix_secs: Some(NOW + 10), ..item(b"expiring", b"1") };
-    store.put(&expiring, &NEW, &Known::default()).unwrap();
+    store.put(&expiring, &NEW, &KeyRecords::default()).unwrap();
     put(&store, b"k", b"1").unwrap();
     let resident = Change { is_resident: true, ..NEW };
     assert_eq!(store.stop(Duration::from_secs(20)), 0);
     assert_eq!(put(&store, b"new", b"2"), Err(Refusal::Failed));
-    assert_eq!(store.remove(b"k", &resident, &Known::default()), Err(Refusal::Failed));
+    assert_eq!(store.remove(b"k", &resident, &KeyRecords::default()), Err(Refusal::Failed));
     assert_eq!(store.flush(|| panic!("nothing is flushed")), Err(Refusal::Failed));
     assert_eq!(store.flush_at(NOW, || panic!("nothing is scheduled")), Err(Refusal::Failed));
     let at = store.find(b"expiring").unwrap().0.own.unwrap();
@@ -180,7 +180,7 @@ fn a_flush_and_a_removal_are_not_undone_by_a_start() {
     put(&store, b"kept", b"2").unwrap();
     put(&store, b"removed", b"3").unwrap();
     let resident = Change { is_resident: true, ..NEW };
-    store.remove(b"removed", &resident, &Known::default()).unwrap();
+    store.remove(b"removed", &resident, &KeyRecords::default()).unwrap();
     assert_eq!(store.sync(), Durable::Yes);
     drop(store);
     let (store, started) = start(&disk, 8, Durability::Sync);
@@ -202,9 +202,9 @@ fn a_delayed_flush_is_known_after_a_start_and_refuses_changes_once_it_is_due() {
     assert!(!store.is_flush_due(NOW + 99));
     assert!(store.is_flush_due(NOW + 100));
     let late = Change { now_unix_secs: NOW + 100, ..NEW };
-    assert_eq!(store.put(&item(b"new", b""), &late, &Known::default()), Err(Refusal::Busy));
+    assert_eq!(store.put(&item(b"new", b""), &late, &KeyRecords::default()), Err(Refusal::Busy));
     store.flush(|| ()).unwrap();
-    assert_eq!(store.put(&item(b"new", b""), &late, &Known::default()), Ok(()));
+    assert_eq!(store.put(&item(b"new", b""), &late, &KeyRecords::default()), Ok(()));
     assert_eq!(value(&store, b"k"), None);
 }
 
@@ -301,7 +301,7 @@ fn while_the_disk_hangs_reads_of_recent_items_go_on_and_writers_wait() {
     let mut stored = 0_u32;
     let soon = || Instant::now() + Duration::from_millis(300);
     while store.wait_for_room(soon()).is_ok() {
-        match store.put(&item(&stored.to_le_bytes(), &long), &NEW, &Known::default()) {
+        match store.put(&item(&stored.to_le_bytes(), &long), &NEW, &KeyRecords::default()) {
             Ok(()) => stored += 1,
             Err(Refusal::Busy) => break,
             Err(other) => panic!("{other}"),
@@ -319,13 +319,16 @@ fn expired_items_are_dropped_and_a_late_change_of_one_asks_the_disk() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk, 8, Durability::Sync);
     let expiring = Item { deadline_unix_secs: Some(NOW + 10), ..item(b"k", b"1") };
-    store.put(&expiring, &NEW, &Known::default()).unwrap();
+    store.put(&expiring, &NEW, &KeyRecords::default()).unwrap();
     let (known, found) = store.find(b"k").unwrap();
     assert!(found.unwrap().is_expired(NOW + 10));
     store.forget_expired(b"k", known.own.unwrap(), NOW + 10);
     assert!(!store.may_have(b"k"));
     // Without catalog entries the disk is not read. An existing entry may belong to another key.
-    store.put(&item(b"k", b"2"), &NEW, &Known::default()).unwrap();
+    store.put(&item(b"k", b"2"), &NEW, &KeyRecords::default()).unwrap();
     let late = Change { now_unix_secs: NOW + 9, is_resident: true, ..NEW };
-    assert_eq!(store.put(&item(b"k", b"3"), &late, &Known::default()), Err(Refusal::NeedsDisk));
+    assert_eq!(
+        store.put(&item(b"k", b"3"), &late, &KeyRecords::default()),
+        Err(Refusal::NeedsDisk)
+    );
 }

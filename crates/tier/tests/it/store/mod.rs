@@ -27,8 +27,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::format::{Mode, SEGMENT_BYTES, Uuid};
-use larder_tier::store::{Durability, Settings, Started, Store};
-use larder_tier::{Entropy, Tier, Wanted};
+use larder_tier::store::{Durability, Settings, StartReport, Store};
+use larder_tier::{Entropy, RequestedTier, Tier};
 use user::User;
 
 /// The current second in all tests, as a Unix time.
@@ -55,7 +55,7 @@ fn try_open(
     disk: &SimulatedDisk,
     extents: u64,
 ) -> Result<Tier<SimulatedDirectory>, larder_tier::OpenError> {
-    let wanted = Wanted { mode: Mode::Store, bytes: extents * SEGMENT_BYTES as u64 };
+    let wanted = RequestedTier { mode: Mode::Store, bytes: extents * SEGMENT_BYTES as u64 };
     let entropy = Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: HASH_KEY };
     Tier::open(disk.open(), wanted, entropy, NOW)
 }
@@ -64,7 +64,7 @@ fn open(disk: &SimulatedDisk, extents: u64) -> Tier<SimulatedDirectory> {
     try_open(disk, extents).unwrap()
 }
 
-fn start(disk: &SimulatedDisk, extents: u64, durability: Durability) -> (TestStore, Started) {
+fn start(disk: &SimulatedDisk, extents: u64, durability: Durability) -> (TestStore, StartReport) {
     Store::start(open(disk, extents), settings(durability), &mut |_, _| ()).unwrap()
 }
 

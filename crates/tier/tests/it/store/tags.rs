@@ -1,7 +1,7 @@
 //! The store distinguishes keys with the same tag by their records on the disk.
 
 use larder_tier::disk::simulated::SimulatedDisk;
-use larder_tier::store::{Change, Durability, Durable, Known, Refusal};
+use larder_tier::store::{Change, Durability, Durable, KeyRecords, Refusal};
 
 use super::faults::{NEW, item, put, value};
 use super::keys::pairs;
@@ -13,7 +13,7 @@ fn both_keys_of_a_pair_are_stored_found_and_removed_by_themselves() {
     let (store, _) = start(&disk, 8, Durability::Sync);
     for [one, other] in &pairs()[..20] {
         put(&store, one, b"1").unwrap();
-        let unknown = store.put(&item(other, b"2"), &NEW, &Known::default());
+        let unknown = store.put(&item(other, b"2"), &NEW, &KeyRecords::default());
         assert_eq!(unknown, Err(Refusal::NeedsDisk), "the record found may be the key's own");
         put(&store, other, b"2").unwrap();
         put(&store, one, b"3").unwrap();
@@ -40,10 +40,10 @@ fn a_resident_item_is_its_tags_only_record_or_the_disk_is_asked() {
     let [one, other] = &pairs()[0];
     let resident = Change { is_resident: true, ..NEW };
     put(&store, one, b"1").unwrap();
-    assert_eq!(store.put(&item(one, b"2"), &resident, &Known::default()), Ok(()));
+    assert_eq!(store.put(&item(one, b"2"), &resident, &KeyRecords::default()), Ok(()));
     put(&store, other, b"3").unwrap();
     // Two records have the tag. Either could belong to the resident item.
-    let ambiguous = store.put(&item(one, b"4"), &resident, &Known::default());
+    let ambiguous = store.put(&item(one, b"4"), &resident, &KeyRecords::default());
     assert_eq!(ambiguous, Err(Refusal::NeedsDisk));
     let known = store.find(one).unwrap().0;
     assert_eq!(store.put(&item(one, b"4"), &resident, &known), Ok(()));

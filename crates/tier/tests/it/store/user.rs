@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use larder_tier::format::Item;
-use larder_tier::store::{Change, Durable, FindError, Known, Refusal, Unreadable};
+use larder_tier::store::{Change, Durable, FindError, KeyRecords, Refusal, Unreadable};
 
 use super::keys::pairs;
 use super::{NOW, TestStore};
@@ -145,9 +145,9 @@ impl User {
         store: &TestStore,
         key: u8,
         state: State,
-        record: impl Fn(&Change<'_>, &Known) -> Result<(), Refusal>,
+        record: impl Fn(&Change<'_>, &KeyRecords) -> Result<(), Refusal>,
     ) -> Result<(), ()> {
-        let mut known = Known::default();
+        let mut known = KeyRecords::default();
         let is_resident = self.resident.contains(&key);
         let change = Change { now_unix_secs: NOW, is_resident, is_gone: &|| false };
         self.may_have.get_mut(&key).unwrap().push(state);

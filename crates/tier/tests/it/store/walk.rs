@@ -7,7 +7,7 @@ use std::thread;
 use fastrand::Rng;
 use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDisk, When};
-use larder_tier::store::{Durability, Durable, Known, PLACES, WalkStep};
+use larder_tier::store::{Durability, Durable, KeyRecords, PLACES, WalkStep};
 
 use super::faults::{NEW, item, put};
 use super::keys::pairs;
@@ -61,7 +61,7 @@ fn items_on_the_disk_and_on_the_way_to_it_are_shown_once() {
     put(&store, b"long", &vec![3; 3_000_000]).unwrap();
     let mut expired = item(b"expired", b"1");
     expired.deadline_unix_secs = Some(NOW);
-    store.put(&expired, &NEW, &Known::default()).unwrap();
+    store.put(&expired, &NEW, &KeyRecords::default()).unwrap();
     put(&store, b"removed", b"1").unwrap();
     store.remove(b"removed", &NEW, &store.find(b"removed").unwrap().0).unwrap();
     for is_durable in [false, true] {
