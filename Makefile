@@ -4,10 +4,11 @@
 BUILT := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 LARDERD := $(BUILT)/larderd
 LARDER := $(BUILT)/larder
-# Suites of clients, those of every change. .ci/verify.mk has the others.
+# The client suites that run for every change. .ci/verify.mk has the others.
 SUITES := memccapable libmemcached pymemcache python_memcached gomemcache trace
 MEMCACHED_SUITE := conformance/memcached/suite.py
-# The newest memcached, which benches compare with. `rm -r target/memcached-new` has it built anew.
+# The newest memcached, for comparison in the benches. `rm -r target/memcached-new` forces a new
+# build.
 MEMCACHED := $(abspath $(or $(CARGO_TARGET_DIR),target))/memcached-new/memcached
 MIRI_SEEDS ?= 2
 MINUTES ?= 1
@@ -17,7 +18,7 @@ include .ci/verify.mk .ci/bench.mk
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
 
-# Lists the verbs of a file. Those of the measurements are values of NAME.
+# Lists the verbs of a file. The names of measurements are values of NAME.
 LIST = @awk -F ':.*\#\# ' '/^\#\# / { print "\n" substr($$0, 4) } \
 	/^[a-z-]+:.*\#\# / { sub(/^bench-/, ""); printf "  %-16s %s\n", $$1, $$2 }'
 
@@ -25,7 +26,7 @@ help:
 	$(LIST) Makefile
 
 ## Every day
-setup: ## Installs what the tests need, as root; otherwise prints the command that does
+setup: ## Installs the dependencies of the tests; without root it prints the command
 	conformance/install.sh
 
 run: build ## Starts larderd on 127.0.0.1:11211, its admin listener on port 11212
@@ -34,20 +35,21 @@ run: build ## Starts larderd on 127.0.0.1:11211, its admin listener on port 1121
 build: ## Builds larderd and larder into target/release
 	cargo build --release --locked -p larder-server -p larder-cli
 
-check: ## Checks format, clippy and the tests of what changed since main: 60 s with a warm cache
+check: ## Checks format, clippy and tests of everything changed since main: 60 s with a warm cache
 	@.ci/check
 
-# In CI no file of the checkout may change, or appear: it would be committed by accident one day.
+# In CI the run fails if a file of the checkout changes or appears: such a file could be committed by
+# accident.
 IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
-test: ## Runs everything that CI needs: 35 min after `make setup`, from a cold cache on two cores
+test: ## Runs everything that CI needs: 35 min after `make setup`, with a cold cache on two cores
 	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit+miri c,clients,go+php,readme,models
 
 verify: $(if $(filter list,$(ONLY)),list-proofs,run-proofs) ## Runs the long proofs, about 4 h; ONLY="crash storm" runs these, ONLY=list lists them
 
-bench: $(if $(NAME),$(NAME:%=bench-%),list-benches) ## Makes tables of docs/benchmarks.md: NAME="engine scale"; without NAME it lists the names
+bench: $(if $(NAME),$(NAME:%=bench-%),list-benches) ## Makes tables of docs/benchmarks.md: NAME="engine scale"; without NAME lists the names
 
 ## Stages of `make test`
-# A check of the fuzz targets links nothing: it does not need the C++ library of libFuzzer.
+# Checking the fuzz targets links nothing, so it does not need libFuzzer's C++ library.
 lint: ## Checks format, clippy with warnings denied, documentation, licenses and packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
@@ -59,8 +61,9 @@ lint: ## Checks format, clippy with warnings denied, documentation, licenses and
 	cargo deny --log-level error --locked check licenses bans sources
 	.ci/packages/check
 
-# LARDERD makes the tests use the release binary. The server's tests run with either I/O loop.
-unit: build ## Runs the tests of all crates, the server's with either I/O loop
+# LARDERD makes the tests use the release binary. The server's tests run with each of the two I/O
+# loops.
+unit: build ## Runs the tests of all crates, the server's with both I/O loops
 	LARDERD=$(LARDERD) .ci/unit
 
 models: ## Runs the engine in many orders of its threads, under shuttle
@@ -68,7 +71,8 @@ models: ## Runs the engine in many orders of its threads, under shuttle
 		--lib -- turns interleavings
 
 # Under Miri loads may return any value that the memory orderings allow. Some nightlies lack Miri.
-# `make test` runs it beside `unit`: nice leaves the processors to tests that judge times.
+# `make test` runs it in parallel with `unit`; nice leaves the processors to tests that measure
+# times.
 miri: ## Runs a part of the models under Miri, which checks the memory orderings
 	@if ! cargo +nightly miri --version >/dev/null 2>&1; then \
 		.ci/skip miri "not installed: rustup component add miri rust-src --toolchain nightly"; \
@@ -83,7 +87,7 @@ clients: build ## Runs the quick client suites and the quick part of memcached's
 		LARDERD=$(LARDERD) LARDER=$(LARDER) conformance/clients/$$suite.sh; done
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
 
-# cargo builds the library from what `build` has built, if it is to build the same packages.
+# With the same packages, cargo reuses the results of `build` for the library.
 c go php readme: export BUILT_PACKAGES := larder-server larder-cli larder-capi
 
 c: build ## Installs the library for C and builds a program with it
@@ -92,22 +96,22 @@ c: build ## Installs the library for C and builds a program with it
 go: build ## Tests the Go packages
 	$(MAKE) --no-print-directory -C go test
 
-php: build ## Tests the extensions for PHP, with Debian's PHP and with APCu's own suite
+php: build ## Tests the PHP extensions with Debian's PHP, also with APCu's own suite
 	$(MAKE) --no-print-directory -C php test
 
-readme: build ## Pastes the commands of README.md and of the quick pages of docs/ in an empty home
+readme: build ## Runs the commands of README.md and of the quick pages of docs/ in an empty home
 	.ci/book/test_book.py
 	.ci/pages --quick
 
 ## By hand
-dist: release portable ## Builds what a release consists of into target/dist: docs/releases.md
+dist: release portable ## Builds all files of a release into target/dist: docs/releases.md
 	packaging/dist.sh
 
-dist-go: ## Writes the Go modules and their archives as a proxy into target/dist/go
+dist-go: ## Writes the Go modules and their archives as a module proxy to target/dist/go
 	rm -rf target/dist/go
 	go/dist.sh target/dist/go
 
-# What packages hold, besides the tools that build them.
+# The contents of the packages, and the tools that build packages.
 release: build pages
 	packaging/tools.sh
 	cargo build --release --locked -p larder-capi
@@ -120,7 +124,7 @@ pages:
 fuzz: ## Fuzzes TARGET until it finds something
 	fuzz/run.sh $(TARGET)
 
-docs: ## Writes the documents that are generated from tables
+docs: ## Writes the documents that are generated from tables in the code
 	LARDER_BLESS=1 cargo test -p larder-protocol -p larder-stats -p larder-options docs
 	$(MEMCACHED_SUITE) --docs
 

@@ -14,18 +14,18 @@ SERVERS = "memcached=$(MEMCACHED) -u root -t 1 -m 1024 $(1)" \
 BENCH_TLS = -Z -o ssl_chain_cert=$(BUILT)/cert.pem,ssl_key=$(BUILT)/key.pem
 
 RUNS ?= servers
-bench-readme: build $(MEMCACHED) ## The figures of README.md: servers, or other RUNS of figures.py --list; 9 min
+bench-readme: build $(MEMCACHED) ## Makes the figures of README.md: servers, or other RUNS of figures.py --list; 9 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) crates/bench/figures.py $(RUNS)
 	LARDER_BLESS=1 cargo test -p larder-testkit --locked --test it figures::
 
-bench-server: build $(MEMCACHED) ## Processor time per request beside memcached, unix socket and TCP, 4 min
+bench-server: build $(MEMCACHED) ## Processor time per request compared with memcached, unix socket and TCP, 4 min
 	$(COMPARE) --rounds 2 --workloads $(WORKLOADS) $(call SERVERS,-s @SOCK)
 	$(COMPARE) --rounds 2 --workloads $(WORKLOADS) $(call SERVERS,-l 127.0.0.1 -p @PORT)
 
-# A cache that holds a third of its keys, which Zipf's law chooses.
+# A cache that holds a third of the keys, with requests by Zipf's law.
 ASIDE = $(COMPARE) --rounds 3 --keys 500000 --skew 0.9 --workloads aside:100:1 \
 	"memcached=$(MEMCACHED) -u root -t 1 -m 24 $(1)" "larderd=$(LARDERD) -u root -t 1 -m 24 $(1)"
-bench-aside: build $(MEMCACHED) ## A full cache beside its source, beside memcached, 1 min
+bench-aside: build $(MEMCACHED) ## A full cache in front of a source, compared with memcached, 1 min
 	$(call ASIDE,-s @SOCK)
 	$(call ASIDE,-l 127.0.0.1 -p @PORT)
 
@@ -38,18 +38,18 @@ bench-tls: build $(MEMCACHED) ## Processor time per request over TLS, 1 min
 bench-rate: build $(MEMCACHED) ## Latency at 50,000 requests per second, 1 min
 	$(COMPARE) --rounds 5 --rate 50000 --workloads mix:100:1 $(call SERVERS,-s @SOCK)
 
-bench-dialects: ## A get and a set of a session in each dialect, 1 min
+bench-dialects: ## Gets and sets of a session in each dialect, 1 min
 	cargo bench -p larder-bench --bench dialects
 
 OTHERS = cargo bench -p larder-bench --features others
 ENGINE = $(OTHERS) --bench engine --
-bench-engine: ## Gets and sets of the library beside other caches in Rust; LARDER_ROUNDS=1000, 10 min
+bench-engine: ## Gets and sets of the library and of other caches in Rust; LARDER_ROUNDS=1000, 10 min
 	$(ENGINE) memory overwriting eviction sharing footprint bulk
 
 bench-scale: ## Many threads, one hot key, many peers, many segments; LARDER_ROUNDS=1000, 5 min
 	$(ENGINE) threads hotkey peers segments
 
-bench-local: build ## A get in a server's memory beside one through its socket, 1 min
+bench-local: build ## A get in a server's memory and one through its socket, 1 min
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench local
 
 bench-restart: build ## Restart with 5 million items in 1 GiB after `kill -9` under load, 1 min
@@ -72,7 +72,7 @@ ON_TCP = -u root -t 1 -m $(1) -l 127.0.0.1 -p @PORT
 STORE = $(LARDERD) $(call ON_TCP,$(1)) --tier-path @DIR --tier-size 4g --tier-mode store --durability
 BENCH_CPU = TMPDIR=$(TIER_DIR) $(COMPARE) --rounds 3 \
 	--workloads get:1024:1,set:1024:1,mix:1024:1,get:100:16
-bench-tier-cpu: build $(ROCKSDB) ## Processor time with a store, without, and of RocksDB, 5 min
+bench-tier-cpu: build $(ROCKSDB) ## Processor time with a store, without one, and of RocksDB, 5 min
 	$(BENCH_CPU) "none=$(LARDERD) $(call ON_TCP,1024)" "async=$(call STORE,1024) async" \
 		"interval=$(call STORE,1024) interval=100" "sync=$(call STORE,1024) sync"
 	$(BENCH_CPU) "rocksdb=$(ROCKSDB) $(call ON_TCP,1024) -d @DIR" \
@@ -81,11 +81,11 @@ bench-tier-cpu: build $(ROCKSDB) ## Processor time with a store, without, and of
 BENCH_DISK = TMPDIR=$(TIER_DIR) $(LARDER) bench compare --rounds 3 --seconds 10 --keys 1000000 \
 	--workloads mix:1024:1 $(1) "rocksdb=$(ROCKSDB) $(call ON_TCP,256) -d @DIR" \
 	"rocksdb-direct=$(ROCKSDB) $(call ON_TCP,256) -D -d @DIR" "larderd=$(call STORE,256) interval=100"
-bench-tier-disk: build $(ROCKSDB) ## Four times as many items as memory holds, then at RATE, 10 min
+bench-tier-disk: build $(ROCKSDB) ## Four times as many items as fit into memory, then the same at RATE, 10 min
 	$(call BENCH_DISK,)
 	$(call BENCH_DISK,--rate $(RATE))
 
-bench-tier-extstore: build $(MEMCACHED) ## A cache on disk beside memcached's extstore in equal memory, as root, 6 min
+bench-tier-extstore: build $(MEMCACHED) ## A cache on disk and memcached's extstore in equal memory, as root, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) LARDER_TIER_DIR=$(TIER_DIR) \
 		crates/bench/limited/extstore.py
 
@@ -93,16 +93,16 @@ bench-tier-slow: build ## A store on a disk that the kernel slows down, as root,
 	LARDERD=$(LARDERD) LARDER=$(LARDER) LARDER_TIER_DIR=$(TIER_DIR) \
 		crates/bench/limited/slow_disk.py
 
-bench-go: ## The Go package beside other caches in Go; FLAGS="-gogc 400", FLAGS=--help, 5 min
+bench-go: ## The Go package and other caches in Go; FLAGS="-gogc 400", FLAGS=--help, 5 min
 	cd go/bench && go run ./compare $(FLAGS)
 
 bench-go-limits: ## Memory per item, collections and threads of the Go package, 2 min
 	cd go/bench && go run ./limits $(FLAGS)
 
-bench-go-servers: build $(MEMCACHED) ## Package larder/server beside TQMemory and memcached, 3 min
+bench-go-servers: build $(MEMCACHED) ## Package larder/server, TQMemory and memcached, 3 min
 	LARDER=$(LARDER) MEMCACHED=$(MEMCACHED) go/bench/servers.sh
 
-bench-go-traces: build ## Hit ratios of the pure-Go engine on the traces beside the Rust engine's, 1 min
+bench-go-traces: build ## Hit ratios of the pure-Go engine and the Rust engine on the traces, 1 min
 	cd go/bench && LARDER=$(LARDER) go run ./traces
 
 PHP_ROUNDS ?= 3
@@ -111,7 +111,7 @@ bench-php: $(MEMCACHED) ## APCu, Yac, memcached and our module for PHP, PHP_ROUN
 	$(MAKE) --no-print-directory -C php
 	MEMCACHED=$(MEMCACHED) php -n php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so $(FLAGS)
 
-bench-capacity: build $(MEMCACHED) ## Items held in equal memory beside memcached, 1 to 2 min
+bench-capacity: build $(MEMCACHED) ## Items held in equal memory, compared with memcached, 1 to 2 min
 	LARDERD=$(LARDERD) MEMCACHED=$(MEMCACHED) cargo bench -p larder-bench --bench capacity
 
 bench-traces: build $(MEMCACHED) ## Miss ratios on the traces of LARDER_TRACES; ONLY="library web07", 5 to 15 min

@@ -1,6 +1,6 @@
 # The long proofs, stages of `make verify`: `make verify ONLY=list` lists them.
 
-# Suites of clients that take minutes or many packages.
+# Client suites that take minutes or need many packages.
 LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli \
 	spymemcached libmemcached_tests nutcracker page bigcache_http
 FUZZ_SECS ?= 300
@@ -11,7 +11,7 @@ PROOFS := fresh-test conformance transcripts binding-suites php-versions models 
 	crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
-	@$(if $(ONLY),,echo "make verify: about four hours on two cores. A stage that fails does not end it.")
+	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
 	@LARDER_INTERLEAVINGS=10 MINUTES=10 MIRI_SEEDS=32 .ci/stages -k $(or $(ONLY),$(PROOFS))
 
 list-proofs:
@@ -24,12 +24,13 @@ list-proofs:
 fresh-test: ## Follows README.md on a bare Debian: the last commit, `make setup`, `make test`, 45 min
 	.ci/fresh
 
-# The build, with AddressSanitizer, takes five minutes: for `make test`, `lint` checks the targets.
+# The build with AddressSanitizer takes five minutes, so `make test` only checks the targets
+# (`lint`).
 fuzz-all: ## Fuzzes every target for FUZZ_SECS (300), as many at a time as there are processors
 	fuzz/run.sh all $(FUZZ_SECS)
 
-# A suite that fails does not keep the others from running. `make verify ONLY=conformance
-# LONG_SUITES=dalli` runs fewer.
+# If a suite fails, the others still run. `make verify ONLY=conformance LONG_SUITES=dalli` runs
+# fewer.
 conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 	conformance/install.sh all
 	@failed=; for suite in $(SUITES) $(LONG_SUITES); do echo "== $$suite"; \
@@ -45,23 +46,23 @@ $(MEMCACHED):
 transcripts: $(MEMCACHED) ## Plays the transcripts on larderd and two versions of memcached, 1 min
 	MEMCACHED=$(MEMCACHED) cargo test -p larder-server --locked --test transcripts
 
-# Tests of the wire whose options do not contradict a disk tier: they run with one, too. What of
-# them, and of memcached's own suite, contradicts it is in conformance/tier.toml.
+# Tests over the wire that also run with a disk tier. conformance/tier.toml lists those of them, and
+# of memcached's own suite, that contradict it.
 WIRE_TESTS = differential:: items:: large_values:: dumps:: faults:: watch:: statistics:: \
 	--skip admin_faults:: --skip disk_faults::
 
-binding-suites: build ## Runs what others wrote for their caches on our Go and PHP, 25 min
+binding-suites: build ## Runs tests of other caches on our Go and PHP packages, 25 min
 	conformance/install.sh all
 	$(MAKE) --no-print-directory -C go suites
 	$(MAKE) --no-print-directory -C php suites zts
 
 # Needs root and debootstrap. VERSIONS="8.4 8.6" tests fewer.
-php-versions: build ## Tests the extensions on PHP 8.4, 8.5 and 8.6, 4 min; at first 10 min
+php-versions: build ## Tests the extensions on PHP 8.4, 8.5 and 8.6, 4 min; the first time 10 min
 	$(MAKE) --no-print-directory -C php versions
 
 SEEDS ?= 10000
-# Needs root, loop devices, /dev/fuse and what conformance/install.sh all installs.
-tier: build ## Runs the disk tier on simulated disks (SEEDS), on real faults, and under the wire, 40 min
+# Needs root, loop devices, /dev/fuse and the packages of conformance/install.sh all.
+tier: build ## Runs the disk tier on simulated disks (SEEDS), with real faults, and under a server, 40 min
 	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test it --locked -- \
 		crashes:: --skip disk::
 	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test it --locked -- store:: cache::
@@ -79,8 +80,9 @@ tier: build ## Runs the disk tier on simulated disks (SEEDS), on real faults, an
 deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh
 
-# `make verify ONLY=crash JUDGED=1000` checks about 1000 of the states that each operation leaves,
-# OPERATION=split the operations with that part in their name, OPERATION="--exact split" one of them.
+# `make verify ONLY=crash JUDGED=1000` checks about 1000 of the states that each operation leaves.
+# OPERATION=split checks the operations with this part in their names, OPERATION="--exact split" one
+# of them.
 crash: JUDGED ?= all
 crash: ## Kills a process after every instruction of every operation, 10 min
 	LARDER_KILLED=$(JUDGED) cargo test -p larder --locked --test killed -- $(OPERATION)
@@ -93,20 +95,21 @@ sanitize: ## Tests the code that shares memory with the kernel under AddressSani
 	RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked \
 		--target $$(rustc -vV | sed -n 's/^host: //p') -p larder-server --lib -- ring:: worker::
 
-# Fails if what the server or the kernel holds grows, or if a bystander waits for more than 100 ms.
+# Fails if memory of the server or the kernel grows, or if an uninvolved client waits more than 100
+# ms.
 endurance: build ## Loads a server with all kinds of clients and upgrades it, MINUTES (10)
 	LARDERD=$(LARDERD) LARDER_MINUTES=$(MINUTES) cargo test -p larder-server --locked \
 		--test it -- endurance:: --ignored --nocapture
 
-# Needs nutcracker and haproxy: conformance/install.sh all. SCENARIOS=one_behind_haproxy plays one.
+# Needs nutcracker and haproxy: conformance/install.sh all. SCENARIOS=one_behind_haproxy runs one.
 scale-out: build ## Upgrades and kills servers behind real routers, checks every read, 1 min
 	LARDERD=$(LARDERD) deploy/routers/tests/scale_out.py $(SCENARIOS)
 
 # Needs root and debootstrap. The pages name the packages that they need, and so does README.md.
-book-test: build ## Pastes all pages on a bare Debian, as root and as a user, twice; PAGES=docs/tool.md
+book-test: build ## Runs the commands of all pages on a bare Debian, as root and a user, twice; PAGES=docs/tool.md
 	.ci/pages --bare $(PAGES)
 
-readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
+readers: build ## Lets 10,000 slow clients read 5 MB each, 1 min; needs GiB of socket buffers
 	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test crowds -- \
 		readers:: --ignored
 
@@ -125,7 +128,7 @@ crates-test: ## Packages the crates, and builds and runs a program outside of th
 msrv: ## Checks the crates, the programs and the C library with the oldest Rust of Cargo.toml
 	packaging/msrv.sh
 
-# `lint` leaves them out: the caches that they compare with take a minute and a half to build.
+# `lint` omits them because the other caches take a minute and a half to build.
 others: ## Checks the benches that compare with other caches in Rust
 	cargo clippy -p larder-bench --all-targets --features others --locked -- -D warnings
 
@@ -139,7 +142,7 @@ portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 
 	packaging/portable.sh check
 
 ## Not run unless named
-# Needs root and fatrace. It watches the whole machine: leave it alone while it runs.
+# Needs root and fatrace. It watches the whole machine, so do not use the machine while it runs.
 packages: ## Writes .ci/packages/opened: the Debian packages whose files `make test` opens, 15 min
 	.ci/packages/record lint unit clients c go php readme
 

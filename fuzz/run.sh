@@ -7,16 +7,16 @@ cd "$(dirname "$0")/.."
 targets=$(cd fuzz/fuzz_targets && ls *.rs | sed 's/\.rs$//')
 target=${1:?name a target or all: $(echo $targets)}
 shift
-# Fuzzing takes unstable flags of the compiler; with this the pinned compiler accepts them.
+# Fuzzing needs unstable flags of the compiler. With this variable the pinned compiler accepts them.
 export RUSTC_BOOTSTRAP=1
 
 if [ "$target" = all ]; then
-    # A short run spends more time on the build than a slower program costs.
+    # In a short run an optimized build costs more time than it saves.
     [ "$1" -ge 60 ] || export CARGO_PROFILE_RELEASE_OPT_LEVEL=1
     logs=$(mktemp -d)
     trap 'rm -rf "$logs"' EXIT
     cargo fuzz build
-    # Each log is printed as a whole: those of two targets side by side cannot be read.
+    # Each log is printed when its target ends: interleaved logs of two targets would be unreadable.
     xargs -P "$(nproc)" -I{} bash -c "
         status=ok
         fuzz/run.sh {} -max_total_time=$1 >$logs/{} 2>&1 || status=FAILED
@@ -27,6 +27,6 @@ if [ "$target" = all ]; then
 fi
 
 if [ -e "fuzz/$target.dict" ]; then set -- "-dict=fuzz/$target.dict" "$@"; fi
-# Inputs may be long from the beginning, so that a short run has long conversations too. Fuzzing
+# Inputs may be long from the beginning, so that a short run also has long conversations. Fuzzing
 # needs unstable flags of the compiler, which RUSTC_BOOTSTRAP enables in the pinned one.
 RUSTC_BOOTSTRAP=1 cargo fuzz run "$target" -- -max_len=4096 -len_control=0 "$@"

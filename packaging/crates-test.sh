@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packages the crates that can be published, as `cargo publish` would upload them, and builds and
-# runs a program outside of the checkout from these packages alone.
+# Packages the publishable crates as `cargo publish` would upload them. Then builds and runs a
+# program outside the checkout that uses only these packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,8 +14,7 @@ fail() {
     exit 1
 }
 
-# Left-over changes of a checkout do not matter to the test; publishing refuses them.
-# shellcheck disable=SC2086
+# Uncommitted changes do not matter to the test; publishing refuses them. shellcheck disable=SC2086
 cargo package --quiet --locked --allow-dirty --no-verify --target-dir "$folder/target" \
     $(printf -- '--package %s ' $crates)
 
@@ -26,7 +25,7 @@ for crate in $crates; do
         [ -s "$folder/$crate-$version/$file" ] || fail "the package of $crate has no $file"
     done
     ! grep -q 'path = "\.\.' "$folder/$crate-$version/Cargo.toml" ||
-        fail "the package of $crate names a path outside of it"
+        fail "the package of $crate names a path outside the package"
 done
 
 {
@@ -45,14 +44,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 END
-# The versions of other crates are those of this checkout.
+# Other crates have the versions of this checkout.
 cp Cargo.lock "$folder/program/"
 said=$(cargo run --quiet --manifest-path "$folder/program/Cargo.toml" \
-    --target-dir "$folder/target") || fail "the program outside cannot be built or run"
+    --target-dir "$folder/target") || fail "the program outside the checkout cannot be built or run"
 commit=$(git rev-parse --short=12 HEAD)
-[ "$said" = "hello $commit" ] || fail "the program says: $said; expected: hello $commit"
+[ "$said" = "hello $commit" ] || fail "the program prints: $said; expected: hello $commit"
 
-# An archive of git knows its commit as well, and its date.
+# An archive of git also contains its commit and date.
 mkdir "$folder/archive"
 git archive HEAD | tar --extract --directory "$folder/archive"
 cargo build --quiet --locked --package larder-options --target-dir "$folder/archived" \
@@ -62,4 +61,4 @@ for line in "LARDER_COMMIT=$commit" "LARDER_DATE=$date"; do
     grep -qx "cargo::rustc-env=$line" "$folder"/archived/debug/build/larder-options-*/output ||
         fail "a build of git's archive does not have $line"
 done
-echo "crates-test: a program outside runs with the packages of: $crates"
+echo "crates-test: a program outside the checkout runs with the packages of: $crates"

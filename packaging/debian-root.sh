@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Makes a minimal Debian, of the release of this machine, in a folder:
+# Makes a minimal Debian with this machine's release in a folder:
 # debian-root.sh ROOT [PACKAGE...]
-#
-# The packages are installed in it, without recommended ones and with the apt configuration of this
-# machine. Needs root, debootstrap and the network. The Debian without packages is kept in
+# Installs the packages in it, without recommended ones and with this machine's apt configuration.
+# Needs root, debootstrap and the network. The Debian without packages is kept in
 # target/debian-root.tar: remove that file to make a new one.
 #
-# With SUITES="SUITE [SUITE...]" the Debian is that of the first suite instead, whose file is
-# target/debian-root-SUITE.tar, and apt has these suites as its only sources.
+# With SUITES="SUITE [SUITE...]" the release is the first suite instead, the file is
+# target/debian-root-SUITE.tar, and these suites are apt's only sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,7 +41,7 @@ mkdir -p "$root"
 tar --extract --file "$saved" --directory "$root"
 [ $# -eq 0 ] && exit
 
-# apt runs on the network of this machine, with its mirrors and proxies.
+# apt uses this machine's network, with its mirrors and proxies.
 rm -rf "$root/etc/apt"
 cp -a /etc/apt "$root/etc/apt"
 if [ -n "$suites" ]; then

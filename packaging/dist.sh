@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds what a release consists of into target/dist: the Debian packages, tarballs of the programs
-# of `portable.sh build`, the list of components (SBOM) and the checksums of all. `dist.sh debs`
-# builds only the packages of this machine. Run after `cargo build --release`, as `make dist` does.
+# Builds all files of a release into target/dist: the Debian packages, tarballs of the programs of
+# `portable.sh build`, the lists of components (SBOM) and the checksums. `dist.sh debs` builds only
+# the packages for this machine. Run after `cargo build --release`, as `make dist` does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,12 +11,12 @@ target=${CARGO_TARGET_DIR:-target}
 built=$target/release
 pages=target/pages
 dist=${LARDER_DIST:-target/dist}
-# As for other tools of Debian.
+# The same variables as for other Debian tools.
 maintainer="${DEBFULLNAME:-The authors of Larder} <${DEBEMAIL:-larder@localhost}>"
-# The time of the commit, so that the same sources make the same files.
+# The time of the commit, so that equal sources produce equal files.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git show --no-patch --format=%ct HEAD)}
 
-# Writes the files that packages need beside the pages of `make pages`.
+# Writes the files that packages need in addition to the pages of `make pages`.
 prepare() {
     local date package
     date=$(date --utc --date="@$SOURCE_DATE_EPOCH" --rfc-email)
@@ -33,7 +33,7 @@ debs() {
     packaging/library.sh "$version-$revision" "$maintainer" "$built" "$dist"
 }
 
-# Packs the programs for an architecture with their pages, as a folder that can be copied over
+# Packs the programs of an architecture with their pages, as a folder that can be copied to
 # /usr/local.
 tarball() {
     local name folder
@@ -51,14 +51,15 @@ tarball() {
     rm -r "$folder"
 }
 
-# Lists the crates that are in the programs. cargo-cyclonedx writes beside each manifest.
+# Lists the crates that the programs contain. cargo-cyclonedx writes its files next to each
+# manifest.
 components() {
     local crate
     trap 'rm -f crates/*/larder-sbom.json' EXIT
     cargo cyclonedx --quiet --format json --no-build-deps --spec-version 1.5 \
         --override-filename larder-sbom
     for crate in server:larderd cli:larder capi:liblarder; do
-        # The folder of this checkout is of no use to a reader.
+        # The path of this checkout is useless to a reader.
         sed "s|file://$PWD|file:///larder|g" "crates/${crate%:*}/larder-sbom.json" \
             >"$dist/${crate#*:}-$version.cdx.json"
     done

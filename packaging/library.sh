@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the Debian packages of the library for C with Debian's own tools, liblarder1, its symbols in
-# liblarder1-dbgsym, and liblarder-dev: library.sh VERSION MAINTAINER BUILT TO. Run by dist.sh.
+# Builds the Debian packages of the C library with Debian's own tools: liblarder1, its symbols in
+# liblarder1-dbgsym, and liblarder-dev. library.sh VERSION MAINTAINER BUILT TO; dist.sh runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ architecture=$(dpkg-architecture --query DEB_HOST_ARCH)
 multiarch=$(dpkg-architecture --query DEB_HOST_MULTIARCH)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Folders and files of a package can be read by all.
+# Folders and files of a package are readable by all users.
 umask 022
 chmod 755 "$folder"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the crates that users build with the oldest compiler that Cargo.toml promises,
-# `rust-version`. rustup installs it if it can; otherwise the check is skipped, which fails in CI.
+# `rust-version`. rustup installs it if possible. Otherwise the check is skipped, which fails in CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ if ! cargo "+$version" --version >/dev/null 2>&1 &&
     .ci/skip msrv "Rust $version is not installed and rustup cannot install it"
     exit 0
 fi
-# The crates that are published, and the programs and the library for C, which are not.
+# The published crates, and the programs and the C library, which are not published.
 crates=$(sed -n 's/^crates="\(.*\)"/\1/p' packaging/crates-test.sh)
 [ -n "$crates" ] || { echo "msrv: packaging/crates-test.sh names no crates" >&2; exit 1; }
 # shellcheck disable=SC2046,SC2086

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The steps of package-test.sh inside the Debian, as the first process of its namespaces. There is
-# no systemd: the service is started as its unit says.
+# The steps of package-test.sh inside the Debian, as the first process of its namespaces. Without
+# systemd, the steps start the service according to its unit.
 set -euo pipefail
 cd /test
 
@@ -34,7 +34,7 @@ stat_of() {
 }
 
 status_of() {
-    # It ends with 1 for a package that dpkg does not know.
+    # dpkg-query ends with status 1 for an unknown package.
     dpkg-query --show --showformat='${db:Status-Abbrev}' larder 2>/dev/null || [ $? -eq 1 ]
 }
 
@@ -44,7 +44,7 @@ echo "== install"
 dpkg --install first/larder_*.deb
 [ "$(status_of)" = "ii " ] || fail "after the installation the package is: $(status_of)"
 dpkg-query --show --showformat='${Conffiles}\n' larder | grep -q ' /etc/larder/larderd.toml ' ||
-    fail "larderd.toml is no conffile"
+    fail "larderd.toml is not a conffile"
 for file in /usr/share/man/man1/larderd.1.gz /usr/share/man/man1/larder.1.gz \
     /usr/share/bash-completion/completions/larder /lib/systemd/system/larderd.socket; do
     [ -f "$file" ] || fail "$file is missing"
@@ -52,12 +52,13 @@ done
 [ -L /etc/systemd/system/multi-user.target.wants/larderd.service ] || fail "larderd is not enabled"
 [ ! -e /etc/systemd/system/sockets.target.wants/larderd.socket ] || fail "the socket is enabled"
 [ "$(id -gn _larder)" = larder ] || fail "the user _larder has another group than larder"
-larder --version | grep -q '^larder [0-9.]* (commit ' || fail "larder does not say its commit"
-# Each line that is commented out is an option with its default.
+larder --version | grep -q '^larder [0-9.]* (commit ' ||
+    fail "larder --version does not print its commit"
+# Each commented line is an option with its default.
 sed 's/^#\([a-z_]* = .*[^"]\)$/\1/' /etc/larder/larderd.toml >all.toml
 larderd --config all.toml --print-config >/dev/null || fail "the commented lines are not valid"
 
-echo "== start as the unit says"
+echo "== start according to the unit"
 read -r -a command <<<"$(unit larderd.service ExecStart)"
 install -d -o _larder -g larder "/run/$(unit larderd.service RuntimeDirectory)"
 items=$(unit var-lib-larder.mount Where)
@@ -77,28 +78,28 @@ echo "== use"
 for number in $(seq 200); do
     larder set "kept$number" "value $number"
 done
-[ "$(larder get kept7)" = "value 7" ] || fail "a value that was set is not there"
+[ "$(larder get kept7)" = "value 7" ] || fail "a stored value is missing"
 [ "$(answer /ready)" = "HTTP/1.1 200 OK" ] || fail "/ready: $(answer /ready)"
 [ "$(answer /api/v1/settings)" = "HTTP/1.1 403 Forbidden" ] ||
-    fail "the TCP admin listener gives more than probes: $(answer /api/v1/settings)"
+    fail "the TCP admin listener allows more than probes: $(answer /api/v1/settings)"
 [ "$(stat --format '%a %U %G' /run/larder/admin.sock)" = "660 _larder larder" ] ||
     fail "/run/larder/admin.sock is $(stat --format '%a %U %G' /run/larder/admin.sock)"
 
 echo "== upgrade under load"
 first_build=$(stat_of larder_commit)
 [ -n "$first_build" ] && [ "$first_build" != second-build ] ||
-    fail "the first larderd is of the build '$first_build', expected another than the second"
+    fail "the first larderd is build '$first_build', expected a build other than the second"
 larder bench --mode mix --rate 2000 --seconds 12 --connections 20 --keys 2000 --json >bench.json &
 load=$!
 sleep 3
-# What an administrator has changed stays.
+# Changes of an administrator must survive.
 echo '# changed here' >>/etc/larder/larderd.toml
 dpkg --install second/larder_*.deb
 second=$(cat /run/larder/larderd.pid)
-[ "$second" != "$first" ] || fail "the old larderd still runs: postinst had none hand over"
+[ "$second" != "$first" ] || fail "the old larderd still runs: postinst did not make it hand over"
 [ "$(readlink "/proc/$second/exe")" = /usr/bin/larderd ] || fail "the new larderd is not installed"
 [ "$(stat_of larder_commit)" = second-build ] ||
-    fail "larderd is of the build '$(stat_of larder_commit)' after the upgrade, not of the second"
+    fail "larderd is build '$(stat_of larder_commit)' after the upgrade, not the second build"
 grep -q '^# changed here' /etc/larder/larderd.toml || fail "the upgrade changed larderd.toml"
 for number in $(seq 200); do
     [ "$(larder get "kept$number")" = "value $number" ] || fail "kept$number was lost"
@@ -107,18 +108,18 @@ wait "$load" || fail "the load failed: $(cat bench.json)"
 for clean in '"wrong_values":0,' '"lost_connections":0,' '"errors":{}'; do
     grep -qF "$clean" bench.json || fail "the load had errors, expected $clean: $(cat bench.json)"
 done
-# A server that began empty would have missed the keys that the load stored before the upgrade.
+# A server that started empty would have missed the keys that the load stored before the upgrade.
 [ "$(stat_of get_misses)" -eq 0 ] || fail "the new larderd missed $(stat_of get_misses) keys"
 for _ in $(seq 100); do
     kill -0 "$first" 2>/dev/null || break
     sleep 0.1
 done
-! kill -0 "$first" 2>/dev/null || fail "the old larderd goes on without connections"
+! kill -0 "$first" 2>/dev/null || fail "the old larderd still runs without connections"
 
 echo "== remove"
 dpkg --remove larder
-! kill -0 "$second" 2>/dev/null || fail "larderd goes on after the removal of its package"
-[ -f /etc/larder/larderd.toml ] || fail "the removal took the conffile"
+! kill -0 "$second" 2>/dev/null || fail "larderd still runs after the removal of its package"
+[ -f /etc/larder/larderd.toml ] || fail "the removal deleted the conffile"
 [ ! -e /usr/bin/larderd ] || fail "the removal left larderd"
 
 echo "== purge"
@@ -126,8 +127,8 @@ umount "$items"
 dpkg --purge larder
 [ -z "$(status_of)" ] || [ "$(status_of)" = "un " ] || fail "after the purge: $(status_of)"
 files >files.after
-# Users stay, as Debian advises: files that they own could fall to another user.
-# It ends with 1 if there are differences, with 2 if it cannot compare.
+# Users stay, as Debian recommends: a new user with the same id would own their files. diff ends
+# with 1 if there are differences, with 2 if it cannot compare.
 diff files.before files.after >left || [ $? -eq 1 ]
 users='> /etc/\(\(passwd\|group\|shadow\|gshadow\)-\|\.pwd\.lock\)'
 if grep '^[<>]' left | grep -v -x "$users"; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs, uses, upgrades under load, removes and purges the Debian packages, in a Debian that
-# debootstrap makes, and checks them with lintian. The upgrade is to a second build, which takes one
-# to two minutes. Needs root. Run after `cargo build --release` and `make pages`, as `make
-# verify ONLY=package-test` does. The Debian is kept in target/package-root.tar.
+# Installs, uses, upgrades under load, removes and purges the Debian packages in a Debian that
+# debootstrap makes, and checks the packages with lintian. The upgrade needs a second build, which
+# takes one to two minutes. Needs root. Run after `cargo build --release` and `make pages`, as
+# `make verify ONLY=package-test` does. The Debian is kept in target/package-root.tar.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,8 +21,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 LARDER_DIST=$folder/first packaging/dist.sh debs
-# The upgrade is to another build, which says so in its statistics. The folder of builds has the
-# programs of the checkout again when the second package is made.
+# The upgrade is to another build, which its statistics show. After the second package is made, the
+# build folder contains the checkout's programs again.
 built=${CARGO_TARGET_DIR:-target}/release
 mkdir "$folder/programs"
 cp -p "$built/larderd" "$built/larder" "$folder/programs/"
@@ -36,7 +36,7 @@ lintian --fail-on error,warning --allow-root "$folder"/first/*.deb --suppress-ta
     bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs ||
     fail "lintian complains"
 
-# The Debian of this machine: its libraries are those that the programs were built with.
+# The same Debian release as this machine, because the programs were built with its libraries.
 saved=target/package-root.tar
 if [ ! -f "$saved" ]; then
     release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
@@ -55,16 +55,16 @@ tar --extract --file "$saved" --directory "$root"
 mkdir "$root/test"
 cp -r "$folder/first" "$folder/second" packaging/package-steps.sh "$root/test/"
 
-# Namespaces keep the test's ports and processes from those of this machine; with the first process
-# of the namespace all others end.
+# Namespaces separate the test's ports and processes from this machine's. When the first process of
+# the namespace ends, all others end.
 unshare --mount --net --pid --fork --kill-child sh -c '
     ip link set lo up
     mount -t proc proc "$1/proc"
     mount -t tmpfs tmpfs "$1/run"
     exec chroot "$1" /test/package-steps.sh
-' sh "$root" || fail "a step failed: the last line above says which"
+' sh "$root" || fail "a step failed: see the last line above"
 
-# A program is built against the installed development package, and run where the library is.
+# A program is built against the installed development package, and runs with the installed library.
 multiarch=$(dpkg-architecture --query DEB_HOST_MULTIARCH)
 chroot "$root" sh -c 'dpkg --install /test/first/liblarder*.deb' >/dev/null
 PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_LIBDIR=$root/usr/lib/$multiarch/pkgconfig \
@@ -72,5 +72,5 @@ PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_LIBDIR=$root/usr/lib/$multiarch/pkgconfi
 # shellcheck disable=SC2046
 cc "$root/usr/share/doc/liblarder-dev/examples/greeting.c" $(cat "$folder/flags") \
     -o "$root/test/greeting"
-[ "$(chroot "$root" /test/greeting)" = hello ] || fail "a C program does not say hello"
+[ "$(chroot "$root" /test/greeting)" = hello ] || fail "a C program does not print hello"
 echo "package-test: the packages are installed, upgraded and removed cleanly"

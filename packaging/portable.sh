@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds larderd and larder for glibc 2.28 and newer, on amd64 and on arm64, into target/portable:
-# portable.sh build [ARCHITECTURE...]. `portable.sh check [ARCHITECTURE...]` checks what is there:
-# the symbols that the programs need, and that they start, store, read and find their items again.
-# Programs of another architecture run under qemu-user, which has no io_uring.
+# portable.sh build [ARCHITECTURE...]. `portable.sh check [ARCHITECTURE...]` checks these programs:
+# the symbols that they need, and that they start, store, read and find their items again after a
+# restart. Programs of another architecture run under qemu-user, which does not support io_uring.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,19 +18,19 @@ fail() {
     exit 1
 }
 
-# Prints the name that the kernel gives to Debian's name of an architecture.
+# Prints the kernel's name of an architecture, for Debian's name.
 machine_of() {
     case $1 in
         amd64) echo x86_64 ;;
         arm64) echo aarch64 ;;
-        *) fail "there are no programs for $1, expected amd64 or arm64" ;;
+        *) fail "no programs for $1, expected amd64 or arm64" ;;
     esac
 }
 
 # Installs zig's linker, and Rust's library for each architecture.
 install_tools() {
     local architecture triple
-    # Newer than the list only after all of it was installed.
+    # This file is newer than the list only after everything was installed.
     if [ ! "$tools/installed" -nt packaging/zig.txt ]; then
         python3 -m venv --clear "$tools"
         "$tools/bin/pip" install --quiet --disable-pip-version-check --require-hashes \
@@ -46,7 +46,8 @@ install_tools() {
 build() {
     local triple
     triple=$(machine_of "$1")-unknown-linux-gnu
-    # Strip is the linker's work: that of this machine knows only its own architecture.
+    # The linker strips the programs, because this machine's strip supports only its own
+    # architecture.
     PATH=$(realpath "$tools/bin"):$PATH CARGO_PROFILE_RELEASE_DEBUG=false \
         CARGO_PROFILE_RELEASE_STRIP=symbols \
         cargo zigbuild --release --locked --target "$triple.$glibc" \
@@ -54,11 +55,11 @@ build() {
     install -D -t "$portable/$1" "$target/$triple/release/larderd" "$target/$triple/release/larder"
 }
 
-# Prints a column of what readelf says of a program.
+# Prints a column of readelf's output for a program.
 needs_of() {
     case $1 in
         libraries) readelf --dynamic --wide "$2" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' ;;
-        # All that the loader looks for, with names such as GLIBC_ABI_DT_RELR.
+        # All versions that the loader looks for, including names such as GLIBC_ABI_DT_RELR.
         versions)
             readelf --version-info --wide "$2" |
                 sed -n '/^Version needs/,$ s/.* Name: \([^ ]*\) .*/\1/p' | sort -u -V
@@ -77,7 +78,7 @@ check_needs() {
     esac
     for needed in $(needs_of libraries "$file"); do
         [[ $needed =~ ^(lib(c|m|dl|rt|pthread)|ld-linux[-a-z0-9]*)\.so\.[0-9]+$ ]] ||
-            fail "$file needs $needed, expected no library but those of glibc"
+            fail "$file needs $needed, expected only libraries of glibc"
     done
     versions=$(needs_of versions "$file")
     [ -n "$versions" ] || fail "readelf finds no versions of symbols in $file"
@@ -90,7 +91,7 @@ check_needs() {
             fail "$file needs $needed, expected at most GLIBC_$glibc; symbols: $symbols"
         fi
     done
-    # A kernel for arm64 can have pages of 64 KiB, and loads no program with a smaller alignment.
+    # An arm64 kernel can have pages of 64 KiB, and refuses programs with a smaller alignment.
     [ "$1" = amd64 ] || for needed in $(needs_of alignments "$file"); do
         [ $((needed)) -ge 65536 ] || fail "$file is aligned to $needed bytes, expected 0x10000"
     done
@@ -121,19 +122,19 @@ start() {
     fail "larderd for $1 does not answer in 30 s"
 }
 
-# Ends larderd as a service manager does.
+# Ends larderd like a service manager.
 stop() {
     kill -TERM "$server"
     wait "$server" || fail "larderd for $1 ended with $? after SIGTERM"
     server=
 }
 
-# Asks larderd: ask ARCHITECTURE VERB ARGUMENT...
+# Sends a command to larderd: ask ARCHITECTURE VERB ARGUMENT...
 ask() {
     (run "$1" larder "$2" --server "unix:$folder/socket" "${@:3}")
 }
 
-# Starts the programs, and has larderd serve the tool, before and after a restart.
+# Starts larderd and sends it commands with larder, before and after a restart.
 check_service() {
     local machine program line clean loop
     machine=$(machine_of "$1")
@@ -145,14 +146,14 @@ check_service() {
     done
     rm -f "$folder/items"
     start "$1"
-    # Where io_uring is refused, larderd says so and goes on.
+    # If io_uring is not available, larderd logs this and continues with epoll.
     loop=$(sed -n 's/^workers wait by //p; s/.*io_uring cannot be used.*; \(epoll\) .*/\1/p' "$log")
-    [ -n "$loop" ] || fail "larderd for $1 does not say how its workers wait"
+    [ -n "$loop" ] || fail "larderd for $1 does not log how its workers wait"
     [ "$machine" = "$(uname -m)" ] || [ "$loop" = epoll ] ||
         fail "larderd for $1 waits by $loop under qemu, expected epoll"
     ask "$1" set greeting hello
     ask "$1" set large "$(head -c 100000 /dev/zero | tr '\0' x)"
-    [ "$(ask "$1" get greeting)" = hello ] || fail "larderd for $1 does not return what was set"
+    [ "$(ask "$1" get greeting)" = hello ] || fail "larderd for $1 does not return the stored value"
     ask "$1" bench --mode mix --seconds 2 --connections 8 --json >"$folder/bench" ||
         fail "the load on $1 failed: $(cat "$folder/bench")"
     for clean in '"wrong_values":0,' '"lost_connections":0,' '"errors":{}'; do
@@ -161,9 +162,9 @@ check_service() {
     done
     stop "$1"
     start "$1"
-    [ "$(ask "$1" get greeting)" = hello ] || fail "larderd for $1 lost an item with its restart"
+    [ "$(ask "$1" get greeting)" = hello ] || fail "larderd for $1 lost an item at its restart"
     [ "$(ask "$1" get large | tr -d '\n' | wc -c)" -eq 100000 ] ||
-        fail "larderd for $1 lost a large item with its restart"
+        fail "larderd for $1 lost a large item at its restart"
     echo "portable: $1 serves by $loop: $line"
     stop "$1"
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the programs that build packages, into the user's cargo home. Others that are there
-# already are left alone.
+# Installs the programs that build packages into the user's cargo home. Installed programs do not
+# change.
 set -euo pipefail
 
 deb_version=3.8.0
 cyclonedx_version=0.5.9
 
-# They run for seconds: their build takes longer, unless it is almost without optimizations.
+# They run only for seconds, so they are built almost without optimizations, which takes less time.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=1
 if [ "$(cargo deb --version 2>/dev/null | awk '{ print $2 }')" != "$deb_version" ]; then
     cargo install --debug cargo-deb --version "$deb_version" --locked

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the extensions with phpize in a folder of its own: `build.sh FOLDER FILE [OPTION…]`. FILE is
-# larder_apcu.so; larder.so is put beside it, unless the options of configure exclude it. The source
-# tree stays as it is. With KEEP_SYMBOLS=1 the files keep the names of functions and lines.
+# Builds the extensions with phpize in a separate folder: `build.sh FOLDER FILE [OPTION…]`. FILE is
+# larder_apcu.so. larder.so is written to the same folder, unless the options of configure exclude
+# it. The source tree does not change. With KEEP_SYMBOLS=1 the files keep the names of functions and
+# lines.
 set -euo pipefail
 
 folder=$1 file=$2
@@ -15,7 +16,7 @@ if [ ! -e Makefile ] || [ config.m4 -nt Makefile ]; then
     ./configure --quiet --with-php-config="${PHP_CONFIG:-php-config}" \
         --with-larder="$(dirname "$folder")/larder" "$@"
 fi
-# phpize's Makefile does not know the headers.
+# phpize's Makefile has no dependencies on the headers.
 library=$(readlink -f "$(dirname "$folder")/larder/lib/liblarder.a")
 if [ -n "$(find src -name '*.h' -newer modules/larder_apcu.so 2>/dev/null)" ] \
     || [ "$library" -nt modules/larder_apcu.so ]; then

@@ -17,19 +17,19 @@ PHP_ARG_ENABLE([larder-apcu-debug], [for the debug build of larder_apcu],
 
 AC_MSG_CHECKING([for liblarder.a and larder.h])
 if test ! -f "$PHP_LARDER/lib/liblarder.a" || test ! -f "$PHP_LARDER/include/larder.h"; then
-  AC_MSG_ERROR([not below $PHP_LARDER: give their folder by --with-larder=FOLDER])
+  AC_MSG_ERROR([not found in $PHP_LARDER: name their folder with --with-larder=FOLDER])
 fi
 AC_MSG_RESULT([$PHP_LARDER])
 
 PHP_ADD_INCLUDE([$PHP_LARDER/include])
 PHP_ADD_INCLUDE([PHP_EXT_SRCDIR([larder])/src])
-dnl The symbols of the library stay inside: another extension may link one of its own.
+dnl The library's symbols are not exported, because another extension may link a different copy.
 LDFLAGS="$LDFLAGS -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,relro,-z,now"
 
 LARDER_CFLAGS="-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter"
 LARDER_CFLAGS="$LARDER_CFLAGS -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1"
 
-dnl Both modules link these objects: phpize's Makefile can have one rule for an object.
+dnl Both modules link these objects, because phpize's Makefile can have only one rule per object.
 PHP_ADD_SOURCES_X(PHP_EXT_DIR([larder]), m4_normalize([
     src/values/array.c
     src/values/clear.c

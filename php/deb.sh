@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the Debian packages of the modules, for the PHP that `php-config` belongs to: `deb.sh
-# FOLDER`. `make -C php` builds the modules first. php8.2-larder has larder.so;
-# php8.2-larder-apcu has larder_apcu.so, takes the place of Debian's php-apcu, and conflicts with it.
+# Writes the Debian packages of the modules, for the PHP that `php-config` belongs to:
+# `deb.sh FOLDER`. `make -C php` builds the modules first. php8.2-larder has larder.so;
+# php8.2-larder-apcu has larder_apcu.so, replaces Debian's php-apcu, and conflicts with it.
 set -euo pipefail
 
 out=$(realpath -m "${1:?name the folder for the packages}")
@@ -19,14 +19,14 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 chmod 755 "$tree"
 
-# Writes a script that dpkg runs with the argument $2: it has PHP load the module, or not.
+# Writes a script that dpkg runs with the argument $2. It makes PHP load or not load the module.
 script() {
     printf '#!/bin/sh\nset -e\nif [ "$1" = %s ]; then %s -v %s %s; fi\n' "$2" "$3" "$php" "$4" \
         >"$tree/DEBIAN/$1"
     chmod 755 "$tree/DEBIAN/$1"
 }
 
-# Writes the package $1 of the module $2, whose control file ends with the input.
+# Writes the package $1 with the module $2. The input is appended to its control file.
 package() {
     local name=$1 module=$2 share
     share=$tree/usr/share/doc/$name
@@ -57,14 +57,14 @@ package() {
 
 package "php$php-larder" larder <<'CONTROL'
 Description: caches that PHP processes share
- Classes for a cache in memory that all workers of PHP share, or in a file that
- stays over reloads; for a client of larderd; for PSR-6, PSR-16 and sessions.
+ Classes for a cache that all workers of PHP share, in memory or in a file that
+ survives reloads; for a client of larderd; for PSR-6, PSR-16 and sessions.
 CONTROL
 package "php$php-larder-apcu" larder_apcu <<CONTROL
 Provides: php-apcu, php$php-apcu
 Conflicts: php-apcu, php$php-apcu
 Description: functions of APCu on the cache of Larder
- It has the functions, class and settings of APCu: programs that use them run
- unmodified. A full cache evicts single items in place of all, and a killed
- worker leaves no lock behind.
+ Provides the functions, class and settings of APCu: programs that use them run
+ unmodified. A full cache evicts single items instead of all, and a killed
+ worker leaves no lock.
 CONTROL

@@ -1,4 +1,4 @@
-"""The blocks of a page of Markdown, and what a reader does with each."""
+"""The blocks of a Markdown page, and the reader's action for each."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ SHOWN = re.compile(r"^\s*<!-- (all )?shown: (\S.*) -->$")
 
 
 class Unmarked(Exception):
-    """A page does not say what a reader does with one of its blocks."""
+    """A block of a page has no mark for the reader's action."""
 
 
 @dataclass
@@ -18,9 +18,9 @@ class Block:
     """A block that a reader types.
 
     line: the line of its fence
-    text: what is pasted
+    text: the pasted text
     save: the name and the text of the file that is saved before
-    output: the lines that its output has to have, or None if the page does not show it
+    output: the expected lines of output, or None if the page does not show them
     """
 
     line: int
@@ -31,10 +31,10 @@ class Block:
 
 @dataclass
 class Page:
-    """What a page asks of its reader.
+    """The actions that a page asks of its reader.
 
-    blocks: those that are typed, in their order
-    packages: those of its `apt-get install` lines
+    blocks: the typed blocks, in order
+    packages: the packages of its `apt-get install` lines
     shown: the line and the reason of each block that is only shown
     """
 
@@ -44,7 +44,7 @@ class Page:
 
 
 def fences(text):
-    """Yields line, language, lines and the reason to show it only, of each block."""
+    """Yields line, language, lines and the reason to only show it, for each block."""
     block, before = None, ""
     for number, line in enumerate(text.splitlines(), 1):
         fence = FENCE.match(line)
@@ -99,13 +99,14 @@ def read(text):
     return page
 
 
-# What larderd itself prints as it starts, at any time between the lines of the reader's commands.
+# Lines that larderd prints as it starts. They may appear between any lines of the reader's
+# commands.
 SERVER = re.compile(r"(larderd|try): ")
 
 
 def differs(expected, output):
-    """True if an output is not what a page shows: … stands for any text of a line, and a line of it
-    for any lines. Lines that a server prints are left out."""
+    """True if an output differs from the page. … stands for any text in a line, and a line with
+    only … for any lines. Lines that a server prints are ignored."""
     parts = [
         r"(?:.*\n)*" if line.strip() == "…" else re.escape(line.rstrip()).replace("…", ".*") + r"\n"
         for line in expected

@@ -1,4 +1,4 @@
-"""The places where a page is typed: an empty home on this system, or on a bare Debian."""
+"""The environments in which a page is typed: an empty home on this system, or on a bare Debian."""
 
 import functools
 import hashlib
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-# What the bare Debian is made of, kept from run to run.
+# The parts of the bare Debian, kept between runs.
 KEPT = BUILT / "bare"
 READER = 1000
 
@@ -24,8 +24,8 @@ def go(name):
 
 
 def offline():
-    """Returns the variables for package managers that reach no other machine: the modules that
-    pages get come from the module cache of this machine, as from a proxy."""
+    """Returns environment variables with which package managers reach no other machine: Go modules
+    come from this machine's module cache, as from a proxy."""
     return {
         "CARGO_NET_OFFLINE": "true", "GOSUMDB": "off", "LANG": "C.UTF-8", "TERM": "xterm",
         "GOPROXY": f"file://{go('GOMODCACHE')}/cache/download",
@@ -33,13 +33,13 @@ def offline():
 
 
 class Namespace:
-    """Processes, mounts and a network of their own, until `end`.
+    """A namespace with separate processes, mounts and network, until `end`.
 
     prepare: commands of sh that run in it first
     """
 
     def __init__(self, prepare):
-        # They end with this program, however it ends.
+        # The processes end with this program, however it ends.
         unshare = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork",
                    "--kill-child", "--mount-proc"]
         if os.getuid():
@@ -49,7 +49,7 @@ class Namespace:
             [*unshare, "sh", "-c", script], stdout=subprocess.PIPE, text=True
         )
         if self.process.stdout.readline() != "ready\n":
-            raise SystemExit("pages: cannot make namespaces for a page: the reason is above")
+            raise SystemExit("pages: cannot make namespaces for a page; see the error above")
         outer = self.process.pid
         children = Path(f"/proc/{outer}/task/{outer}/children").read_text(encoding="ascii")
         self.first = int(children.split()[0])
@@ -58,7 +58,7 @@ class Namespace:
             self.enter += ["--user", "--preserve-credentials"]
 
     def left(self):
-        """Returns the command lines of the processes that run in it."""
+        """Returns the command lines of the processes in the namespace."""
         inner = os.readlink(f"/proc/{self.first}/ns/pid")
         found = []
         for process in Path("/proc").glob("[0-9]*"):
@@ -105,10 +105,10 @@ class Here:
 
 
 class Bare:
-    """A Debian that has README's prerequisites and those of the page, and nothing else.
+    """A Debian with only the prerequisites of README.md and of the page.
 
-    The toolchains and the module caches of this machine are there to read. The checkout, with what
-    is built in it, belongs to the reader: root, or an ordinary user.
+    It can read the toolchains and the module caches of this machine. The checkout and its build
+    belong to the reader: root, or an ordinary user.
     """
 
     def __init__(self, user, packages, more, builds):
@@ -124,7 +124,7 @@ class Bare:
         cache = KEPT / f"go-build-{user}"
         cache.mkdir(exist_ok=True)
         os.chown(cache, uid, uid)
-        # Not at their places: these may be in the home of root, which is to be empty.
+        # Not at their original paths: these may be in the home of root, which must be empty.
         read = {"go": go_root, "rust": rust, "registry": f"{cargo_home}/registry",
                 "modules": f"{go('GOMODCACHE')}/cache/download"}
         self.namespace = Namespace("\n".join([
@@ -151,7 +151,7 @@ class Bare:
         }
 
     def save(self, folder, name, text):
-        """Saves a file as the reader's."""
+        """Saves a file that belongs to the reader."""
         subprocess.run([*self.enter, "/bin/sh", "-c", f"cat >'{folder}/{name}'"],
                        input=text, text=True, check=True)
 
@@ -165,8 +165,8 @@ def overlay(lower, upper, work, onto):
 
 
 def debian(packages, more):
-    """Returns the folders of a Debian, the uppermost first: one with these packages, and over it
-    those that only this page names."""
+    """Returns the folders of a Debian, the uppermost first: one with these packages, and above it
+    one with packages that only this page names."""
     base = KEPT / f"debian-{digest(packages)}"
     if not base.exists():
         made = KEPT / "debian.part"
@@ -204,9 +204,9 @@ def digest(words):
 
 @functools.cache
 def checkout(user, uid, builds):
-    """Copies the files of the checkout that git knows, and the programs, for a user. For a page that
-    builds something also the release build, so that cargo finds it: the times of the files are
-    kept."""
+    """Copies the checkout's files, except ignored ones, and the programs for a user. For a page that
+    builds something it also copies the release build with its file times, so that cargo reuses
+    it."""
     copy = KEPT / f"checkout-{user}{'-built' if builds else ''}"
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir()

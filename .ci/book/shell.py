@@ -1,4 +1,4 @@
-"""A shell in which blocks are pasted as a person pastes them: each as a whole, into a terminal."""
+"""A shell into whose terminal blocks are pasted as a person does: each block completely."""
 
 import os
 import pty
@@ -10,8 +10,8 @@ import time
 
 BLOCK_SECS = int(os.environ.get("BLOCK_SECS", "600"))
 
-# After each line that ended with a failure, and after each command that failed within one, the
-# shell writes the status and the line to the descriptor of failures. The prompt is empty.
+# After each failed line, and after each failed command within a line, the shell writes the status
+# and the line to the descriptor of failures. The prompt is empty.
 PREPARED = r"""
 PS1= PS2= HISTFILE= HISTCONTROL=
 ended() { local status=$?; [ $status -eq 0 ] || echo "exit status $status: $(history 1)" >&FAILURES; }
@@ -22,13 +22,13 @@ trap 'echo "exit status $?: $BASH_COMMAND" >&FAILURES' ERR
 
 
 class Stuck(Exception):
-    """A block did not end, or ate what was pasted after it."""
+    """A block did not end, or read the lines that were pasted after it."""
 
 
 class Shell:
     """An interactive bash with a terminal as its input, and files as its output.
 
-    enter: the command that enters the place and executes what follows it
+    enter: the command that enters the environment and executes the arguments that follow
     log: a folder for the outputs
     """
 
@@ -54,14 +54,15 @@ class Shell:
         self.paste(PREPARED.replace("FAILURES", str(failures)))
 
     def taken(self, name):
-        """Returns what one of the files got since the last call."""
+        """Returns the text that was written to one of the files since the last call."""
         return self.files[name].read().decode("utf-8", "replace")
 
     def paste(self, text):
         """Pastes a block and the mark of its end. Returns output, errors and failed lines."""
         self.count += 1
         mark = f"=== end of block {self.count}"
-        # The mark is not in the pasted text as it is printed, so an echo of it is none.
+        # The pasted text does not contain the mark as it is printed, so an echo of the text is not
+        # a mark.
         pasted = f"{text}\necho '=== end of' block {self.count}\n".encode()
         threading.Thread(target=self.write, args=(pasted,), daemon=True).start()
         output, deadline = "", time.monotonic() + BLOCK_SECS
@@ -88,7 +89,7 @@ class Shell:
                 return
 
     def end(self):
-        """Ends the shell as a person does who closes the terminal."""
+        """Ends the shell as if a person closed the terminal."""
         self.write(b"exit 0\n")
         try:
             self.process.wait(5)

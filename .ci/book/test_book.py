@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the test of the book finds: each fault that a page may have, in a page of its own."""
+"""Tests the test of the book: it must find each fault that a page may have."""
 
 import sys
 import unittest
@@ -24,7 +24,7 @@ PAGES = script()
 
 
 def played(*blocks):
-    """Types a page with these blocks. Returns what is wrong."""
+    """Types a page with these blocks. Returns the errors."""
     page = read("\n\n".join(blocks))
     return "\n".join(PAGES.played(page, "page.md", places.Here(), "export LARDER=here"))
 
@@ -100,7 +100,7 @@ class Typing(unittest.TestCase):
             shell.BLOCK_SECS = 600
 
     def test_a_block_is_pasted_without_pauses(self):
-        # The server of this block is not ready when its client comes.
+        # The server of this block is not ready when its client connects.
         late = "(sleep 0.3; echo ready >file) &"
         self.assertIn("a line failed", played(sh("rm -f file", late, "cat file", "wait")))
 

@@ -35,8 +35,8 @@ WORKLOADS = {
     "set:1024:1": "set, 1 KiB",
     "get:10240:1": "get, 10 KiB",
     "set:10240:1": "set, 10 KiB",
-    "get:100:16": "sixteen gets at once, 100 bytes",
-    "set:100:16": "sixteen sets at once, 100 bytes",
+    "get:100:16": "get, 100 bytes, 16 pipelined",
+    "set:100:16": "set, 100 bytes, 16 pipelined",
 }
 # Memory for less than half of the items, whose keys Zipf's law draws.
 ASIDE = ["--keys", "500000", "--skew", "0.9", "--workloads", "aside:100:1"]

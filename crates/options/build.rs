@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 
 use time::OffsetDateTime;
 
-/// The commit, or the date, of a build from sources that do not say it.
+/// The commit or date of a build whose sources do not name one.
 const UNKNOWN: &str = "unknown";
 
 /// The maximum length of a commit's name in bytes; git's own is no longer.
@@ -152,5 +152,5 @@ const COMMIT: &str = "LARDER_COMMIT";
 const DATE: &str = "LARDER_DATE";
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
 
-/// The file whose placeholders `git archive` replaces, as .gitattributes says.
+/// The file whose placeholders `git archive` replaces: .gitattributes names it.
 const ARCHIVED: &str = "archived.txt";

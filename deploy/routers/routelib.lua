@@ -1,9 +1,9 @@
 -- memcached's own proxy (1.6.23 or newer, built with --enable-proxy) in front of three larderd.
--- NOT RUN by our tests: Debian's memcached is 1.6.18, which has no proxy.
+-- The tests do not run this file: Debian's memcached is 1.6.18, which does not have a proxy.
 --
 --   memcached -l 127.0.0.1 -p 22121 -o proxy_config=routelib.lua,proxy_arg=config.lua
 --
--- where routelib.lua is that of memcached/memcached-proxylibs and config.lua is this file.
+-- where routelib.lua is from memcached/memcached-proxylibs and config.lua is this file.
 
 settings{
     -- Seconds. Longer than a restart of larderd takes.

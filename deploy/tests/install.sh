@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the tests of this folder need, as root; otherwise it prints the
-# command and fails. What is there already is left alone.
+# Installs the missing Debian packages that the tests of this folder need. Without root it prints
+# the command and fails.
 set -euo pipefail
 
 export PATH=$PATH:/usr/sbin
@@ -10,7 +10,7 @@ for program in prometheus:prometheus promtool:prometheus python3:python3 go:gola
     crun:crun openssl:openssl unshare:util-linux ip:iproute2 iptables:iptables; do
     command -v "${program%:*}" >/dev/null || packages+=("${program#*:}")
 done
-# Podman's networks and the names in them.
+# For Podman's networks and their name service.
 for package in netavark aardvark-dns; do
     [ -x "/usr/lib/podman/$package" ] || packages+=("$package")
 done
@@ -23,6 +23,6 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 1
 fi
 apt-get update -qq
-# The run level keeps the packages from starting services: the tests start their own.
+# With this run level the packages do not start services, because the tests start their own.
 RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "${packages[@]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the images of deploy/ with buildah into the folder $STORE, as root. The base image is made
-# by debootstrap and gets the name that the files use, since no registry is asked. The server in the
-# image is $LARDERD.
+# Builds the images of deploy/ with buildah into the folder $STORE, as root. debootstrap makes the
+# base image, which receives the name that the files use, because the tests use no registry. The
+# server in the image is $LARDERD.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -12,7 +12,7 @@ buildah=(buildah --root "$STORE/images" --runroot "$STORE/run" --storage-driver 
 if [ ! -f "$kept/bookworm.tar" ]; then
     mkdir -p "$kept"
     debootstrap --variant=minbase --include=ca-certificates bookworm "$STORE/bookworm" >&2
-    # What debian:bookworm-slim leaves out as well.
+    # debian:bookworm-slim omits these files also.
     rm -rf "$STORE"/bookworm/{var/cache/apt/archives/*.deb,usr/share/{doc,man,locale}/*}
     tar -C "$STORE/bookworm" -cf "$kept/bookworm.tar.new" .
     mv "$kept/bookworm.tar.new" "$kept/bookworm.tar"
@@ -24,7 +24,7 @@ container=$("${buildah[@]}" from scratch)
 "${buildah[@]}" config --cmd /bin/bash "$container"
 "${buildah[@]}" commit --quiet --rm "$container" "$base" >/dev/null
 
-# A chroot is the isolation that needs least of the machine.
+# Isolation by chroot needs the fewest features of the machine.
 build() {
     "${buildah[@]}" build --isolation chroot --format docker --pull-never --quiet \
         --ulimit "nofile=$(ulimit -n):$(ulimit -n)" "$@" >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of deploy/: all, or those with these names: run.sh alerts expressions containers
-# manifests. $LARDERD and $LARDER are the programs under test.
+# Runs the tests of deploy/: all, or the named ones: run.sh alerts expressions containers manifests.
+# $LARDERD and $LARDER are the programs under test.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -9,7 +9,7 @@ export LARDERD=${LARDERD:-$built/larderd} LARDER=${LARDER:-$built/larder}
 export PATH=$PATH:/usr/sbin PYTHONDONTWRITEBYTECODE=1
 for program in "$LARDERD" "$LARDER"; do
     if [ ! -x "$program" ]; then
-        echo "run.sh: there is no $program: run \`make build\`, or set LARDERD and LARDER" >&2
+        echo "run.sh: $program does not exist: run \`make build\`, or set LARDERD and LARDER" >&2
         exit 1
     fi
 done
@@ -17,8 +17,8 @@ done
 # One test opens thousands of connections.
 ulimit -n "$(ulimit -Hn)"
 
-# Builds the images, then runs them with mounts, networks and ports of their own. A crun that meets
-# both generations of cgroups refuses to work, so the second one is left out there.
+# Builds the images, then runs them with private mounts, networks and ports. crun refuses to work if
+# both generations of cgroups are mounted, so the second one is unmounted.
 containers() {
     if [ "$(id -u)" -ne 0 ]; then
         echo "run.sh containers: debootstrap, buildah and podman need root here" >&2

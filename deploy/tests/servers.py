@@ -77,7 +77,7 @@ def disk(name, mode, size="64m", *more):
 
 
 class Larderd:
-    """A larderd with an admin listener, both on ports that stay the same when it is restarted."""
+    """A larderd with an admin listener. Both ports stay the same over restarts."""
 
     def __init__(self, *arguments):
         self.port, self.admin = free_port(), free_port()
@@ -90,8 +90,8 @@ class Larderd:
         self.start()
 
     def start(self):
-        # Python ignores SIGXFSZ, and with it the server: a write beyond a limit on the length of
-        # files then fails, as on a broken disk.
+        # Python ignores SIGXFSZ, and the server inherits this. A write beyond the limit on the
+        # length of files then fails, as on a broken disk.
         self.process = subprocess.Popen(
             self.command, stdout=self.log, stderr=self.log, restore_signals=False
         )
@@ -123,7 +123,7 @@ class Larderd:
         return self.streams[-1]
 
     def ask(self, request, end=b"\r\n"):
-        """Sends a request on a connection of its own and returns the answer up to `end`."""
+        """Sends a request on a new connection and returns the answer up to `end`."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as stream:
             stream.sendall(request)
             answer = b""
@@ -154,8 +154,8 @@ class Larderd:
 
 
 class Prometheus:
-    """The real Prometheus with our configuration and rules, made quick: it scrapes and evaluates
-    each second, and durations shrink as `shorten` says."""
+    """The real Prometheus with our configuration and rules, but faster: it scrapes and evaluates
+    each second, and `shorten` reduces durations."""
 
     def __init__(self, shorten=None):
         self.folder = tempfile.TemporaryDirectory()
@@ -200,7 +200,7 @@ class Prometheus:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None
 
     def numbers(self, expression):
-        """Returns the values of an expression that are numbers."""
+        """Returns the numeric values of an expression."""
         values = [float(row["value"][1]) for row in self.get("query", query=expression)["result"]]
         return [value for value in values if math.isfinite(value)]
 
@@ -210,7 +210,7 @@ class Prometheus:
         return {rule["name"]: rule["query"] for group in groups for rule in group["rules"]}
 
     def firing(self):
-        """Returns the alerts that fire, as pairs of name and instance."""
+        """Returns the firing alerts as pairs of name and instance."""
         alerts = self.get("alerts")["alerts"]
         fires = [alert["labels"] for alert in alerts if alert["state"] == "firing"]
         return {(labels["alertname"], labels.get("instance")) for labels in fires}

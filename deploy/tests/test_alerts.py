@@ -1,5 +1,5 @@
-"""Each of our alerts fires when a real larderd is brought into the state that it reports, and none
-fires on a healthy server under load."""
+"""Each alert fires when a real larderd is brought into the state that the alert reports. None fires
+on a healthy server under load."""
 
 import contextlib
 import ctypes
@@ -55,7 +55,7 @@ def connect_beyond_the_limit(server):
 
 
 def trace(server, name):
-    # A traced thread stands still, alone, until the thread that traces it ends.
+    # Only the traced thread stops, until the thread that traces it ends.
     tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
     thread = next(task for task in tasks if (task / "comm").read_text().startswith(name))
     if LIBC.ptrace(PTRACE_SEIZE, int(thread.name), None, None) == 0:
@@ -84,15 +84,15 @@ def load(*arguments):
 
 
 def miss_after_hits(server):
-    """Hits until a past to compare with has been scraped, misses afterwards."""
+    """Sends hits until the past for the comparison has been scraped, then misses."""
     server.store("present", 10)
     key = b"present" if server.age() < OFFSET_SECS else b"absent"
     server.ask((b"get " + key + b"\r\n") * 20 + b"mn\r\n", b"MN\r\n")
 
 
 def read_nothing(server):
-    """Asks for more on many connections than their sockets take, and reads no answer. About 15 KiB
-    wait for each of them."""
+    """Requests more on many connections than their sockets can buffer, and does not read the
+    answers. About 15 KiB wait for each connection."""
     server.store("v", 30_000)
     while len(server.streams) < 2600:
         stream = socket.socket()
@@ -116,13 +116,13 @@ def fail_writes(server):
 
 
 def hang_writes(server):
-    """The thread that writes to the disk stands still, as if a write hung."""
+    """Stops the thread that writes to the disk, as if a write hung."""
     trace(server, "larder-log")
     server.store("k", 10)
 
 
 def hang_writes_of_a_cache(server):
-    """What memory evicts has no room in the buffers of the disk, but for the first items."""
+    """Only the first items that memory evicts fit into the disk's buffers."""
     trace(server, "larder-log")
     load(*STORES, "--value-bytes", "1000")(server)
 
@@ -133,14 +133,14 @@ def fill_the_disk(server):
 
 
 def fill_the_disk_slowly(server):
-    """The log has room for 35 MB of items."""
+    """Fills the log, which can hold 35 MB of items."""
     while server.stored < 200 + 3 * server.age():
         server.store(f"k{server.stored}", 100_000)
         server.stored += 1
 
 
 def fill_the_index(server):
-    """It has room for 300,000 items."""
+    """Fills the index, which can hold 300,000 items."""
     new = range(server.stored, server.stored + 30_000)
     sets = b"".join(b"set k%d 0 0 1 noreply\r\nv\r\n" % number for number in new)
     server.ask(sets + b"mn\r\n", b"MN\r\n")
@@ -161,7 +161,7 @@ def damage_the_disk(server):
 
 
 def nothing(_server):
-    """The options alone provoke the alert."""
+    """The options are sufficient to provoke the alert."""
 
 
 STORES = ("--mode", "set", "--keys", "100000", "--connections", "4", "--pipeline", "4")
@@ -196,7 +196,7 @@ PROVOCATIONS = {
     ),
     "LarderDiskUnreadable": (["-m", "4", *disk("LarderDiskUnreadable", "store")], damage_the_disk),
 }
-# It has no instance, so that it cannot be provoked beside the others.
+# This alert has no instance, so it cannot be provoked together with the others.
 ALONE = {"LarderAbsent"}
 
 
@@ -265,7 +265,7 @@ class Alerts(unittest.TestCase):
                 self.assertIsNone(load.poll(), "the load of a healthy server has ended")
 
     def provoke(self, servers):
-        """Repeats the steps side by side, and returns the names of the alerts that fired."""
+        """Repeats the steps in parallel, and returns the names of the alerts that fired."""
         fired = {}
         ended = threading.Event()
 
@@ -274,7 +274,8 @@ class Alerts(unittest.TestCase):
             while not ended.is_set() and server.name not in fired:
                 server.step(server)
                 time.sleep(0.3)
-            # Answers that wait for clients fill the system's memory for TCP, which all share.
+            # Answers that wait for clients fill the system's memory for TCP, which all servers
+            # share.
             server.hang_up()
 
         with ThreadPoolExecutor(len(servers)) as pool:

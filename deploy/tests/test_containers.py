@@ -1,5 +1,5 @@
-"""Podman runs the images of deploy/: as another user than root, on a file system that cannot be
-written, with a seccomp profile that forbids io_uring, and three servers behind a router."""
+"""Podman runs the images of deploy/ without root, on a read-only file system, and with a seccomp
+profile that forbids io_uring. It also runs three servers with a router in front."""
 
 import contextlib
 import http.client
@@ -13,7 +13,8 @@ import unittest
 
 from servers import LARDER, ROOT, wait_until
 
-# run.sh sets it, and runs this in namespaces of its own: networks, mounts and ports are private.
+# run.sh sets it, and runs this script in separate namespaces: networks, mounts and ports are
+# private.
 STORE = os.environ.get("STORE")
 SECCOMP = pathlib.Path("/usr/share/containers/seccomp.json")
 IO_URING = ["io_uring_setup", "io_uring_enter", "io_uring_register"]
@@ -21,7 +22,7 @@ HARDENED = ["--read-only", "--cap-drop", "all", "--security-opt", "no-new-privil
 
 
 def environment():
-    """Writes Podman's configuration: its images are in STORE, and nothing asks systemd."""
+    """Writes Podman's configuration: its images are in STORE, and it does not use systemd."""
     nofile = 20000
     pathlib.Path(STORE, "containers.conf").write_text(
         f"""[containers]
@@ -44,7 +45,7 @@ network_config_dir = "{STORE}/networks"
 
 
 def run(*command, fails=False):
-    """Runs a command and returns what it prints; fails unless it succeeds, or fails as expected."""
+    """Runs a command and returns its output. Raises unless it succeeds, or fails as expected."""
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, check=False, timeout=120
     )
@@ -58,7 +59,7 @@ def podman(*arguments, fails=False):
 
 
 def seccomp_profile(name, action):
-    """Writes Podman's own profile with this action for io_uring."""
+    """Writes Podman's default profile with this action for io_uring."""
     profile = json.loads(SECCOMP.read_text())
     for rule in profile["syscalls"]:
         rule["names"] = [call for call in rule["names"] if call not in IO_URING]
@@ -92,7 +93,7 @@ def tcp():
 
 
 class Image(unittest.TestCase):
-    """The image alone, on the ports that it has by default."""
+    """A single container of the image, on its default ports."""
 
     def start(self, *options, arguments=()):
         podman("run", "-d", "--name", "larder", "--network", "host", *options,
@@ -104,7 +105,7 @@ class Image(unittest.TestCase):
     def is_ready(self):
         running = podman("inspect", "-f", "{{.State.Running}}", "larder")
         if running != "true":
-            # larderd writes to standard error, which Podman keeps apart.
+            # larderd writes to standard error, which Podman returns separately.
             log = run("sh", "-c", "podman logs larder 2>&1")
             raise AssertionError(f"the container has ended: {log}")
         with contextlib.suppress(OSError):

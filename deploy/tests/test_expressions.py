@@ -11,7 +11,7 @@ from servers import ROOT, Larderd, Prometheus, disk, stop, tls, wait_until
 
 FOLDER = pathlib.Path(__file__).parent
 DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
-# What Grafana puts in the place of its variables, with "All" chosen.
+# The values that Grafana substitutes for its variables if "All" is selected.
 VARIABLES = {"$job": ".*", "$instance": ".*", "$__rate_interval": "20s"}
 DATA_SECS_MAX = 40
 
@@ -36,19 +36,19 @@ def community_expressions():
 
 
 def selectors(expression):
-    """Returns the selectors of an alert. The alert as a whole returns nothing while all is well."""
+    """Returns the selectors of an alert. The complete alert returns no data on a healthy server."""
     return re.findall(r"[a-z_]+\{[^}]*\}", expression)
 
 
 class Expressions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # The memory is small, so that the load evicts.
+        # The memory is small, so that the load causes evictions.
         cls.larderd = Larderd("-m", "16")
         cls.addClassCleanup(cls.larderd.close)
         cls.prometheus = Prometheus()
         cls.addClassCleanup(cls.prometheus.close)
-        # Some families exist with TLS only, or with a disk tier.
+        # Some families exist only with TLS or with a disk tier.
         cls.encrypted = Larderd(*tls())
         cls.addClassCleanup(cls.encrypted.close)
         cls.stored = Larderd(*disk("expressions", "store"))

@@ -1,5 +1,5 @@
-//! Sends a binary session any bytes. The session must not panic, must answer the same however the
-//! bytes are split, and must send whole replies only.
+//! Sends arbitrary bytes to a binary session. The session must not panic, must give the same
+//! answers however the bytes are split, and must send only complete replies.
 #![no_main]
 
 mod conversation;
@@ -19,8 +19,8 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(replies(&whole), replies(&in_pieces), "pieces of {lengths:?}");
 });
 
-/// Generates requests by a recipe: opcode, lengths, and deviations of the header from the truth.
-/// Random bytes would hardly ever be a request.
+/// Generates requests from a recipe: opcode, lengths, and wrong values in the header. Random bytes
+/// are almost never a request.
 fn requests(mut recipe: &[u8]) -> Vec<u8> {
     let mut stream = Vec::new();
     while let Some(([opcode, key, extras, value, lie, cas], rest)) = recipe.split_first_chunk() {
@@ -44,7 +44,7 @@ fn requests(mut recipe: &[u8]) -> Vec<u8> {
         };
         let magic = if *lie == 4 { *cas } else { REQUEST_MAGIC };
         stream.extend_from_slice(&header.bytes(magic));
-        // The rest of the recipe serves as extras, key and the beginning of the value too.
+        // The rest of the recipe is also the extras, the key and the beginning of the value.
         let body = rest.iter().copied().chain(std::iter::repeat(b'1')).take(body_bytes);
         stream.extend(body);
         recipe = rest;
@@ -52,12 +52,12 @@ fn requests(mut recipe: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Returns all replies but statistics, which contain times and byte counts.
+/// Returns all replies except statistics, which contain times and byte counts.
 fn replies(answers: &[u8]) -> Vec<&[u8]> {
     let (mut replies, mut rest) = (Vec::new(), answers);
     while !rest.is_empty() {
         let ParsedReply::Reply { reply, consumed } = read_reply(rest) else {
-            // A text session, or a large value that was evicted during sending.
+            // This is a text session, or a large value that was evicted during sending.
             return replies;
         };
         let (whole, behind) = rest.split_at(consumed);

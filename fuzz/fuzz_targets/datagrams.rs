@@ -1,5 +1,5 @@
-//! Sends any datagrams from any address. The answer must be whole datagrams that belong to their
-//! request, and to a foreign address not many more bytes than it sent.
+//! Sends arbitrary datagrams from any address. The answer must consist of complete datagrams that
+//! belong to their request. A foreign address must not receive many more bytes than it sent.
 #![no_main]
 
 mod threads;

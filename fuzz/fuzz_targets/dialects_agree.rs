@@ -88,14 +88,14 @@ impl Value {
     fn bytes(self) -> Vec<u8> {
         match self {
             Self::Number(number) => number.to_string().into_bytes(),
-            // No value is too large for an item: of the stores that fail for that reason, only the
-            // meta protocol's removes the existing item in every mode.
+            // No value is too large for an item. If a store fails for this reason, only the meta
+            // protocol removes the existing item in every mode.
             Self::Bytes(bytes) => vec![b'v'; usize::from(bytes) % 60_000],
         }
     }
 }
 
-/// A server of its own, and a session in one dialect.
+/// A separate server, and a session in one dialect.
 struct Peer {
     dialect: Dialect,
     executor: Executor,
@@ -104,7 +104,7 @@ struct Peer {
 
 impl Peer {
     fn new(dialect: Dialect) -> Self {
-        // Memory for all of it: evictions depend on how often a dialect reads an item.
+        // Memory for all items, because evictions depend on how often a dialect reads an item.
         let settings = [("memory_limit", "64"), ("max_item_size", "64k")];
         let (options, _) = Options::from_map(settings).expect("options are right");
         let server = Arc::new(Server::new(options).expect("memory"));
@@ -283,7 +283,7 @@ fn of_binary(answer: &[u8], operation: &Operation) -> Outcome {
         }
         (0, Operation::Count { .. }) => Outcome::Number(reply.number().expect("a number")),
         (0, _) => Outcome::Done,
-        // The binary protocol has its own status for each refused store.
+        // The binary protocol has a separate status for each refused store.
         (1 | 2 | 5, Operation::Store { .. }) => Outcome::Refused,
         (1, _) => Outcome::Missing,
         _ => Outcome::Failed,

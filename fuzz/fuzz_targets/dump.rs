@@ -1,13 +1,14 @@
-//! Reads a dump of any bytes, with and without valid checksums. The reader must not panic, must not
-//! hold more than a block, and all that it accepts must survive being written and read again.
+//! Reads a dump of arbitrary bytes, with and without valid checksums. The reader must not panic and
+//! must not hold more than a block. Every item that it accepts must be the same after it is written
+//! and read again.
 #![no_main]
 
 use arbitrary::Arbitrary;
 use larder_dump::{BLOCK_BYTES_MAX, Entry, Piece, ReadError, Reader, Writer};
 use libfuzzer_sys::fuzz_target;
 
-/// A block whose header is right except for what `lie` changes. Random bytes would hardly ever have
-/// a valid checksum.
+/// A block whose header is correct except for the change by `lie`. Random bytes almost never have a
+/// valid checksum.
 #[derive(Debug, Arbitrary)]
 struct Block {
     kind: u8,

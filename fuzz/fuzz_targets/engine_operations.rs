@@ -1,5 +1,5 @@
-//! Any operations at any times have the same outcome on a cache and on a plain map, and leave the
-//! cache's memory valid.
+//! Arbitrary operations at arbitrary times have the same outcome on a cache and on a plain map, and
+//! leave the cache's memory valid.
 #![no_main]
 
 #[path = "../../crates/larder/tests/it/pair/mod.rs"]

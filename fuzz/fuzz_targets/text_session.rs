@@ -1,5 +1,5 @@
-//! Sends a text session any bytes. The session must not panic, and must answer the same however the
-//! bytes are split.
+//! Sends arbitrary bytes to a text session. The session must not panic, and must give the same
+//! answers however the bytes are split.
 #![no_main]
 
 mod conversation;
@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(comparable(&whole), comparable(&in_pieces), "pieces of {lengths:?}");
 });
 
-/// Drops the lines that differ between two servers: statistics contain times and byte counts, and
+/// Removes the lines that differ between two servers: statistics contain times and byte counts, and
 /// the first lease token is random.
 fn comparable(answers: &[u8]) -> Vec<&[u8]> {
     let differs = |line: &&[u8]| line.starts_with(b"STAT ") || line.starts_with(b"LVALUE ");

@@ -1,5 +1,6 @@
-//! Reads any bytes as what lies in a tier's directory, with and without valid checksums. Readers
-//! must not panic, and each record that they accept must survive being written and read again.
+//! Reads arbitrary bytes as the files of a tier's directory, with and without valid checksums.
+//! Readers must not panic, and each record that they accept must be the same after it is written
+//! and read again.
 #![no_main]
 
 use larder_tier::disk::PAGE_BYTES;
@@ -36,7 +37,8 @@ fuzz_target!(|input: (bool, Vec<u8>)| {
     assert_eq!(unit.records().collect::<Result<Vec<_>, _>>().expect("records"), records);
 });
 
-/// Makes the fixed fields of a unit true: random bytes would hardly ever have a valid checksum.
+/// Sets the fixed fields of a unit to valid values, because random bytes almost never have a valid
+/// checksum.
 fn seal_unit(bytes: &mut Vec<u8>, at: Address) {
     if bytes.len() < 48 {
         bytes.resize(48, 0);

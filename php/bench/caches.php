@@ -1,7 +1,7 @@
 <?php
 // The caches that the benchmark compares: how a PHP process loads each of them, and the PHP code of
-// each operation. `load.php` puts that code into its loops as text, so that no call of a wrapper is
-// part of a time.
+// each operation. `load.php` inserts the code into its loops as text, so that the times include no
+// calls of wrappers.
 
 /** Memory of each cache, in MiB. */
 const MEMORY_MIB = 1024;
@@ -73,7 +73,7 @@ function memcached_at(string $host, int $port): string
         . " \$cache->addServer($server);";
 }
 
-/** Returns the arguments of PHP that load a cache and nothing else. */
+/** Returns the arguments with which PHP loads only one cache. */
 function php_arguments(array $cache): array
 {
     $arguments = ['-n', '-d', 'memory_limit=-1'];

@@ -1,6 +1,6 @@
 <?php
-// Counts the items with values of SIZE bytes that fit into `apc.shm_size`, by the functions of the
-// module `apcu` that is loaded:
+// Counts the items with values of SIZE bytes that fit into `apc.shm_size`, with the functions of
+// the loaded module `apcu`:
 // `php -n -d extension=FILE -d apc.enable_cli=1 -d apc.shm_size=32M capacity.php SIZE`.
 //
 // It stores more items than fit, with different keys, and counts after each hundredth of them how
@@ -18,7 +18,8 @@ function most(int $size, int $memory): int
         apcu_store("item:$at", str_pad("value $at ", $size, '.'));
         if ($at % intdiv($count, 100) === 0) {
             $entries = apcu_cache_info(true)['num_entries'];
-            // A look at every key takes long: only where there are more items than before.
+            // Reading every key takes a long time, so this happens only if there are more items
+            // than before.
             $most = max($most, $known < $entries ? readable($at) : 0);
             $known = max($known, $entries);
         }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts the PHP extensions that the benchmark compares into a folder: `extensions.sh FOLDER`. They are
-# those of Debian's packages, unpacked and not installed, since php-apcu and php-yac exclude each
-# other there.
+# Puts the PHP extensions that the benchmark compares into a folder: `extensions.sh FOLDER`. They
+# come from Debian's packages, which are unpacked and not installed, because Debian's php-apcu and
+# php-yac exclude each other.
 set -euo pipefail
 
 folder=$1

@@ -4,9 +4,10 @@
 // arguments of `caches()`.
 //
 // A pass is a loop over all keys. The first pass of a write takes the memory from the system and is
-// reported apart. Values of 8 KB are made before each batch, outside of the time: APCu keeps the hash
-// of a value that is stored twice, so each store has a value of its own. Every value is compared once
-// after the writes, and no read may miss in any pass, but for those of keys that were never stored.
+// reported separately. Values of 8 KB are made before each batch, outside the measured time. APCu
+// keeps the hash of a value that is stored twice, so each store has a new value. Every value is
+// compared once after the writes. No read may miss in any pass, except reads of keys that were
+// never stored.
 
 require __DIR__ . '/caches.php';
 
@@ -31,7 +32,7 @@ shuffle($shuffled);
 echo json_encode($workers > 1 ? of_workers($cache_code, $keys, $workers)
     : of_one($cache_code, $keys, $shuffled)), "\n";
 
-/** Returns the times of one process: nanoseconds of an operation, a number for each pass. */
+/** Returns the times of one process: nanoseconds per operation, one number for each pass. */
 function of_one(array $code, array $keys, array $shuffled): array
 {
     $write = loop($code, "{$code['set']} !== true");
@@ -74,7 +75,9 @@ function loop(array $code, string $fails): callable
     };");
 }
 
-/** Runs the passes of a loop. `$values` returns the values of a pass, or makes one for a key. */
+/**
+ * Runs the passes of a loop. `$values` returns the values of a pass, or makes the value of a key.
+ */
 function passes(callable $loop, array $keys, ?callable $values = null): array
 {
     $times = [];

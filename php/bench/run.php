@@ -1,10 +1,12 @@
 <?php
 // Compares caches of PHP: `php run.php [--rounds 3] [--workers 4] [--only NAME,…] [--ours FILE]
-// [--plot FILE]`. Each cache runs in a process of its own, all of them in each round, so that a
-// ratio is one of neighbours in time. Prints two tables in Markdown, and writes a plot as SVG.
+// [--plot FILE]`. Each cache runs in a separate process. Every round runs all of them, so that a
+// ratio compares runs that are close in time. Prints two tables in Markdown, and writes a plot as
+// SVG.
 //
-// A number is the median over the rounds of the best pass of a round, in brackets the least and the
-// greatest; the ratio is the median of the ratios to APCu with its defaults in the same round.
+// A number is the median over all rounds of the best pass of a round, with the least and the
+// greatest in brackets. The ratio is the median of the ratios to APCu with its defaults in the same
+// round.
 
 require __DIR__ . '/caches.php';
 
@@ -74,7 +76,7 @@ function free_port(): int
     return (int) explode(':', stream_socket_get_name($listener, false))[1];
 }
 
-/** Returns the memcached that is measured: the one of MEMCACHED, or of PATH. */
+/** Returns the memcached to measure, from MEMCACHED or PATH. */
 function memcached_binary(): string
 {
     return getenv('MEMCACHED') ?: 'memcached';

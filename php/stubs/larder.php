@@ -3,13 +3,13 @@
 /**
  * The classes of larder.so, for editors and static analysis.
  *
- * A cache that cannot be used, or is full, is no error: reads miss, stores return false, and PHP
- * warns once in a process. `Exception` is for misuse.
+ * A cache that cannot be used, or is full, does not throw: reads miss, stores return false, and PHP
+ * warns once per process. `Exception` reports misuse.
  */
 
 namespace Larder;
 
-/** A key, a time to live, a value or an option that cannot be. */
+/** An invalid key, time to live, value or option. */
 class Exception extends \RuntimeException
 {
 }
@@ -25,14 +25,15 @@ final class Cache implements \Countable
     }
 
     /**
-     * Opens a cache in a file that processes of one user share, or without a path one of this
-     * process and its later children, which ends with the object.
+     * Opens a cache in a file that processes of one user share. Without a path, opens one that this
+     * process shares with its later children and that ends with the object.
      *
-     * Options: `memory`, the memory limit in bytes or as `64M`, for a file that is not there yet
-     * (32M); `itemLimit`, the largest item in bytes (half of the memory); `permissions` of the file
-     * (0600); `classes`, a list of the classes that stored objects may have, or `*` for all (none
-     * for a file, all without one); `serializer`, php or igbinary, which writes objects and arrays that
-     * contain objects or references (larder.serializer). A process with either reads both.
+     * Options, with defaults in parentheses: `memory`, the memory limit in bytes or as `64M`, for a
+     * new file (32M); `itemLimit`, the largest item in bytes (half of the memory); `permissions` of
+     * the file (0600); `classes`, a list of the classes that stored objects may have, or `*` for
+     * all (no class for a file, all without one); `serializer`, php or igbinary, for objects and
+     * for arrays that contain objects or references (larder.serializer). Each process reads values
+     * of both serializers.
      *
      * @param array{memory?: int|string, itemLimit?: int|string, permissions?: int, classes?: list<class-string>|string, serializer?: string} $options
      */
@@ -40,18 +41,18 @@ final class Cache implements \Countable
     {
     }
 
-    /** Returns the cache that php.ini describes: larder.memory, or larder.path. */
+    /** Returns the cache configured in php.ini by larder.memory and larder.path. */
     public static function shared(): Cache
     {
     }
 
-    /** Returns the value of a key, and `$default` if there is none. */
+    /** Returns the value of a key, or `$default` if the key does not exist. */
     public function get(string $key, mixed $default = null): mixed
     {
     }
 
     /**
-     * Returns the values of those keys that have one. PHP turns keys that are decimal numbers into
+     * Returns the values of the keys that exist. PHP converts keys that are decimal numbers to
      * integers.
      *
      * @param iterable<string|int> $keys
@@ -61,7 +62,9 @@ final class Cache implements \Countable
     {
     }
 
-    /** Stores a value. Returns false if the cache has no room for it: then the key has no value. */
+    /**
+     * Stores a value. Returns false if the cache has no space for it; the key then does not exist.
+     */
     public function set(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
@@ -75,29 +78,29 @@ final class Cache implements \Countable
     {
     }
 
-    /** Stores a value if the key has none; else returns false. */
+    /** Stores a value if the key does not exist. Returns false otherwise. */
     public function add(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
 
-    /** Stores a value if the key has one; else returns false. */
+    /** Stores a value if the key exists. Returns false otherwise. */
     public function replace(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
 
     /**
-     * Compares and sets: stores `$value` if the key has the value `$expected`, of the same type and
-     * for objects with the same serialization. Of several processes that replace the same value one
-     * succeeds; the others get false, and read again.
+     * Stores `$value` if the key has the value `$expected`. The types must be equal, and objects
+     * must have the same serialization. If several processes replace the same value, one succeeds.
+     * The others receive false and should read again.
      */
     public function cas(string $key, mixed $expected, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
 
     /**
-     * Adds to an integer, which keeps its time to live, and returns the sum. A key without a value
-     * begins at `$by`, with the time to live `$ttl`. Sums wrap at 64 bits. Returns false if the
-     * cache cannot be used.
+     * Adds to an integer and returns the sum. The item keeps its time to live. A key that does not
+     * exist starts at `$by`, with the time to live `$ttl`. Sums wrap at 64 bits. Returns false if
+     * the cache cannot be used.
      *
      * @throws Exception if the value is not an integer
      */
@@ -105,18 +108,18 @@ final class Cache implements \Countable
     {
     }
 
-    /** Subtracts from an integer: see increment(). A key without a value begins at `-$by`. */
+    /** Subtracts from an integer: see increment(). A key that does not exist starts at `-$by`. */
     public function decrement(string $key, int $by = 1, \DateInterval|int|null $ttl = null): int|false
     {
     }
 
-    /** Removes a value. Returns false if the key has none. */
+    /** Removes a value. Returns false if the key does not exist. */
     public function delete(string $key): bool
     {
     }
 
     /**
-     * Removes values, and returns how many keys had one.
+     * Removes values, and returns how many keys existed.
      *
      * @param iterable<string|int> $keys
      */
@@ -125,30 +128,31 @@ final class Cache implements \Countable
     }
 
     /**
-     * Removes the values of all keys that begin with a prefix, and returns their number. The cost is
-     * a walk through all keys of the cache.
+     * Removes the values of all keys that begin with a prefix, and returns their number. It reads
+     * all keys of the cache.
      */
     public function deletePrefix(string $prefix): int
     {
     }
 
-    /** Returns true if the key has a value. */
+    /** Returns true if the key exists. */
     public function has(string $key): bool
     {
     }
 
-    /** Gives a value a new time to live. Returns false if the key has none. */
+    /** Sets a new time to live. Returns false if the key does not exist. */
     public function touch(string $key, \DateInterval|int|null $ttl = null): bool
     {
     }
 
     /**
-     * Returns the value of a key. If there is none, calls `$compute` with the key, and stores and
-     * returns its result.
+     * Returns the value of a key. If it does not exist, calls `$compute` with the key, and stores
+     * and returns its result.
      *
      * One process at a time computes a value. Others wait for it, at most larder.compute_wait (10)
-     * seconds, and compute it themselves then. For `$staleFor` seconds after its time to live a value is stale: one call
-     * computes it anew, the others return the stale value meanwhile. All other methods miss then.
+     * seconds, and then compute it themselves. For `$staleFor` seconds after its time to live a
+     * value is stale: one call computes it again, and the other calls return the stale value. All
+     * other methods miss on a stale value.
      */
     public function getOrCompute(string $key, callable $compute, \DateInterval|int|null $ttl = null, int $staleFor = 0): mixed
     {
@@ -156,8 +160,8 @@ final class Cache implements \Countable
 
     /**
      * Returns an iterator over the items whose keys begin with a prefix, in no particular order. It
-     * holds no lock: items that are stored or removed meanwhile may be left out, and one that is
-     * stored anew may come twice.
+     * holds no lock. It may skip items that are stored or removed during the iteration, and may
+     * return an item twice that is stored again.
      */
     public function iterate(string $prefix = ''): Items
     {
@@ -178,7 +182,7 @@ final class Cache implements \Countable
     }
 
     /**
-     * Returns counters of the cache by name, such as `get_hits`. docs/stats.md explains them.
+     * Returns the cache's counters by name, such as `get_hits`. docs/stats.md explains them.
      *
      * @return array<string, int>
      */
@@ -186,19 +190,20 @@ final class Cache implements \Countable
     {
     }
 
-    /** Returns the number of items. It includes items that have expired until the cache finds them. */
+    /** Returns the number of items. Expired items count until the cache removes them. */
     public function count(): int
     {
     }
 }
 
 /**
- * A cache on a larderd, or on any memcached, at a unix socket. Hits are read in the memory of a
- * larderd that runs with `--local-readers`; other calls are requests to the server.
+ * A cache on a larderd or memcached at a unix socket. If a larderd runs with `--local-readers`,
+ * hits are read directly from its memory; all other calls are requests to the server.
  *
- * The methods are those of Cache, as far as a server can do them. Values carry the types of
- * php-memcached, so that programs with either read what the other stored, also if php-memcached has
- * compressed it by fastlz, its default. Keys have 1 to 250 bytes, at most 187 with blanks or control characters.
+ * The class has the methods of Cache that a server supports; the others throw. Values have the
+ * types of php-memcached, and each of the two extensions reads values that the other stored. This
+ * includes values that php-memcached has compressed with fastlz, its default. Keys have 1 to 250
+ * bytes, at most 187 if they contain blanks or control characters.
  */
 final class Client
 {
@@ -207,12 +212,12 @@ final class Client
     }
 
     /**
-     * Connects to a server. All objects of a process that name the same socket share the connection,
-     * which later requests use too.
+     * Connects to a server. All objects of a process that name the same socket share one
+     * connection, which stays open for later requests.
      *
-     * Options: `timeoutMs`, how long a call waits for the server (5000); `classes`, a list of the
-     * classes that stored objects may have, or `*` for all (none); `serializer`, php or igbinary,
-     * which writes arrays and objects (larder.serializer).
+     * Options, with defaults in parentheses: `timeoutMs`, how long a call waits for the server
+     * (5000); `classes`, a list of the classes that stored objects may have, or `*` for all (no
+     * class); `serializer`, php or igbinary, for arrays and objects (larder.serializer).
      *
      * @param array{timeoutMs?: int, classes?: list<class-string>|string, serializer?: string} $options
      */
@@ -220,13 +225,13 @@ final class Client
     {
     }
 
-    /** Returns the value of a key, and `$default` if there is none. */
+    /** Returns the value of a key, or `$default` if the key does not exist. */
     public function get(string $key, mixed $default = null): mixed
     {
     }
 
     /**
-     * Returns the values of those keys that have one. PHP turns keys that are decimal numbers into
+     * Returns the values of the keys that exist. PHP converts keys that are decimal numbers to
      * integers.
      *
      * @param iterable<string|int> $keys
@@ -236,7 +241,7 @@ final class Client
     {
     }
 
-    /** Stores a value. Returns false if the server refuses it, or cannot be reached. */
+    /** Stores a value. Returns false if the server refuses it or cannot be reached. */
     public function set(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
@@ -250,47 +255,47 @@ final class Client
     {
     }
 
-    /** Stores a value if the key has none; else returns false. */
+    /** Stores a value if the key does not exist. Returns false otherwise. */
     public function add(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
 
-    /** Stores a value if the key has one; else returns false. */
+    /** Stores a value if the key exists. Returns false otherwise. */
     public function replace(string $key, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
 
     /**
-     * Compares and sets: see Cache::cas(). The server keeps cas tokens, unless its options say that
-     * it does not: then PHP warns once, and the result is false.
+     * Compares and sets: see Cache::cas(). It needs a server with cas tokens. If they are disabled
+     * on the server, PHP warns once and the method returns false.
      */
     public function cas(string $key, mixed $expected, mixed $value, \DateInterval|int|null $ttl = null): bool
     {
     }
 
     /**
-     * Adds to an integer, which keeps its time to live, and returns the sum. A key without a value
-     * begins at `$by`, at least 0, with the time to live `$ttl`. Returns false if the server cannot
-     * be reached.
+     * Adds to an integer and returns the sum. The item keeps its time to live. A key that does not
+     * exist starts at `$by`, at least 0, with the time to live `$ttl`. Returns false if the server
+     * cannot be reached.
      *
-     * @throws Exception if the value is not an integer from 0 on
+     * @throws Exception if the value is not an integer of at least 0
      */
     public function increment(string $key, int $by = 1, \DateInterval|int|null $ttl = null): int|false
     {
     }
 
-    /** Subtracts from an integer, which stops at 0: see increment(). */
+    /** Subtracts from an integer, and stops at 0: see increment(). */
     public function decrement(string $key, int $by = 1, \DateInterval|int|null $ttl = null): int|false
     {
     }
 
-    /** Removes a value. Returns false if the key has none. */
+    /** Removes a value. Returns false if the key does not exist. */
     public function delete(string $key): bool
     {
     }
 
     /**
-     * Removes values, and returns how many keys had one.
+     * Removes values, and returns how many keys existed.
      *
      * @param iterable<string|int> $keys
      */
@@ -298,47 +303,47 @@ final class Client
     {
     }
 
-    /** Returns true if the key has a value. */
+    /** Returns true if the key exists. */
     public function has(string $key): bool
     {
     }
 
-    /** Gives a value a new time to live. Returns false if the key has none. */
+    /** Sets a new time to live. Returns false if the key does not exist. */
     public function touch(string $key, \DateInterval|int|null $ttl = null): bool
     {
     }
 
     /**
-     * Returns the value of a key. If there is none, calls `$compute` with the key, and stores and
-     * returns its result: see Cache::getOrCompute(). Among all clients of the server one process at
-     * a time computes. A process that dies meanwhile holds the others up for larder.compute_wait
-     * seconds. `$staleFor` is at most 65535.
+     * Returns the value of a key. If it does not exist, calls `$compute` with the key, and stores
+     * and returns its result: see Cache::getOrCompute(). Among all clients of the server one
+     * process at a time computes. If it dies, the others wait for larder.compute_wait seconds.
+     * `$staleFor` is at most 65535.
      */
     public function getOrCompute(string $key, callable $compute, \DateInterval|int|null $ttl = null, int $staleFor = 0): mixed
     {
     }
 
-    /** @throws Exception always: a server does not list its keys */
+    /** @throws Exception always, because a server does not list its keys */
     public function deletePrefix(string $prefix): int
     {
     }
 
-    /** @throws Exception always: a server does not list its keys */
+    /** @throws Exception always, because a server does not list its keys */
     public function iterate(string $prefix = ''): Items
     {
     }
 
-    /** @throws Exception always: a server does not list its keys */
+    /** @throws Exception always, because a server does not list its keys */
     public function keys(string $prefix = ''): array
     {
     }
 
-    /** @throws Exception always: flush_all is for the administrator of the server */
+    /** @throws Exception always, because flush_all is reserved for the server's administrator */
     public function clear(): bool
     {
     }
 
-    /** @throws Exception always: the statistics are for the administrator of the server */
+    /** @throws Exception always, because statistics are reserved for the server's administrator */
     public function stats(): array
     {
     }

@@ -2,8 +2,8 @@
 # Runs the tests of APCu on larder_apcu: `apcu_suite.sh`. It fetches Debian's source of php-apcu,
 # builds the normal and the debug build, and runs each test on both with run-tests.php. The tests
 # start servers at ports 16820 to 16822. EXTRA_ARGS are arguments of run-tests.php, such as -m.
-# `apcu_suite.sh --fetch` only fetches the source.
-# PHP, PHPIZE, PHP_CONFIG and PHP_OUT name another PHP and the folder of what is built for it.
+# `apcu_suite.sh --fetch` only fetches the source. PHP, PHPIZE, PHP_CONFIG and PHP_OUT name another
+# PHP and the folder of its builds.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,14 +14,14 @@ source=${APCU_SOURCE:-$target/php/apcu-source}
 php=${PHP:-php}
 out=${PHP_OUT:-$target/php}
 
-# Tests that may fail, and why.
+# Tests that may fail, with the reasons.
 declare -A exceptions=(
     [apc_019]="an entry that another key of its slot removes, because apc.ttl has passed"
     [apc_020]="apc.ttl decides which entries make room: Larder's eviction does"
 )
 
 # Tests for older PHP, two for a PHP without threads (ZTS), and two for PHP's own allocator, which
-# skip themselves. The normal build skips those of the debug build too.
+# skip themselves. The normal build also skips the tests of the debug build.
 skipped=4
 [ "${USE_ZEND_ALLOC:-}" != 0 ] || skipped=6
 "$php" -n -r 'exit(PHP_ZTS);' || skipped=$((skipped + 2))
@@ -32,7 +32,7 @@ skipped_debug_tests=5
 tests=$(find "$source" -path '*apcu-5*/tests' -type d)
 [ -n "$tests" ] || { echo "apcu_suite.sh: no tests below $source" >&2; exit 1; }
 
-# Adapts the tests to newer versions of PHP, which print other words, and have other defaults.
+# Adapts the tests to newer versions of PHP, which print other texts and have other defaults.
 adapt() {
     local folder=$1 version
     version=$("$php" -n -r 'echo PHP_VERSION_ID;')
@@ -41,7 +41,7 @@ adapt() {
     [ "$version" -lt 80400 ] || sed -i "s/{closure}('test')/{closure:%s:2}('test')/" \
         "$folder/apc_entry_002.phpt"
     if [ "$version" -ge 80500 ]; then
-        # A trait that does not exist is an exception, which has the functions that were called.
+        # A missing trait is an exception, whose text contains the stack trace.
         sed -i '/^Fatal error: %s$/{
             s/%s/Uncaught Error: Trait "T" not found in %s:4/
             r /dev/stdin
@@ -52,15 +52,16 @@ adapt() {
 		#2 {main}
 		  thrown in %s on line 4
 		END
-        # A warning says that the setting is deprecated.
+        # A warning reports that the setting is deprecated.
         sed -i '/^report_memleaks=0$/d' "$folder"/apc_006*.phpt
     fi
-    # The test chooses the id of its session, which the strict mode, the new default, refuses.
+    # The test chooses the id of its session. Strict mode, the new default, refuses this.
     [ "$version" -lt 80600 ] || sed -i 's/^\$args = array($/&"session.use_strict_mode=0",/' \
         "$folder/bug63224.phpt"
 }
 
-# Runs the suite on one build. The servers of some tests load modules/apcu.so beside the tests.
+# Runs the suite on one build. The servers of some tests load modules/apcu.so from the tests'
+# folder.
 run_build() {
     local file=$1 name=$2
     local folder=$out/suite/$name
@@ -70,8 +71,8 @@ run_build() {
     adapt "$folder/tests"
     cp "$file" "$folder/modules/apcu.so"
     echo "== $name"
-    # It exits with 1 if a test fails, also an accepted one: `judge` decides by the results, and
-    # fails if there are none.
+    # It exits with 1 if any test fails, including an accepted one. `judge` decides by the results,
+    # and fails if no test ran.
     (cd "$folder" && TEST_PHP_EXECUTABLE=$(command -v "$php") NO_INTERACTION=1 \
         "$php" "$out/build/run-tests.php" -q -n --no-color --no-progress \
         -d "extension=$folder/modules/apcu.so" ${EXTRA_ARGS:-} -W results --show-diff tests) \
@@ -80,10 +81,10 @@ run_build() {
     "$root/.ci/skips-of" phpt "apcu $name" "$folder/log"
 }
 
-# Fails on each test that failed and is no exception, and if fewer tests ran than should.
+# Fails if a test failed that is not in the list of exceptions, or if too few tests ran.
 judge() {
     local folder=$out/suite/$1 wanted=$2 failed=0 count
-    # grep exits with 1 if it counts none; then too few tests ran.
+    # grep exits with 1 if it counts 0 lines; the check for too few tests follows.
     count=$(grep -vc '^SKIPPED' "$folder/results" || true)
     while read -r test; do
         test=$(basename "$test" .phpt)

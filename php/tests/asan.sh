@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests of both modules and APCu's own on modules that gcc has compiled with
 # AddressSanitizer and UBSan: `asan.sh`. It fails on any report. The library in the modules is the
-# usual one; valgrind.sh looks at that, and this at what valgrind cannot see: variables on the stack.
+# usual build. valgrind.sh checks it; this script finds errors that valgrind does not detect, in
+# variables on the stack.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -32,11 +33,11 @@ void *dlopen(const char *file, int mode)
 }
 END
 export PHP=$PHP_OUT/php
-# PHP is not compiled with it, so the sanitizer's library has to be there before the modules. What
-# PHP loses at its end is not ours: valgrind.sh looks for lost memory.
+# PHP is not compiled with the sanitizer, so its library must be loaded before the modules. Memory
+# that PHP loses at its end is not reported here; valgrind.sh checks for lost memory.
 cat >"$PHP" <<END
 #!/bin/sh
-# This loads all modules of PHP, which are not compiled for it either.
+# This loads all modules of PHP, which are not compiled with the sanitizer either.
 case "\$*" in *run-test-info.php*) exec $(command -v php) "\$@" ;; esac
 libraries=$PHP_OUT/dlopen.so:$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)
 export LD_PRELOAD=\$libraries UBSAN_OPTIONS=print_stacktrace=1,log_path=$reports/ubsan
@@ -45,7 +46,7 @@ exec $(command -v php) "\$@"
 END
 chmod +x "$PHP"
 
-# PHP's own allocator hides what the sanitizer looks for.
+# PHP's own allocator hides errors from the sanitizer.
 export USE_ZEND_ALLOC=0 ZEND_DONT_UNLOAD_MODULES=1 EXTRA_ARGS="--set-timeout 300"
 outcome=0
 "$here/run.sh" || outcome=1

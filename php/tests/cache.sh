@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of the project on larder.so: `cache.sh`. EXTRA_ARGS are arguments of run-tests.php.
-# PHP, PHP_OUT and TESTED_PHP are as in run.sh.
+# Runs the project's tests on larder.so: `cache.sh`. EXTRA_ARGS are arguments of run-tests.php. PHP,
+# PHP_OUT and TESTED_PHP have the same meaning as in run.sh.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,7 +12,7 @@ folder=$out/phpt-cache
 
 export LARDER_SO=$out/larder.so
 export LARDER_STUBS=$here/../stubs/larder.php
-# Extensions of Debian, if `make` has unpacked them.
+# Debian's extensions, if `make` has unpacked them.
 export LARDER_DEBIAN=${LARDER_DEBIAN:-$target/php/debian}
 rm -rf "$folder"
 cp -r "$here/cache" "$folder"

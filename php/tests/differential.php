@@ -1,8 +1,9 @@
 <?php
-// Compares larder_apcu with APCu: `php -n differential.php --apcu FILE --ours FILE [--igbinary FILE]
-// [--scripts 200] [--seed 1]`. It runs random scripts of apcu_* calls on both, in a process each,
-// and compares every result and warning; then what reflection shows of the two modules. Exit status
-// 1 and the first difference of a script if there is one.
+// Compares larder_apcu with APCu: `php -n differential.php --apcu FILE --ours FILE [--igbinary
+// FILE] [--scripts 200] [--seed 1]`. It runs random scripts of apcu_* calls on both, each in a
+// separate process, and compares every result and warning. Then it compares the reflection of the
+// two modules. If there is a difference, it prints the first one of each script, and the exit
+// status is 1.
 
 require __DIR__ . '/scripts.php';
 
@@ -40,7 +41,7 @@ function differs(array $options, string $worker, string $serializer): bool
     return count($theirs) !== count($ours);
 }
 
-/** Returns what a worker prints with a module. */
+/** Returns the output of a worker with a module. */
 function lines(array $options, string $module, string $worker, string $serializer): array
 {
     $ini = ['extension=' . realpath($module), 'apc.enable_cli=1', "apc.serializer=$serializer",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gives the decoder of stored values damaged bytes: `fuzz.sh SECS [SEED]`. With CHECKED=1 the decoder
-# is compiled with UBSan, and runs under valgrind with the allocator of C.
+# Runs the decoder of stored values on damaged bytes: `fuzz.sh SECS [SEED]`. With CHECKED=1 the
+# decoder is compiled with UBSan, and runs under valgrind with C's allocator.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

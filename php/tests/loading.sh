@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# Strings that repeat are stored once by igbinary: the item is much smaller than serialize() makes.
+# igbinary stores repeated strings once, so the item is much smaller than with serialize().
 code='$value = (object) ["list" => array_fill(0, 100, "a string that repeats")];
     apcu_store("key", $value);
     $item = (new APCUIterator(["key"], APC_ITER_MEM_SIZE))->current();
@@ -36,7 +36,7 @@ check 'equal, igbinary, php, igbinary' -d "extension=$igbinary" -d "extension=$o
 check 'equal, php, php, igbinary' -d "extension=$igbinary" -d "extension=$ours"
 check 'equal, php, php' -d "extension=$ours" -d apc.serializer=igbinary
 php -n -d "extension=$ours" -d "extension=apcu" -r '' 2>&1 | grep -q 'apcu' \
-    || fail 'PHP loads APCu beside larder_apcu'
+    || fail 'PHP loads APCu together with larder_apcu'
 
 # Prints a view of the status page, after some stores. The page divides by the age of the cache.
 print_page() {

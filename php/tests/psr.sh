@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the suite of php-cache on the adapters for PSR-16 and PSR-6: `psr.sh`. It needs the packages
+# Runs php-cache's test suite on the adapters for PSR-16 and PSR-6: `psr.sh`. It needs the packages
 # phpunit and php-cache-integration-tests of Debian.
 set -euo pipefail
 
@@ -10,7 +10,7 @@ reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
 tests="Psr16Test Psr6Test"
 
-# Tests of expiry wait for seconds, so both run at once.
+# Tests of expiry wait for seconds, so both suites run in parallel.
 for test in $tests; do
     if ! php -d "extension=$target/php/larder.so" "$(command -v phpunit)" --no-configuration \
         --do-not-cache-result --bootstrap "$here/psr/autoload.php" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of the project on larder_apcu: `run.sh`. EXTRA_ARGS are arguments of run-tests.php.
-# PHP, PHPIZE, PHP_CONFIG and PHP_OUT name another PHP and the folder of what is built for it;
-# TESTED_PHP is a program that runs the tests in place of PHP.
+# Runs the project's tests on larder_apcu: `run.sh`. EXTRA_ARGS are arguments of run-tests.php. PHP,
+# PHPIZE, PHP_CONFIG and PHP_OUT name another PHP and the folder of its builds; TESTED_PHP is a
+# program that runs the tests instead of PHP.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -97,7 +97,7 @@ final class Script
         return $this->pick([0, 0, 0, 100, 1000, 1 << 32, (1 << 32) + 50, (1 << 31) - 1]);
     }
 
-    /** Prints a value so that references and types show. */
+    /** Prints a value with its references and types. */
     private function show(mixed $value): void
     {
         $text = serialize($value);
@@ -135,7 +135,7 @@ final class Script
             16 => new Magic($this->value($depth + 1)),
             17 => Suit::Hearts,
             18 => (object) ['x' => $this->value($depth + 1)],
-            // Other serializers go on after one value of several has thrown.
+            // Other serializers continue after one of several values has thrown.
             default => $this->pick([new ArrayObject([1, 2]), [], [[]],
                 ...($this->serializer !== 'php' ? [] : [fn () => 1, new Thrower()])]),
         };
@@ -285,7 +285,7 @@ final class Script
         $iterator = new APCUIterator($this->search(), $this->pick($formats), mt_rand(0, 5));
         foreach ($iterator as $key => $item) {
             if (isset($item['ttl'])) {
-                // Larder derives it from the time of the store, which it may know a second early.
+                // Larder derives it from the time of the store, which may be a second earlier.
                 $item['ttl'] = round($item['ttl'], -1);
             }
             $found[md5($key)] = $item;
@@ -330,7 +330,7 @@ final class Script
         return is_object($result) ? $result::class : $result;
     }
 
-    /** APCu has two of the keys from 5.1.25 on. */
+    /** APCu has two of the keys since 5.1.25. */
     private function info_keys(bool $limited): array
     {
         $newer = ['cleanups', 'defragmentations'];

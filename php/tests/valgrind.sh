@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of both modules under valgrind, with all processes that they start but larderd:
-# `valgrind.sh`. It fails on any error, and on memory that is definitely lost. Valgrind does not know
-# all system calls that the library makes itself, so the library is built to make them through libc.
+# Runs the tests of both modules under valgrind, with all processes that they start except larderd:
+# `valgrind.sh`. It fails on any error, and on memory that is definitely lost. Valgrind does not
+# support all system calls that the library makes directly, so the library is built to make them
+# through libc.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,7 +27,7 @@ mkdir "$reports"
 export TESTED_PHP=$PHP_OUT/php
 cat >"$TESTED_PHP" <<END
 #!/bin/sh
-# This loads all modules of PHP into a script, which ends badly for some of them.
+# This loads all modules of PHP into a script. Some of them cause errors.
 case "\$*" in *run-test-info.php*) exec $(command -v php) "\$@" ;; esac
 exec valgrind --quiet --trace-children=yes --trace-children-skip='*/larderd' --num-callers=30 \
     --log-file='$reports/%p' --leak-check=full --show-leak-kinds=definite \
@@ -34,7 +35,8 @@ exec valgrind --quiet --trace-children=yes --trace-children-skip='*/larderd' --n
 END
 chmod +x "$TESTED_PHP"
 
-# PHP's own allocator hides what valgrind looks for, and code that pcre has made is unknown to it.
+# PHP's own allocator hides errors from valgrind, and valgrind cannot check code that pcre
+# generates.
 export USE_ZEND_ALLOC=0 ZEND_DONT_UNLOAD_MODULES=1
 export EXTRA_ARGS="--set-timeout 600 -d pcre.jit=0" TEST_CHILDREN=4
 outcome=0

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the tests of both modules, and APCu's, on newer versions of PHP: `versions.sh [VERSION…]`,
-# all of 8.4, 8.5 and 8.6 by default. Each is installed in a separate Debian, which is kept in
-# target/php/roots/VERSION: the first run takes minutes longer. Remove the folder for a newer one.
-# LIBRARY and LARDERD name the library and the server, by default those of target/release. Needs
-# root and debootstrap.
+# all of 8.4, 8.5 and 8.6 by default. Each is installed in a separate Debian root, which is kept in
+# target/php/roots/VERSION, so the first run takes minutes longer. Remove the folder to install a
+# newer version. LIBRARY and LARDERD name the library and the server, by default those of
+# target/release. Needs root and debootstrap.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,15 +21,15 @@ if [ -n "$missing" ]; then
     exec "$root/.ci/skip" php-versions "needs $missing"
 fi
 
-# Makes the Debian of a version, if it is missing. Debian has no igbinary and no php-memcached for
-# PHP 8.5 and 8.6.
+# Makes the Debian root of a version if it is missing. Debian does not have igbinary and
+# php-memcached for PHP 8.5 and 8.6.
 make_root() {
     local version=$1 folder=$target/php/roots/$1 suites packages
     packages=("php$version-cli" "php$version-dev" gcc libc6-dev make python3)
     case $version in
         8.4) suites=trixie packages+=(php8.4-igbinary php8.4-memcached) ;;
         8.5) suites="sid experimental" ;;
-        # apt takes what both suites have from sid, unless it is told otherwise.
+        # By default apt takes packages that both suites have from sid.
         8.6) suites="sid experimental" packages+=(php-common/experimental) ;;
         *)
             echo "versions.sh: no Debian is known for PHP $version" >&2
@@ -43,14 +43,14 @@ make_root() {
         && mv "$folder.part" "$folder"
 }
 
-# Runs the tests in that Debian. The checkout and the target folder have their own names there.
+# Runs the tests in that root. The checkout and the target folder have the same paths there.
 run_tests() {
     local chroot=$target/php/roots/$1 out=$target/php/versions/$1
     mkdir -p "$out"
     cp --update --preserve=timestamps "$library" "$out/liblarder_c.a"
     cp --update --preserve=timestamps "$larderd" "$out/larderd"
     : >"$out/skips"
-    # Servers of APCu's tests have fixed ports, so the tests have a private network.
+    # The servers of APCu's tests use fixed ports, so the tests have a private network.
     unshare --mount --net --pid --fork --kill-child sh -ec '
         ip link set lo up
         chroot=$1 root=$2 target=$3
@@ -61,7 +61,7 @@ run_tests() {
         done
         mount -t proc proc "$chroot/proc"
         mount --rbind /dev "$chroot/dev"
-        # Tests name folders there by the number of a process, which processes outside have too.
+        # Tests name folders here by process ids. Processes outside the root can have the same ids.
         mount -t tmpfs tmpfs "$chroot/dev/shm"
         exec chroot "$chroot" env -i "$@"
     ' sh "$chroot" "$root" "$target" \

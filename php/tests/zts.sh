@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests of both modules, and APCu's, on a PHP with threads (ZTS), and then requests in
-# threads of one process: `zts.sh`. zts/build.sh builds that PHP, which is kept in target/php/zts: the
-# first run takes minutes longer. THREADS and REQUESTS are their number, 8 and 100 by default.
+# threads of one process: `zts.sh`. zts/build.sh builds that PHP, which is kept in target/php/zts,
+# so the first run takes minutes longer. THREADS and REQUESTS are the numbers of threads and of
+# requests per thread, by default 8 and 100.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -51,7 +52,7 @@ for ((at = 0; at < 100; ++at)); do
 done
 export THREADS=$threads REQUESTS=$requests FOLDER=$folder SOCKET=$folder/server
 
-# Runs a script in threads. PHP reports the memory that a request leaks, and goes on.
+# Runs a script in threads. PHP reports memory that a request leaks, and continues.
 run_threads() {
     local name=$1 count=$2 script=$3
     "$PHP_OUT/threads" "$folder/php.ini" "$name" "$threads" "$count" "$here/zts/$script" 2>&1 |

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use larder::{
-    Basis, Cache, Client, ClientStore, ClientStored, Deadline, Lease, Lent, Sink, StoreMode,
-    StoreRequest, Stored,
+    AnyCache, Basis, Cache, Client, ClientStore, ClientStored, Deadline, Lease, Lent, Sink,
+    StoreMode, StoreRequest, Stored,
 };
 
 use crate::{Item, Load, Status};
@@ -24,17 +24,6 @@ pub enum Handle {
     Copy(Cache),
     /// On a server of this machine.
     Client(Client),
-}
-
-/// Evaluates one expression for either kind of handle. It compiles only if the methods of [`Cache`]
-/// and [`Client`] have the same name and take the same arguments in the same order.
-macro_rules! either {
-    ($handle:expr, $target:ident => $call:expr) => {
-        match $handle {
-            Handle::Cache($target) | Handle::Copy($target) => $call,
-            Handle::Client($target) => $call,
-        }
-    };
 }
 
 /// A value to store, and how.
@@ -63,6 +52,13 @@ impl Handle {
             }
             Self::Cache(cache) | Self::Copy(cache) => Ok(cache),
             Self::Client(_) => Err(Status::Unsupported),
+        }
+    }
+
+    fn any(&self) -> &dyn AnyCache {
+        match self {
+            Self::Cache(cache) | Self::Copy(cache) => cache,
+            Self::Client(client) => client,
         }
     }
 
@@ -203,12 +199,12 @@ impl Handle {
 
     /// Removes an item: [`Cache::delete`], [`Client::delete`].
     pub(crate) fn delete(&self, key: &[u8]) -> Result<Status, Status> {
-        Ok(ok_or_missing(either!(self, target => target.delete(key)?)))
+        Ok(ok_or_missing(self.any().delete(key)?))
     }
 
     /// Sets the time to live of an item: [`Cache::touch`], [`Client::touch`].
     pub(crate) fn touch(&self, key: &[u8], ttl_secs: u32) -> Result<Status, Status> {
-        Ok(ok_or_missing(either!(self, target => target.touch(key, ttl(ttl_secs))?)))
+        Ok(ok_or_missing(self.any().touch(key, ttl(ttl_secs))?))
     }
 
     /// Adds to a counter and returns its new value: [`Cache::increment`], [`Client::increment`].
@@ -216,7 +212,7 @@ impl Handle {
     /// # Errors
     /// [`Status::Missing`] if the key has no item.
     pub(crate) fn increment(&self, key: &[u8], delta: u64) -> Result<u64, Status> {
-        either!(self, target => target.increment(key, delta)?).ok_or(Status::Missing)
+        self.any().increment(key, delta)?.ok_or(Status::Missing)
     }
 
     /// Subtracts from a counter and returns its new value: [`Cache::decrement`],
@@ -225,18 +221,18 @@ impl Handle {
     /// # Errors
     /// [`Status::Missing`] if the key has no item.
     pub(crate) fn decrement(&self, key: &[u8], delta: u64) -> Result<u64, Status> {
-        either!(self, target => target.decrement(key, delta)?).ok_or(Status::Missing)
+        self.any().decrement(key, delta)?.ok_or(Status::Missing)
     }
 
     /// Takes a lease; `None` if it is held: [`Cache::lease`], [`Client::lease`].
     pub(crate) fn lease(&self, key: &[u8], ms: u32) -> Result<Option<Lease>, Status> {
         let time = Duration::from_millis(ms.into());
-        Ok(either!(self, target => target.lease(key, time)?))
+        Ok(self.any().lease(key, time)?)
     }
 
     /// Ends a lease: [`Cache::release`], [`Client::release`].
     pub(crate) fn release(&self, key: &[u8], lease: Lease) -> Result<Status, Status> {
-        Ok(ok_or_missing(either!(self, target => target.release(key, lease)?)))
+        Ok(ok_or_missing(self.any().release(key, lease)?))
     }
 
     /// Begins a load: [`Cache::begin_load`].
@@ -317,31 +313,5 @@ fn ok_or_missing(is_done: bool) -> Status {
 fn drop_partial(buffer: &mut Lent<'_>, value_at: usize) {
     if !buffer.is_whole() {
         buffer.truncate(value_at);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use larder::Swap;
-
-    use super::*;
-
-    /// `either!` compiles every call for a client too.
-    #[test]
-    fn cache_and_client_take_the_same_arguments() -> Result<(), Status> {
-        let cache = Cache::builder().cas(true).open().map_err(|_| Status::NotOpened)?;
-        let handle = &Handle::Cache(cache);
-        either!(handle, target => target.set("k", "v", None)?);
-        assert!(!either!(handle, target => target.add("k", "w", None)?));
-        assert!(either!(handle, target => target.replace("k", "2", None)?));
-        assert!(either!(handle, target => target.append("k", "3")?));
-        assert!(either!(handle, target => target.prepend("k", "1")?));
-        let swap = either!(handle, target => target.compare_and_set("k", "x", None, u64::MAX)?);
-        assert_eq!(swap, Swap::Changed);
-        assert!(either!(handle, target => target.touch("k", Some(Duration::from_secs(60)))?));
-        assert_eq!(either!(handle, target => target.increment("k", 2)?), Some(125));
-        assert_eq!(either!(handle, target => target.decrement("k", 5)?), Some(120));
-        assert!(either!(handle, target => target.delete("k")?));
-        Ok(())
     }
 }

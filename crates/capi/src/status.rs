@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use larder::{ClientError, CountError, Refusal, StoreError, SwapError};
+use larder::{AnyCacheError, ClientError, CountError, Refusal, StoreError};
 
 /// The outcome of a call. Values from 16 on are errors.
 #[repr(C)]
@@ -155,21 +155,20 @@ impl From<Refusal> for Status {
     }
 }
 
-impl From<SwapError> for Status {
-    fn from(error: SwapError) -> Self {
+impl From<AnyCacheError> for Status {
+    fn from(error: AnyCacheError) -> Self {
         match error {
-            SwapError::NoTokens => Self::NoTokens,
-            SwapError::Store(error) => error.into(),
+            AnyCacheError::Store(error) => error.into(),
+            AnyCacheError::NoTokens => Self::NoTokens,
+            AnyCacheError::NotANumber => Self::NotANumber,
+            AnyCacheError::Client(error) => error.into(),
         }
     }
 }
 
 impl From<CountError> for Status {
     fn from(error: CountError) -> Self {
-        match error {
-            CountError::NotANumber => Self::NotANumber,
-            CountError::Store(error) => error.into(),
-        }
+        AnyCacheError::from(error).into()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The engine: the front of all rooms.
+//! The engine: the public type above all other modules.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::segment::record::HEADER_BYTES;
 use crate::segment::slot::TAG_BITS;
 use crate::superblock::Birth;
 
-/// The index and segments of a cache. All methods take `&self`. Any number of threads may call
-/// them, each with a [`ThreadSlot`] of its own.
+/// The index and segments of a cache. All methods except [`Engine::set_journal`] take `&self`. Any
+/// number of threads may call them concurrently, each with its own [`ThreadSlot`].
 #[derive(Debug)]
 pub struct Engine {
     reclaimer: Reclaimer,
@@ -39,13 +39,15 @@ pub struct Engine {
 }
 
 /// memcached's overhead when it compares an item with `-I`: 48 bytes of header, 8 of cas token, the
-/// key's end and the value's line end. Clients that know the limit compute it this way.
+/// byte that ends the key and the two bytes that end the value. Clients that check the limit
+/// themselves use this formula.
 const MEMCACHED_HEADER_BYTES: usize = 48;
 const MEMCACHED_CAS_BYTES: usize = 8;
 const MEMCACHED_ENDS_BYTES: usize = 3;
 
-/// A longer value is kept in pieces, whatever the length of a segment. Pieces are written in place
-/// as they arrive and read in place, for one more lookup. The number was measured.
+/// The length of the longest value that is stored in one piece, whatever the length of a segment.
+/// Pieces of a longer value are written in place as they arrive and read in place, at the cost of
+/// one more lookup. The number was measured.
 const INLINE_BYTES_MAX: usize = 16 << 10;
 
 impl Engine {
@@ -58,7 +60,7 @@ impl Engine {
         Self { reclaimer, item_bytes_max, epoch, birth, journal: None }
     }
 
-    /// Lets a journal record all changes from now on.
+    /// Sets the journal that records all changes from now on.
     pub fn set_journal(&mut self, journal: Arc<dyn Journal>) {
         if !journal.records_stores() {
             self.reclaimer.set_eviction_journal(Arc::clone(&journal));
@@ -76,7 +78,7 @@ impl Engine {
         op.journal.or(self.journal())
     }
 
-    /// Lets all later versions be above `past`, up to 2⁵³.
+    /// Raises the versions given from now on above `past`, up to 2⁵³.
     pub fn raise_versions(&self, past: u64) {
         self.peers().raise_versions(past);
     }
@@ -106,7 +108,7 @@ impl Engine {
         &self.reclaimer
     }
 
-    /// Returns the context of an operation.
+    /// Returns the context of an operation of the engine itself, such as maintenance.
     #[inline]
     pub(crate) fn op<'a>(&'a self, thread: &'a ThreadSlot, now: Second) -> Op<'a> {
         self.reclaimer.op(thread, now)
@@ -118,7 +120,7 @@ impl Engine {
         Op::of(operation, &self.reclaimer)
     }
 
-    /// As [`Peers::wait_for_peers`].
+    /// Same as [`Peers::wait_for_peers`].
     pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {
         self.reclaimer.wait_for_peers(wait)
     }
@@ -128,9 +130,9 @@ impl Engine {
         self.item_bytes_max
     }
 
-    /// True if an item with a key and a value of these lengths is small enough. Counts as memcached
-    /// does: 48 bytes of header, 8 of cas token if versions are kept, and 3 for the ends of key and
-    /// value.
+    /// True if an item with a key and a value of these lengths does not exceed the size limit.
+    /// Counts like memcached: 48 bytes of header, 8 of cas token if the cache has versions, and 3
+    /// for the ends of key and value.
     pub fn accepts(&self, key_bytes: usize, value_bytes: usize) -> bool {
         let cas_bytes = if self.segments().keeps_versions() { MEMCACHED_CAS_BYTES } else { 0 };
         let overhead = MEMCACHED_HEADER_BYTES + cas_bytes + MEMCACHED_ENDS_BYTES;
@@ -139,7 +141,7 @@ impl Engine {
             .is_some_and(|item_bytes| item_bytes <= self.item_bytes_max)
     }
 
-    /// True if each item carries a version, its cas token.
+    /// True if each item has a version, which is its cas token.
     pub fn keeps_versions(&self) -> bool {
         self.segments().keeps_versions()
     }
@@ -152,7 +154,7 @@ impl Engine {
         (record_bytes_max - head_bytes_max).min(INLINE_BYTES_MAX)
     }
 
-    /// Returns the tie between the cache's seconds and Unix time.
+    /// Returns the offset between the cache's seconds and Unix time.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -172,13 +174,13 @@ impl Engine {
         self.region().tick(now);
     }
 
-    /// Ends the opening of the region: other processes may open it.
+    /// Ends the opening of the region: other processes may open it now.
     pub fn end_opening(&self) {
         self.peers().end_opening();
     }
 
-    /// Reopens the lock file, to pass it to a process that is to attach to the region. Returns
-    /// `None` if no other process can use the region.
+    /// Reopens the lock file, so that it can be passed to a process that should attach to the
+    /// region. Returns `None` if no other process can use the region.
     pub fn lock_file_to_pass(&self) -> Option<Result<OwnedFd, LockError>> {
         self.peers().lock_file_to_pass()
     }
@@ -189,36 +191,37 @@ impl Engine {
         self.peers().has_peers()
     }
 
-    /// Returns the attached processes, and those that died attached and have not been reaped.
+    /// Returns the attached processes, and processes that died while attached and have not been
+    /// reaped.
     pub fn peer_reports(&self) -> Vec<PeerReport> {
         self.peers().peer_reports()
     }
 
-    /// Returns the process ids of the peers, as they see them: in another namespace the numbers
-    /// differ.
+    /// Returns each peer's own process id. In another pid namespace the peer may have a different
+    /// id.
     pub fn peer_process_ids(&self) -> Vec<u64> {
         self.peers().peer_process_ids()
     }
 
-    /// Takes a free thread slot. Returns `None` if threads hold all slots of the region. Give it
-    /// back with [`Engine::deregister`].
+    /// Takes a free thread slot. Returns `None` if threads hold all slots of the region. Return the
+    /// slot with [`Engine::deregister`].
     pub fn register(&self) -> Option<ThreadSlot> {
         self.peers().register()
     }
 
-    /// Returns the number of thread slots for threads of all processes, besides the one that each
-    /// process keeps.
+    /// Returns the number of thread slots for threads of all processes, in addition to the slot
+    /// that is reserved for each process.
     pub fn thread_slot_count(&self) -> usize {
         self.peers().thread_slot_count()
     }
 
-    /// Takes the thread slot that is reserved for this process and serves all its threads that find
-    /// no other. Call it once.
+    /// Takes the thread slot that is reserved for this process. It serves all threads of the
+    /// process that find no free slot. Call this once.
     pub fn register_reserved(&self) -> ThreadSlot {
         self.peers().register_reserved()
     }
 
-    /// Gives a thread slot back. Its counters keep their values.
+    /// Returns a thread slot to the region. Its counters keep their values.
     pub fn deregister(&self, thread: &ThreadSlot) {
         self.peers().deregister(thread);
     }
@@ -234,58 +237,60 @@ impl Engine {
         self.peers().counter(counter)
     }
 
-    /// Sets every counter of events to 0; levels keep their value.
+    /// Sets every event counter to 0; gauges keep their values.
     pub fn reset_counters(&self) {
         self.peers().reset_counters();
     }
 
-    /// Hides everything stored so far and cancels a scheduled flush. Constant time: whole segments
-    /// become reclaimable.
+    /// Hides everything stored so far and cancels a scheduled flush. Takes constant time, because
+    /// complete segments become reclaimable.
     pub fn flush(&self) {
         self.segments().flush();
     }
 
-    /// Flushes until the second `now` is over: items stored in that second are hidden, too.
+    /// Hides everything stored until the second `now` is over, including items that are stored
+    /// later in that second.
     pub fn flush_second(&self, now: Second) {
         self.segments().flush_second(now);
     }
 
-    /// Schedules a flush for the second `at`, which may be `now`, in place of an earlier schedule.
+    /// Schedules a flush for the second `at`, which may be `now`. It replaces an earlier schedule.
     pub fn flush_at(&self, at: Second, now: Second) {
         self.segments().flush_at(at, now);
     }
 
     /// Frees the memory of expired, flushed, replaced and deleted items, and evicts while the cache
-    /// exceeds its memory limit. Any thread may call it, about once a second; a call does a bounded
-    /// amount of work, ten milliseconds or so. Expired items that no client reads are gone after
-    /// one call, or after one for each 40,000 of them if that is more. Returns true if more of them
-    /// wait; see [`Engine::sweep`].
+    /// exceeds its memory limit. Any thread may call it, about once a second. A call does a bounded
+    /// amount of work, about ten milliseconds. Expired items that no client reads are removed
+    /// within one call, or within one call for each 40,000 of them. Returns true if more expired
+    /// items remain; see [`Engine::sweep`].
     pub fn maintain(&self, thread: &ThreadSlot, now: Second) -> bool {
         self.reclaimer.maintain(&self.op(thread, now))
     }
 
     /// Does one more slice of the sweep that [`Engine::maintain`] does for expired items. Returns
-    /// true if more of them wait.
+    /// true if more expired items remain.
     pub fn sweep(&self, thread: &ThreadSlot, now: Second) -> bool {
         self.reclaimer.sweep(&self.op(thread, now), SLICE_WORK)
     }
 
-    /// Evicts until enough segments are free for some time, so that writers find them and need not
-    /// evict themselves. For a background thread; [`Engine::call_when_short`] says when to call it.
+    /// Evicts until enough segments are free for some time, so that writers find free segments and
+    /// need not evict themselves. For a background thread, which [`Engine::call_when_short`] wakes.
     pub fn refill(&self, thread: &ThreadSlot, now: Second) {
         self.reclaimer.refill(&self.op(thread, now));
     }
 
-    /// Makes the system allocate the memory that writers use next, so that they need not wait for
-    /// it. For the same background thread as [`Engine::refill`]. Does nothing in shared memory.
+    /// Makes the system allocate the memory that writers use next, so that writers need not wait
+    /// for the allocation. For the same background thread as [`Engine::refill`]. Does nothing in
+    /// shared memory.
     pub fn populate(&self) {
         self.segments().populate();
     }
 
-    /// Removes the dead items of one group of the index that `wanted` accepts, by key length and
-    /// metadata, and moves the cursor behind the group. Returns false at the end of the walk.
-    /// Unlike [`Engine::maintain`] it covers items in all segments, also in those that are still
-    /// written to.
+    /// Removes the dead items in one group of the index for which `wanted` returns true, given
+    /// their key length and metadata, and moves the cursor to the next group. Returns false at the
+    /// end of the walk. Unlike [`Engine::maintain`] it covers items in all segments, including
+    /// segments that appenders still write to.
     ///
     /// Cost: holds the lock of the group, as a store does, for a cache miss or two for each of
     /// about ten items.
@@ -299,24 +304,25 @@ impl Engine {
         self.reclaimer.sweep_group(&self.op(thread, now), cursor, wanted)
     }
 
-    /// Registers `wake`, which a writer calls when it takes a segment and few are left, or few of
-    /// the fresh ones are populated; the woken thread calls [`Engine::refill`] and
-    /// [`Engine::populate`]. Only the first call counts. The writer holds no locks meanwhile, and
-    /// `wake` must not block.
+    /// Registers `wake`, which a writer calls when it takes a segment and few free segments, or few
+    /// populated fresh ones, remain. The woken thread calls [`Engine::refill`] and
+    /// [`Engine::populate`]. Only the first registration counts. The writer holds no lock during
+    /// the call, and `wake` must not block.
     pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
         self.segments().call_when_short(wake);
     }
 
-    /// Recounts the accounts of suspect segments, at most `count_max`. Segments with arriving
-    /// values have to wait, because no slot names their pieces yet.
+    /// Recounts the accounts of at most `count_max` suspect segments. A segment in which a value is
+    /// still arriving has to wait, because no slot names the value's pieces yet.
     pub fn recount_suspects(&self, thread: &ThreadSlot, count_max: usize) {
         self.reclaimer.recount_suspects(&self.op(thread, self.now()), count_max);
     }
 
-    /// Changes the memory limit, up to the one that the cache was created for. A higher limit holds
-    /// at once. A lower one takes effect with the next calls of [`Engine::shrink`] and
-    /// [`Engine::maintain`], and without [`Engine::call_when_short`] with the next stores, which
-    /// evict the least valuable items and return their memory to the system.
+    /// Changes the memory limit, up to the limit that the cache was created for. A higher limit
+    /// takes effect immediately. A lower limit takes effect with the next calls of
+    /// [`Engine::shrink`] and [`Engine::maintain`]. If no thread has registered with
+    /// [`Engine::call_when_short`], the next stores also evict the least valuable items and return
+    /// their memory to the system.
     ///
     /// # Errors
     /// [`LimitError`] names the bounds.
@@ -324,9 +330,9 @@ impl Engine {
         self.reclaimer.set_memory_limit(thread, bytes)
     }
 
-    /// Does a slice of shrinking: returns the memory of free segments, then frees some, and lowers
-    /// the number of usable segments to those in use and a few more, so that writers always find
-    /// free ones. Returns true if more work is due now.
+    /// Does one slice of shrinking: returns the memory of free segments to the system, frees more
+    /// segments, and lowers the number of usable segments to the number in use plus a few, so that
+    /// writers always find free ones. Returns true if more work is due now.
     pub fn shrink(&self, thread: &ThreadSlot, now: Second) -> bool {
         self.reclaimer.shrink(&self.op(thread, now))
     }
@@ -336,10 +342,11 @@ impl Engine {
         self.segments().memory_limit()
     }
 
-    /// Prefetches the index groups and the records of some keys, for operations on them that follow
-    /// at once. A hint only: it changes nothing.
+    /// Prefetches the index groups and the records of some keys that the caller is about to use. It
+    /// is only a hint and changes nothing.
     ///
-    /// An operation waits for memory two or three times in a row; here the keys wait together.
+    /// A single operation waits for memory two or three times in a row. Here the waits of all keys
+    /// overlap.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.index().prefetch(keys);
     }

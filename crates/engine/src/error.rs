@@ -1,18 +1,18 @@
-//! The errors that operations of several rooms return.
+//! Errors that operations of several modules return.
 
 use larder_item::KeyError;
 
 use crate::journal::Refusal;
 
-/// A process that holds a group of the index, or all appenders, is stopped. The operation waited
-/// for it for a second or two and changed nothing.
+/// A stopped process holds a group of the index, or all appenders. The operation waited for it for
+/// a second or two and changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a process that shares the cache has been stopped in the middle of a change; continue it, or end it"
 )]
 pub struct Stuck;
 
-/// Why a store failed.
+/// The reason why a store failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The item is larger than the cache accepts.
@@ -24,10 +24,10 @@ pub enum StoreError {
     /// The key is invalid.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The cache's journal refuses the change.
+    /// The cache's journal refused the change.
     #[error(transparent)]
     Journal(#[from] Refusal),
-    /// A stopped process holds what the operation needs: see [`Stuck`].
+    /// A stopped process holds a lock that the operation needs: see [`Stuck`].
     #[error(transparent)]
     Stuck(#[from] Stuck),
 }

@@ -4,7 +4,7 @@ use larder_item::Epoch;
 
 use crate::open::Config;
 
-/// A mebibyte with eviction and versions.
+/// A cache of one mebibyte with eviction and versions.
 pub(crate) const SMALL: Config = Config {
     memory_bytes: 1 << 20,
     memory_bytes_max: 1 << 20,

@@ -1,21 +1,21 @@
-//! The journal: what records each change of an item, before the change can be seen.
+//! The journal: it records each change of an item before other threads can read the change.
 
 use std::fmt;
 
 use larder_item::{Deadline, Second};
 
-/// An item as a journal records it.
+/// An item in the form that a journal records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The item's key.
     pub key: &'a [u8],
-    /// The value, as clients see it.
+    /// The value that clients read.
     pub value: &'a [u8],
     /// The client flags.
     pub flags: u32,
     /// The deadline.
     pub deadline: Deadline,
-    /// The cas token; 0 if the cache keeps none.
+    /// The cas token; 0 if the cache has no cas tokens.
     pub version: u64,
     /// True if the value is out of date.
     pub stale: bool,
@@ -30,10 +30,11 @@ pub struct Entry<'a> {
 pub struct Change<'a> {
     /// The second of the operation.
     pub now: Second,
-    /// True if memory has a live item of the key.
+    /// True if memory contains a live item with this key.
     pub is_resident: bool,
-    /// Says whether a flush has hidden the change already, or a removal by prefix takes the item
-    /// that is evicted. The journal asks under the lock that orders its records and its flushes.
+    /// Returns true if a flush has already hidden the change, or if a removal by prefix removes the
+    /// item that is evicted. The journal calls this under the lock that orders its records and its
+    /// flushes.
     pub is_gone: &'a dyn Fn() -> bool,
 }
 
@@ -47,19 +48,20 @@ impl fmt::Debug for Change<'_> {
     }
 }
 
-/// Why a journal refuses a change. The engine then changes nothing.
+/// The reason why a journal refuses a change. The engine then changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It depends on an item that memory does not have. The caller finds out and tries again.
-    #[error("the disk must be asked for the item first")]
+    /// The change depends on an item that is not in memory. The caller looks it up on the disk and
+    /// tries again.
+    #[error("the item must first be looked up on the disk")]
     NeedsDisk,
-    /// There is no room at the moment. The caller waits and tries again.
+    /// The journal has no space at the moment. The caller waits and tries again.
     #[error("the disk does not keep up with the stores; try again later")]
     Busy,
-    /// There is no room.
+    /// The journal has no space.
     #[error("out of disk space storing object")]
     Full,
-    /// There is no memory for another key.
+    /// The journal has no memory for another key.
     #[error("out of memory for the index of the disk; give the cache more memory")]
     IndexFull,
     /// An earlier write failed: the journal takes no more changes.
@@ -68,54 +70,56 @@ pub enum Refusal {
     /// The disk did not return the item that the change needs, or it was damaged.
     #[error("the disk did not return the item")]
     Unreadable,
-    /// The journal is of the process that this one was forked from.
-    #[error("the disk tier is of the process that opened the cache; open a cache after the fork")]
+    /// The journal belongs to the process that this one was forked from.
+    #[error(
+        "the disk tier belongs to the process that opened the cache; open a cache after the fork"
+    )]
     Forked,
-    /// The process could not join those that share the cache when it was forked.
+    /// The process was forked and could not join the processes that share the cache.
     #[error("this forked process cannot use the cache; Cache::lost gives the reason")]
     Lost,
-    /// The item was stored after the removal began that would take it.
+    /// The item was stored after the start of the removal that would remove it.
     #[error("the item is newer than the removal")]
     Newer,
-    /// The item is longer than a journal's record.
-    #[error("the item is longer than a segment of the disk holds")]
+    /// The item exceeds the longest record of the journal.
+    #[error("the item does not fit in a segment of the disk tier")]
     TooLarge,
 }
 
 /// Records the changes of a cache's items. The engine calls it under the lock of the item's group,
-/// before the change: what it returns without an error happens. The calls of one key are in the
-/// order of its changes.
+/// before the change. If a method returns no error, the engine makes the change. For one key, the
+/// order of the calls is the order of the changes.
 ///
 /// A journal must not use the engine. Only one process may write a cache that has a journal.
 pub trait Journal: fmt::Debug + Send + Sync {
-    /// True if the journal gets each item when it is stored or changed. Otherwise it gets a
-    /// [`Journal::removal`] then, for what it has of the key is out of date, and the item itself
-    /// when eviction takes it.
+    /// True if the journal records each item when it is stored or changed. Otherwise the engine
+    /// then calls [`Journal::removal`], because the journal's item of the key is out of date, and
+    /// passes the item itself when it is evicted.
     fn records_stores(&self) -> bool {
         true
     }
 
-    /// Eviction takes a live item. `was_read` says whether it was read since it was stored, or has
-    /// survived an eviction. Returns false if there is no room for it at the moment. Called only if
-    /// [`Journal::records_stores`] is false.
+    /// Eviction removes a live item from memory. `was_read` is true if the item was read since it
+    /// was stored, or has survived an eviction. Returns false if the journal has no space for it at
+    /// the moment. Called only if [`Journal::records_stores`] is false.
     fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, was_read: bool) -> bool {
         let _ = (entry, change, was_read);
         true
     }
 
-    /// The key has this item from now on.
+    /// From now on the key has this item.
     ///
     /// # Errors
     /// [`Refusal`].
     fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal>;
 
-    /// The key has no item from now on.
+    /// From now on the key has no item.
     ///
     /// # Errors
     /// [`Refusal`].
     fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal>;
 
-    /// A load reserves a key of which memory has no item. Records nothing.
+    /// A load reserves a key that has no item in memory. The journal records nothing.
     ///
     /// # Errors
     /// [`Refusal::NeedsDisk`] if the key may have an item outside memory.

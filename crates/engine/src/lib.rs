@@ -4,31 +4,33 @@
 //! hash ─▶ group of 15 slots ─▶ slot names segment, offset ─▶ record: header, fields, key, value
 //! ```
 //!
-//! Writers append records to segments. A store publishes its record with one store to a slot,
-//! under the lock of the slot's group. Readers take no lock: they load the slot, copy the record,
-//! and load the segment's sequence again. When memory runs out, the evictor unlinks every record of
-//! a segment and then clears its sequence; a reader that copied from it sees the change and starts
-//! over.
+//! Writers append records to segments. A store publishes its record with one store to a slot, under
+//! the lock of the slot's group. Readers take no lock: they load the slot, copy the record, and
+//! load the segment's sequence again. When memory runs out, the evictor unlinks every record of a
+//! segment and then clears the segment's sequence. A reader that copied from that segment finds the
+//! sequence changed and starts over.
 //!
 //! The crate performs no I/O and reads no clock: callers pass the current second to every
-//! operation. Only `ops/large/pinned.rs` holds `unsafe` code; all other files reach memory through
-//! [`larder_region::Memory`].
+//! operation. Only `ops/large/pinned.rs` contains `unsafe` code; all other files access memory
+//! through [`larder_region::Memory`].
 //!
-//! The rooms lie in each other, each with a type that owns its words. A room reaches only the rooms
-//! below it. `process/op.rs` has what runs up: a free segment, and the repair after dead peers.
+//! The modules form layers. Most layers have a type that owns their part of the region and contains
+//! the type of the next layer. A module imports only modules of lower layers. Two calls go up
+//! through the trait in `process/op.rs`: taking a free segment, which may require eviction, and
+//! repairing the region after a process died.
 //!
-//! | room, from the top | type | what it owns |
+//! | module, from the top | type | what it owns |
 //! |---|---|---|
 //! | `ops`, `inspect`, `open` | | one file for each operation of the public interface; reports, dumps, validation; opening |
-//! | `engine` | [`Engine`] | the front |
+//! | `engine` | [`Engine`] | the public type, which passes simple calls to the layers below |
 //! | `reclaim` | `Reclaimer` | S3-FIFO eviction, compaction, the expiry sweep, the memory limit, repair after a crash |
 //! | `index` | `Index` | groups and their locks, lookup, growth, unlinking, the ghost |
 //! | `segment` | `Segments` | slots, records, segment headers, appenders, the segment allocator, flushes |
 //! | `superblock` | | the parameters of an existing region |
 //! | `process` | `Peers` | thread slots, peers, waiting, the context of an operation |
-//! | `region`, `error`, `journal` | `Region` | memory and layout; the errors of several rooms; what records changes |
+//! | `region`, `error`, `journal` | `Region` | memory and layout; errors that several modules return; the trait that records changes |
 //!
-//! `interleavings` is the engine under shuttle and Miri, in many orders of its threads.
+//! `interleavings` tests the engine under shuttle and Miri, which run its threads in many orders.
 #![deny(unsafe_code)]
 
 mod engine;

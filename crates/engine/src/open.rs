@@ -1,4 +1,5 @@
-//! Opening a cache: creating its region, attaching to one, following a fork, and leaving.
+//! Opening a cache: creating its region, attaching to an existing region, opening it again after a
+//! fork, and leaving.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -23,15 +24,16 @@ use crate::superblock::{AttachError, Birth, Superblock};
 pub struct Config {
     /// The memory of the cache in bytes, index and statistics included.
     pub memory_bytes: usize,
-    /// The highest limit that the memory can be raised to later; at least `memory_bytes`. It
-    /// reserves addresses, not memory.
+    /// The highest limit that the memory can be raised to later; at least `memory_bytes`. The cache
+    /// reserves addresses for it, not memory.
     pub memory_bytes_max: usize,
     /// The largest item in bytes, as [`Engine::accepts`] counts it.
     pub item_bytes_max: usize,
-    /// True if the memory consists of huge pages that the administrator has reserved. Creation
-    /// fails without them.
+    /// True if the memory must consist of huge pages that the administrator has reserved. Creation
+    /// fails if there are too few.
     pub huge_pages: bool,
-    /// True if each item carries a version, its cas token. It costs 8 bytes an item.
+    /// True if each item has a version, which is its cas token. A version takes 8 bytes of each
+    /// item.
     pub keeps_versions: bool,
     /// True if live items may be evicted to make room.
     pub evicts: bool,
@@ -39,11 +41,12 @@ pub struct Config {
     pub hash_seed: u64,
     /// The Unix time of second 0.
     pub epoch: Epoch,
-    /// How many processes can use a new shared region at a time; 0 for a number by memory.
+    /// The number of processes that can use a new shared region at the same time; 0 to derive the
+    /// number from the memory size.
     pub peers: u32,
 }
 
-/// Why an engine cannot be created.
+/// The reason why an engine cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The memory cannot be laid out.
@@ -56,22 +59,24 @@ pub enum CreateError {
     #[error(transparent)]
     Join(#[from] JoinError),
     /// The largest item exceeds half of the memory.
-    #[error("an item may have at most half of the memory, {half} bytes, found {asked}")]
+    #[error(
+        "the largest item must not exceed half of the memory, which is {half} bytes, found {asked}"
+    )]
     ItemTooLarge {
-        /// The requested bytes.
+        /// The requested size of the largest item in bytes.
         asked: usize,
-        /// The possible bytes.
+        /// The largest size that is possible in bytes.
         half: usize,
     },
 }
 
-/// What a process is in a region that others use.
+/// The role of a process in a shared region.
 #[derive(Debug)]
 pub enum Role {
     /// A peer.
     Peer(Engine),
-    /// A reader: all rows are taken. It may use [`Engine::look_up`], the reports, and
-    /// [`Engine::in_child`], which tries again.
+    /// A reader, because all peer rows are taken. It may use [`Engine::look_up`], the reports, and
+    /// [`Engine::in_child`], which tries again to become a peer.
     Reader(Engine, JoinError),
 }
 
@@ -102,8 +107,8 @@ impl Drop for Engine {
     }
 }
 
-/// The divisor of the memory that the index starts with: enough for items of about a kilobyte. The
-/// index grows with the items.
+/// The initial index takes this fraction of the memory, which is enough for items of about a
+/// kilobyte. The index grows with the number of items.
 const FIRST_INDEX_PART: usize = 128;
 
 /// Returns the number of low hash bits that choose a group in a new region.
@@ -134,7 +139,7 @@ impl Engine {
     }
 
     /// Creates an empty cache in memory that other processes can map, and becomes its first peer.
-    /// No other process may know of the region before this returns.
+    /// No other process may use the region before this returns.
     ///
     /// # Errors
     /// [`CreateError`] names the parameter that is wrong or the resource that is missing.
@@ -173,7 +178,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Derives the engine of a region, before this process is a peer.
+    /// Builds the engine of a region, before this process is a peer.
     fn over(region: Region, locks: Option<Locks>, config: &Config, birth: &Birth) -> Self {
         let first_level = first_level(config.memory_bytes, region.layout());
         let peers = Peers::new(region, locks);
@@ -182,12 +187,12 @@ impl Engine {
         Self::new(Reclaimer::new(index), config.item_bytes_max, config.epoch, *birth)
     }
 
-    /// Becomes a peer of the cache in an existing region, if it has a row for one, and repairs what
-    /// dead processes left in it. Calls `check` with the parameters of the cache before it changes
-    /// anything.
+    /// Becomes a peer of the cache in an existing region, if a peer row is free, and repairs what
+    /// dead processes left in the region. Calls `check` with the parameters of the cache before it
+    /// changes anything.
     ///
     /// # Errors
-    /// [`AttachError`] names the field that differs from what this program needs.
+    /// [`AttachError`] names the field that differs from the value that this program needs.
     pub fn attach<E: From<AttachError>>(
         memory: Memory,
         locks: Locks,
@@ -206,11 +211,11 @@ impl Engine {
         Ok(role)
     }
 
-    /// Opens a region without becoming a peer and without a store, for memory that is mapped for
-    /// reading. Only [`Engine::look_up`] and the reports may be used then.
+    /// Opens a region for reading, without becoming a peer and without writing to it. The memory
+    /// may be mapped read-only. Use only [`Engine::look_up`] and the reports on the result.
     ///
     /// # Errors
-    /// As [`Engine::attach`].
+    /// Same as [`Engine::attach`].
     pub fn read_only(memory: Memory) -> Result<Self, AttachError> {
         Ok(Self::open(memory, None, 0)?.0)
     }
@@ -237,13 +242,13 @@ impl Engine {
         Ok((engine, config))
     }
 
-    /// Returns the same cache for a process that was forked from the opener. Shared memory gets
-    /// another peer, if it has a row for one; of private memory the child has a copy.
+    /// Returns the same cache for a process that was forked from the opener. In shared memory the
+    /// child becomes another peer, if a peer row is free. Private memory is copied by the fork.
     ///
-    /// The system copies page by page while other threads run, so the copy may hold a later store
-    /// of theirs without an earlier one. If threads other than the forking one may have been
-    /// active, the child's cache starts empty. The forking thread and the slots that belong to no
-    /// thread count `own_thread_slots`.
+    /// The system copies page by page while other threads run, so the copy may contain a later
+    /// store of another thread without its earlier one. If threads other than the forking one may
+    /// have been active, the child's cache starts empty. `own_thread_slots` is the number of thread
+    /// slots that the forking thread uses or that belong to no thread.
     ///
     /// # Errors
     /// [`CreateError`] if the locks cannot be used or memory is short.
@@ -267,7 +272,8 @@ impl Engine {
         }
         let region = Region::new(self.region().memory().again(), layout);
         let locks = self.peers().reopened_locks()?;
-        // The limit may have changed since the region was created; its first groups have not.
+        // The limit may have changed since the region was created; the number of its first groups
+        // has not.
         let memory_bytes = self.region().word(superblock::MEMORY_BYTES).load(Relaxed) as usize;
         let engine = Self::over(region, locks, &Config { memory_bytes, ..config }, self.birth());
         if !engine.has_peers() {
@@ -305,7 +311,7 @@ impl Engine {
         };
         wide(superblock::IDENTITY, self.birth().identity);
         wide(superblock::BOOT, self.birth().boot);
-        // Last: a region without the magic number is not valid yet.
+        // Stored last: a region without the magic number is not valid yet.
         self.region().word(superblock::MAGIC).store(layout::MAGIC, Release);
     }
 
@@ -328,10 +334,10 @@ impl Engine {
         self.region().word(global::GROUPS).store(groups as u64, Release);
     }
 
-    /// Takes a row for this process and repairs what dead processes left.
+    /// Takes a peer row for this process and repairs what dead processes left.
     fn join(&self) -> Result<(), JoinError> {
         let row = self.peers().lock_a_row()?;
-        // A process that uses its memory alone finds its row in use after a fork.
+        // In private memory, a forked child finds the row already in use.
         if self.has_peers() && self.peers().is_row_in_use(row) {
             self.reclaimer().reap_peer(row);
         }
@@ -344,7 +350,7 @@ impl Engine {
     }
 
     /// Checks a region that this process is about to join, if no other process uses it. Returns
-    /// true if none does.
+    /// true in that case.
     pub(crate) fn check_before_joining(&self) -> Result<bool, AttachError> {
         let is_alone = !self.peers().has_living_peers();
         if is_alone {

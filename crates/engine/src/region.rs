@@ -1,4 +1,4 @@
-//! The region as this process sees it: its memory and its layout.
+//! The region as mapped by this process: its memory and its layout.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -7,7 +7,7 @@ use larder_item::Second;
 use larder_region::layout::global;
 use larder_region::{Layout, Memory};
 
-/// The memory of a cache, and where its parts are. Every room reaches memory through it.
+/// The memory of a cache, and the positions of its parts. All modules access memory through it.
 #[derive(Debug)]
 pub(crate) struct Region {
     memory: Memory,

@@ -12,21 +12,21 @@ use crate::process::thread_slot::THREAD_SLOT_BYTES;
 /// The origin of a shared region, for processes that attach to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Birth {
-    /// A number that no other region has.
+    /// A number that identifies this region and no other.
     pub identity: u128,
-    /// The boot of the system in which the region was made.
+    /// The identifier of the system boot during which the region was created.
     pub boot: u128,
     /// The first second of the region by the system's monotonic clock, which counts from that boot.
     pub monotonic_secs: i64,
 }
 
-/// Why a region cannot be used.
+/// The reason why a region cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// It does not start as a region does.
+    /// The memory does not start like a region.
     #[error("it is not the file of a cache: it does not begin with LARDERRG")]
     NotARegion,
-    /// Another version wrote it, or it has another size, or it is damaged.
+    /// Another version wrote the region, the region has another size, or it is damaged.
     #[error("its {field} is {found}, and this program needs {expected}")]
     Field {
         /// The field of the superblock.
@@ -36,10 +36,10 @@ pub enum AttachError {
         /// The value found.
         found: u64,
     },
-    /// A word leads outside the region, or in a ring.
+    /// A link in the region leads outside it, or forms a cycle.
     #[error("it is damaged: {0}")]
     Damaged(String),
-    /// Its sizes are not those of a region.
+    /// The region's sizes are impossible.
     #[error("its layout is invalid: {0}")]
     Sizes(#[from] LayoutError),
     /// The process cannot become a peer.
@@ -80,7 +80,7 @@ impl Superblock {
             within("capacity in bytes", capacity_at, REGION_BYTES_MIN, memory.bytes())?;
         let memory_at = superblock::MEMORY_BYTES;
         let memory_bytes = within("memory in bytes", memory_at, REGION_BYTES_MIN, capacity_bytes)?;
-        // The number that the creator asked for; the others follow from it.
+        // The creator's number of peers; the other sizes follow from it.
         let peers = half(superblock::PEERS) as usize;
         if peers == 0 || peers > PEERS_MAX {
             return Err(field_error("number of peers", PEERS_MAX, peers as u64));

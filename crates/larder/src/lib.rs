@@ -33,6 +33,7 @@
 //! | list the items | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
 //! | observe the cache | [`stats`](Cache::stats), [`memory`](Cache::memory) |
 //! | use the cache of a server on this machine | [`connect`](Cache::connect), which returns a [`Client`] |
+//! | use either kind of cache | [`AnyCache`] |
 //! | write a server or a binding | [`raw`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
@@ -54,6 +55,7 @@
 //! | room | contents |
 //! |---|---|
 //! | `open` | [`Builder`], caches in files and in shared memory, [`Inspection`] |
+//! | `any` | [`AnyCache`], for programs that use a cache of either kind |
 //! | `client` | [`Client`], for the cache of a server on the same machine |
 //! | `api` | what programs call: [`Cache`], one concern in each file |
 //! | `raw` | what servers call: operations that say how they wait for the disk, values in parts |
@@ -63,6 +65,7 @@
 //! | `system` | the time, and random numbers |
 #![forbid(unsafe_code)]
 
+mod any;
 mod api;
 mod backend;
 pub mod client;
@@ -72,6 +75,7 @@ pub mod raw;
 mod system;
 mod tier;
 
+pub use any::{AnyCache, AnyCacheError};
 pub use api::{cache, dump, get, load, prefix, set, signed, stats, walk};
 pub use backend::large::{LargeValue, Piece, Read};
 pub use backend::waited;

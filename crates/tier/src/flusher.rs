@@ -1,7 +1,8 @@
-//! The flusher: the one writer of a log, which keeps the order of writes and syncs.
+//! The flusher: the only writer of a log. It enforces the order of writes and syncs.
 //!
-//! The caller brings records in the order of their addresses; the rules that order them on the disk
-//! are kept here, whatever the caller asks for. They have their names in `tests/it/model/rules.rs`.
+//! The caller passes records in the order of their addresses. The flusher enforces the ordering
+//! rules of the disk, whatever the caller requests. `// Rule:` comments name the rules of the model
+//! in `tests/it/model/rules.rs`.
 
 use std::fmt;
 
@@ -12,42 +13,47 @@ use crate::format::{Address, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber
 use crate::log::Extent;
 use crate::tier::{Lease, OpenError, Tier};
 
-/// Why the flusher did not do what it was asked for. It does nothing more after the first error.
+/// The reason why the flusher did not do what the caller requested. After [`FlushError::Disk`] or
+/// [`FlushError::Lease`] all later calls fail.
 #[derive(Debug, Error)]
 pub enum FlushError {
-    /// The disk failed: it is not known what of the last writes is durable.
+    /// The disk failed. The last writes may or may not be durable.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Numbers were not leased.
+    /// The lease of segment numbers failed.
     #[error(transparent)]
     Lease(#[from] OpenError),
-    /// A source was to be given up before its copies were written. It stays, and work goes on.
-    #[error("the records up to {judged} are not written, so their source is not given up")]
+    /// A segment cannot be freed before the copies of its records are written. It stays. The
+    /// flusher continues to work.
+    #[error(
+        "the segment is not freed: the copies of its records, up to {judged}, are not written yet"
+    )]
     NotWritten {
-        /// The last address that was reserved when the source was judged.
+        /// The last reserved address when the segment was last evaluated.
         judged: Address,
     },
-    /// The file system has no room for another segment. Nothing is lost, and work goes on.
-    #[error("the disk is full: {path} has no room for another segment")]
+    /// The file system has no space for another segment. Nothing is lost. The flusher continues to
+    /// work.
+    #[error("the disk is full: {path} has no space for another segment")]
     Full {
         /// The directory.
         path: String,
     },
     /// An earlier call failed.
-    #[error("the log takes no more writes since an earlier error")]
+    #[error("an earlier error stopped all writes to the log")]
     Failed,
 }
 
-/// What a sync has made durable.
+/// The result of a sync.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Synced {
-    /// Everything below; `None` before the first record.
+    /// Everything below this address is durable; `None` before the first record.
     pub through: Option<Address>,
-    /// Extents that were given up, and may begin a segment from now on.
+    /// The freed extents. They may begin a segment from now on.
     pub freed: Vec<Extent>,
 }
 
-/// The segment that takes records.
+/// The segment to which records are appended.
 #[derive(Debug)]
 struct Open {
     extent: Extent,
@@ -56,7 +62,7 @@ struct Open {
 }
 
 impl Open {
-    /// Behind the last unit, or behind the segment.
+    /// Returns the address after the last unit, or after the segment.
     fn end(&self) -> Address {
         match self.next_page {
             SEGMENT_PAGES => {
@@ -68,12 +74,12 @@ impl Open {
     }
 }
 
-/// The one writer of a log.
+/// The only writer of a log.
 pub struct Flusher<D: Directory> {
     tier: Tier<D>,
     open: Option<Open>,
     unit: Option<UnitWriter>,
-    /// The header of the last segment that was begun is durable.
+    /// True if the header of the last segment that was begun is durable.
     is_header_durable: bool,
     through: Option<Address>,
     erasing: Vec<Extent>,
@@ -92,7 +98,7 @@ impl<D: Directory> fmt::Debug for Flusher<D> {
 }
 
 impl<D: Directory> Flusher<D> {
-    /// A flusher that goes on behind what is in the log. Its first record is in a new segment.
+    /// Returns a flusher that continues an existing log. Its first record begins a new segment.
     pub fn new(tier: Tier<D>) -> Self {
         Self {
             through: tier.manifest().durable,
@@ -105,22 +111,22 @@ impl<D: Directory> Flusher<D> {
         }
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn tier(&self) -> &Tier<D> {
         &self.tier
     }
 
-    /// Notes how far the log's time is ahead of the system's clock ([`Tier::note_ahead`]).
+    /// Sets how far the log's time is ahead of the system clock ([`Tier::note_ahead`]).
     pub fn note_ahead(&mut self, ahead_secs: i64) {
         self.tier.note_ahead(ahead_secs);
     }
 
-    /// True after an error: nothing more is written or synced.
+    /// True after an error. The flusher then neither writes nor syncs.
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// Does something, unless an earlier call failed.
+    /// Calls `act`, unless an earlier call failed.
     fn unless_failed<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, FlushError>,
@@ -143,15 +149,15 @@ impl<D: Directory> Flusher<D> {
         self.unless_failed(|flusher| Ok(flusher.tier.lease(count)?))
     }
 
-    /// Gives a free extent its space on the disk, filled with zeros. A segment that begins in it
-    /// never finds the disk full, and its syncs, after the first, write no metadata of the file
-    /// system.
+    /// Allocates the space of a free extent and fills it with zeros. A segment in this extent
+    /// cannot run out of disk space, and its syncs, except for the first, write no metadata of the
+    /// file system.
     ///
-    /// Cost: writes 4 MiB. An extent needs it once, before its first segment.
+    /// Cost: writes 4 MiB. Each extent needs this once, before its first segment.
     ///
     /// # Errors
     ///
-    /// [`FlushError::Full`], after which the flusher works on; other errors are final.
+    /// [`FlushError::Full`], after which the flusher continues to work. Other errors are final.
     pub fn prepare(&mut self, extent: Extent) -> Result<(), FlushError> {
         if self.has_failed {
             return Err(FlushError::Failed);
@@ -162,8 +168,8 @@ impl<D: Directory> Flusher<D> {
         }
     }
 
-    /// Begins a segment in a free extent, and shuts the last one. Syncs first if the header of the
-    /// last one is not durable.
+    /// Closes the open segment, and begins a segment in a free extent. Syncs first if the header of
+    /// the previous segment is not durable.
     ///
     /// # Errors
     ///
@@ -187,14 +193,14 @@ impl<D: Directory> Flusher<D> {
         })
     }
 
-    /// Pages that are left in the open segment; 0 without one.
+    /// Returns the number of pages left in the open segment; 0 if no segment is open.
     pub fn pages_left(&self) -> usize {
         self.open.as_ref().map_or(0, |open| SEGMENT_PAGES - open.next_page)
     }
 
-    /// Adds a record to the unit, of up to `unit_pages` pages, that is written next. Returns its
-    /// address, or `None` if the unit has no room for it: the caller writes the unit, and begins a
-    /// segment if the open one has no room.
+    /// Adds a record to the next unit, which has up to `unit_pages` pages. Returns its address, or
+    /// `None` if the unit is full. The caller must then write the unit, and begin a segment if the
+    /// open one is full.
     ///
     /// # Panics
     ///
@@ -206,7 +212,7 @@ impl<D: Directory> Flusher<D> {
         self.unit.get_or_insert_with(begin).push(record)
     }
 
-    /// Ends the unit and writes it. Durable after a sync.
+    /// Finishes the unit and writes it. Durable after a sync.
     ///
     /// # Errors
     ///
@@ -221,7 +227,7 @@ impl<D: Directory> Flusher<D> {
         self.write_pages(&pages)
     }
 
-    /// Writes a unit that the caller has sealed, for the next page of the open segment.
+    /// Writes a unit that the caller sealed for the next page of the open segment.
     ///
     /// # Errors
     ///
@@ -242,7 +248,7 @@ impl<D: Directory> Flusher<D> {
         Ok(())
     }
 
-    /// Shuts the open segment, whose units are written.
+    /// Closes the open segment after writing its last unit.
     fn shut(&mut self, now_unix_secs: u64) -> Result<(), FlushError> {
         self.write_unit(now_unix_secs)?;
         if let Some(open) = self.open.take()
@@ -254,7 +260,7 @@ impl<D: Directory> Flusher<D> {
         Ok(())
     }
 
-    /// Makes durable what was written. Answers come after it.
+    /// Makes all writes durable. Responses are sent only after this.
     ///
     /// # Errors
     ///
@@ -272,7 +278,7 @@ impl<D: Directory> Flusher<D> {
         })
     }
 
-    /// Ends the log: writes what is left, shuts the segment and marks the stop as clean
+    /// Ends the log: writes the last unit, closes the segment and marks the stop as clean
     /// ([`Tier::mark_clean`]).
     ///
     /// # Errors
@@ -284,20 +290,21 @@ impl<D: Directory> Flusher<D> {
         self.unless_failed(|flusher| Ok(flusher.tier.mark_clean(flusher.through)?))
     }
 
-    /// Gives a segment up whose records are all dead or copied. `judged` is the last address that
-    /// was reserved when the last record was judged: it is durable first, and so is the erasure of
-    /// the segment that was given up before. The extent is free when a later sync says so.
+    /// Frees a segment whose records are all dead or copied. `judged` is the last reserved address
+    /// when its last record was evaluated. Before the segment is erased, everything up to `judged`
+    /// and the erasure of the previously freed segment are made durable. The extent can be reused
+    /// when a later sync returns it.
     ///
     /// # Errors
     ///
-    /// [`FlushError`]; [`FlushError::NotWritten`] if `judged` lies in a unit that is not written.
+    /// [`FlushError`]; [`FlushError::NotWritten`] if `judged` is in a unit that is not written.
     pub fn give_up(
         &mut self,
         extent: Extent,
         number: SegmentNumber,
         judged: Option<Address>,
     ) -> Result<Synced, FlushError> {
-        // Before the sync: it frees extents, which an error would not report.
+        // This check comes before the sync. The sync frees extents, and an error would lose them.
         let written = self.open.as_ref().map_or(self.through, |open| Some(open.end()));
         if let Some(judged) = judged.filter(|judged| written <= Some(*judged)) {
             return Err(FlushError::NotWritten { judged });

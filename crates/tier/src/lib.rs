@@ -1,16 +1,16 @@
 //! The disk tier: items in one log on disk.
 //!
-//! | room | owns |
+//! | module | contents |
 //! |---|---|
 //! | `store` | a key-value store: the log, a catalog of it in memory, and two threads |
 //! | `flusher` | the one writer of the log, and the order of its writes and syncs |
-//! | `recovery` | what a log holds when no memory has it |
+//! | `recovery` | reads the log at a start that has no index from a clean stop |
 //! | `tier` | a directory in use: its lock, its manifest and its log |
 //! | `log` | the log's file: segments in extents |
 //! | `format` | the bytes on the disk |
-//! | `disk` | files, and the disk of the tests that loses power |
+//! | `disk` | real files, and a simulated disk for tests that loses power |
 //!
-//! `tests/it/model` has the protocol of the log as a model.
+//! `tests/it/model` contains a model of the log's protocol.
 #![forbid(unsafe_code)]
 
 pub mod disk;

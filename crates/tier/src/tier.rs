@@ -11,63 +11,64 @@ use crate::format::{
 use crate::log::{self, Log};
 
 const MANIFEST: &str = "MANIFEST";
-/// The name that a manifest has until it is whole.
+/// The name of a new manifest until it is complete.
 const MANIFEST_NEW: &str = "MANIFEST.new";
-/// The space that a new manifest takes, with what the file system notes of it.
+/// The space for a new manifest, including the metadata of the file system.
 const MANIFEST_SPACE_BYTES: u64 = 16 << 10;
-/// The epoch of a directory that was never started.
+/// The epoch of a directory that was created but never started.
 const EPOCH_MADE: u32 = 1;
-/// Segments that a log has at least: one takes records, one is free for reclaim, one is reclaimed.
+/// The minimum number of segments in a log: one for new records, one that is free for reclaim, and
+/// one that is reclaimed.
 pub const EXTENTS_MIN: u32 = 3;
 
-/// Why a directory is not opened. Nothing was changed.
+/// The reason why a directory was not opened. Nothing was changed.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The disk failed, or the directory is in use or not ours.
+    /// The disk failed, the directory is in use, or another user can access it.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The manifest does not fit this release.
+    /// This release cannot use the manifest.
     #[error("{path}: {reason}")]
     Manifest {
         /// The directory.
         path: String,
-        /// What is wrong.
+        /// The reason.
         reason: ManifestError,
     },
-    /// The directory is a store and was asked for as a cache, or the other way round.
+    /// The directory is a store but was opened as a cache, or the other way round.
     #[error(
-        "{path} is a {found}, and is asked for as a {asked}: start it as a {found}, or export it \
+        "{path} is a {found}, but was opened as a {asked}: start it as a {found}, or export it \
          there and import it into a new directory"
     )]
     OtherMode {
         /// The directory.
         path: String,
-        /// What it is.
+        /// Its mode.
         found: Mode,
-        /// What was asked for.
+        /// The requested mode.
         asked: Mode,
     },
-    /// The directory is none that larderd has made.
+    /// The directory was not created by larderd.
     #[error("{path} has no MANIFEST: it is not a directory of --tier-path")]
     NoTier {
         /// The directory.
         path: String,
     },
-    /// The directory has a log and no manifest.
-    #[error("{path} holds a log without a MANIFEST: restore the file, or name an empty directory")]
+    /// The directory has a log but no manifest.
+    #[error("{path} has a log but no MANIFEST: restore the file, or name an empty directory")]
     NoManifest {
         /// The directory.
         path: String,
     },
-    /// The directory has a manifest and no log.
-    #[error("{path} has a MANIFEST and no log: restore the file, or name an empty directory")]
+    /// The directory has a manifest but no log.
+    #[error("{path} has a MANIFEST but no log: restore the file, or name an empty directory")]
     NoLog {
         /// The directory.
         path: String,
     },
-    /// The log is shorter than the manifest says.
+    /// The log is shorter than the manifest requires.
     #[error(
-        "the log in {path} has {found_bytes} bytes, expected {expected_bytes}: it was cut off. \
+        "the log in {path} has {found_bytes} bytes, expected {expected_bytes}: it was truncated. \
          Restore the directory from a backup, or save what can be read with larder export {path} \
          FILE --past-damage readable, and import it into a new directory"
     )]
@@ -76,50 +77,53 @@ pub enum OpenError {
         path: String,
         /// The length of the file.
         found_bytes: u64,
-        /// Its length as the manifest says.
+        /// The length according to the manifest.
         expected_bytes: u64,
     },
-    /// The size is smaller than the segments that the log may have now.
+    /// The requested size is smaller than the current size of the log.
     #[error(
-        "{path} has a size of {found_bytes} bytes, and {asked_bytes} are asked for: a directory can \
-         grow, not shrink. Export it and import it into a smaller one"
+        "{path} has a size of {found_bytes} bytes, but {asked_bytes} bytes were requested: a \
+         directory can grow, not shrink. Export it and import it into a smaller one"
     )]
     Shrinks {
         /// The directory.
         path: String,
-        /// The size that it has.
+        /// The current size.
         found_bytes: u64,
-        /// The size that was asked for.
+        /// The requested size.
         asked_bytes: u64,
     },
-    /// The file system has no space for a manifest.
+    /// The file system has no space for a new manifest.
     #[error(
-        "{path} has {free_bytes} bytes of free space, and a start needs {MANIFEST_SPACE_BYTES}: \
+        "{path} has {free_bytes} bytes of free space, but a start needs {MANIFEST_SPACE_BYTES}: \
          remove other files of its volume, or enlarge it"
     )]
     NoSpace {
         /// The directory.
         path: String,
-        /// The space that is left.
+        /// The free space.
         free_bytes: u64,
     },
-    /// The log is too small to be of use.
-    #[error("a size of {bytes} bytes is too small: a log needs {min_bytes} at least")]
+    /// The log is too small.
+    #[error("a size of {bytes} bytes is too small: a log needs at least {min_bytes} bytes")]
     TooSmall {
-        /// The size that was asked for.
+        /// The requested size.
         bytes: u64,
         /// The smallest size.
         min_bytes: u64,
     },
-    /// The directory was started without its memory 2³² times, or has written 2⁶⁷ bytes.
-    #[error("{path} has used up its numbers: export it and import it into a new directory")]
+    /// The directory was started 2³² times without its memory, or its log has reached 2⁶⁷ bytes.
+    #[error(
+        "{path} has used up its segment numbers or epochs: export it and import it into a new \
+         directory"
+    )]
     NumbersUsedUp {
         /// The directory.
         path: String,
     },
 }
 
-/// The random bytes of a new directory, from the system's generator.
+/// Random bytes for a new directory, from the system's generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Entropy {
     /// The directory's identity.
@@ -130,12 +134,12 @@ pub struct Entropy {
     pub hash_key: [u8; 16],
 }
 
-/// What a directory is asked to be.
+/// The requested mode and size of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// What it promises.
+    /// Store or cache.
     pub mode: Mode,
-    /// The size of its log, in bytes; rounded down to whole segments.
+    /// The size of the log, in bytes, rounded down to whole segments.
     pub bytes: u64,
 }
 
@@ -150,7 +154,7 @@ impl Wanted {
     }
 }
 
-/// Segment numbers, the next one first.
+/// A range of leased segment numbers. The iterator returns them in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     next: Option<SegmentNumber>,
@@ -167,12 +171,13 @@ impl Iterator for Lease {
     }
 }
 
-/// The time of a log beside the system's clock.
+/// The offset between the log's time and the system clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogTime {
-    /// How far it is ahead, in seconds.
+    /// The number of seconds by which the log's time is ahead of the system clock.
     pub ahead_secs: i64,
-    /// By how much the system's clock is behind where it was at the log's latest time, in seconds.
+    /// The number of seconds by which the system clock is earlier than it was at the log's latest
+    /// time.
     pub skew_secs: u64,
 }
 
@@ -181,16 +186,17 @@ pub struct LogTime {
 pub struct Tier<D: Directory> {
     directory: D,
     manifest: Manifest,
-    /// A bit of the file was flipped. The next start or stop writes it anew.
+    /// True if the manifest file has a flipped bit. The next start or stop rewrites the file.
     is_manifest_flipped: bool,
     log: Arc<Log<D::File>>,
     _lock: D::Lock,
 }
 
 impl<D: Directory> Tier<D> {
-    /// Locks a directory, and makes it a tier if it is none.
+    /// Locks a directory. Creates the files of a tier if the directory has none.
     ///
-    /// Cost: a few small reads; for a new directory a few syncs. The log's space is not allocated.
+    /// Cost: a few small reads; for a new directory also a few syncs. No space is allocated for the
+    /// log.
     ///
     /// # Errors
     ///
@@ -216,12 +222,13 @@ impl<D: Directory> Tier<D> {
         Ok(Self { directory, manifest, is_manifest_flipped, log, _lock: lock })
     }
 
-    /// Checks whether a directory that another process serves could be opened as it is wanted.
-    /// Changes nothing, and needs no lock.
+    /// Checks whether a directory that another process uses could be opened with these settings.
+    /// Changes nothing, and takes no lock.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: that of [`Tier::open`], but for what the other process may still change.
+    /// [`OpenError`]: same as [`Tier::open`], except for conditions that the other process can
+    /// still change.
     pub fn rehearse(directory: &D, wanted: Wanted) -> Result<(), OpenError> {
         let extents = wanted.extents()?;
         let Some((manifest, _)) = Self::read_manifest(directory)? else { return Ok(()) };
@@ -236,7 +243,7 @@ impl<D: Directory> Tier<D> {
         Ok(())
     }
 
-    /// Locks a directory that is a tier, to read it. Changes nothing.
+    /// Locks an existing tier for reading. Changes nothing.
     ///
     /// # Errors
     ///
@@ -249,14 +256,14 @@ impl<D: Directory> Tier<D> {
         let Some(file) = directory.open(log::FILE_NAME)? else {
             return Err(OpenError::NoLog { path: path(&directory) });
         };
-        // A log that was cut off can be read as far as it goes. Memory is not taken for more.
+        // A truncated log is readable up to its end. No memory is reserved for the missing part.
         let whole = file.len()?.div_ceil(SEGMENT_BYTES as u64);
         let extents = manifest.extents.min(u32::try_from(whole).unwrap_or(u32::MAX));
         let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), extents));
         Ok(Self { directory, manifest, is_manifest_flipped, log, _lock: lock })
     }
 
-    /// Reads the manifest. Returns true with it if a bit of it was flipped.
+    /// Reads the manifest. The returned bool is true if one of its bits was flipped.
     fn read_manifest(directory: &D) -> Result<Option<(Manifest, bool)>, OpenError> {
         let Some(bytes) = directory.read_small(MANIFEST)? else {
             return match directory.open(log::FILE_NAME)? {
@@ -273,11 +280,12 @@ impl<D: Directory> Tier<D> {
         }
     }
 
-    /// Opens the log of a directory that has a manifest.
+    /// Opens the log of a directory with a manifest.
     fn log_of(directory: &D, manifest: &Manifest) -> Result<D::File, OpenError> {
         let expected_bytes = u64::from(manifest.extents) * SEGMENT_BYTES as u64;
         if manifest.epoch == EPOCH_MADE {
-            // The directory was made and never started: the end may have come before the log.
+            // The directory was created but never started: the process may have ended before it
+            // created the log.
             return Self::file_of(directory, expected_bytes);
         }
         let Some(file) = directory.open(log::FILE_NAME)? else {
@@ -290,7 +298,7 @@ impl<D: Directory> Tier<D> {
         Ok(file)
     }
 
-    /// Makes the log as long as it may get. Its space is not allocated.
+    /// Creates the log with its maximum length. No space is allocated for it.
     fn file_of(directory: &D, bytes: u64) -> Result<D::File, OpenError> {
         let file = directory.create(log::FILE_NAME)?;
         file.set_len(bytes)?;
@@ -324,7 +332,7 @@ impl<D: Directory> Tier<D> {
         Ok((manifest, file))
     }
 
-    /// Fails if a directory is not, and does not become, what is wanted.
+    /// Fails if the directory has another mode or is larger than requested.
     fn check(
         directory: &D,
         manifest: &Manifest,
@@ -357,7 +365,8 @@ impl<D: Directory> Tier<D> {
         Self::check(directory, &manifest, wanted, extents)?;
         if extents > manifest.extents {
             manifest.extents = extents;
-            // The log is never shorter than the manifest says.
+            // The file is extended first, so that the log is never shorter than the manifest
+            // requires.
             file.set_len(u64::from(extents) * SEGMENT_BYTES as u64)?;
             file.sync_data()?;
             directory.replace_small(MANIFEST, &manifest.encode())?;
@@ -365,56 +374,59 @@ impl<D: Directory> Tier<D> {
         Ok(manifest)
     }
 
-    /// The path of the directory, for messages.
+    /// Returns the path of the directory, for messages.
     pub fn path(&self) -> String {
         path(&self.directory)
     }
 
-    /// The length that the log has lost, in bytes, if it is shorter than the manifest says.
+    /// Returns how many bytes are missing at the end of the log, compared to the manifest.
     pub(crate) fn cut_bytes(&self) -> u64 {
         match self.manifest.epoch {
-            // It was never started: the end may have come before the log.
+            // The directory was never started: the process may have ended before it created the
+            // log.
             EPOCH_MADE => 0,
             _ => u64::from(self.manifest.extents - self.log.extents()) * SEGMENT_BYTES as u64,
         }
     }
 
-    /// True if the file of the manifest had a flipped bit, which [`Tier::manifest`] has not.
+    /// True if the manifest file has a flipped bit. [`Tier::manifest`] returns the repaired
+    /// content.
     pub fn is_manifest_flipped(&self) -> bool {
         self.is_manifest_flipped
     }
 
-    /// The directory's files.
+    /// Returns the files of the directory.
     pub(crate) fn directory(&self) -> &D {
         &self.directory
     }
 
-    /// The log, for those who read it.
+    /// Returns a shared handle of the log, for readers.
     pub(crate) fn shared_log(&self) -> Arc<Log<D::File>> {
         Arc::clone(&self.log)
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Log<D::File> {
         &self.log
     }
 
-    /// What the directory is.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Whether the memory that has this epoch knows all of the log: it served it last, and since
-    /// then the machine has not been started again, or the last stop was clean.
+    /// True if the memory with this epoch has all changes of the log. This requires that it was
+    /// used with the log last, and that the machine was not restarted since or the last stop was
+    /// clean.
     pub fn fits(&self, epoch: u32, is_same_boot: bool) -> bool {
         epoch == self.manifest.epoch && (is_same_boot || self.manifest.clean)
     }
 
-    /// Begins to serve with the memory that [`Tier::fits`].
+    /// Starts with memory that [`Tier::fits`].
     ///
     /// # Errors
     ///
-    /// [`OpenError::Disk`]. The directory must then not be changed.
+    /// [`OpenError::Disk`]. The caller must then not change the directory.
     pub fn go_on(&mut self) -> Result<(), OpenError> {
         match self.manifest.clean {
             true => self.replace(Manifest { clean: false, ..self.manifest.clone() }),
@@ -422,8 +434,8 @@ impl<D: Directory> Tier<D> {
         }
     }
 
-    /// Begins without memory: raises the epoch, so that no earlier memory fits. Recovery comes
-    /// next.
+    /// Starts without memory. Increments the epoch, so that no earlier memory fits. The caller runs
+    /// recovery next.
     ///
     /// # Errors
     ///
@@ -433,12 +445,13 @@ impl<D: Directory> Tier<D> {
         self.replace(Manifest { epoch, clean: false, ..self.manifest.clone() })
     }
 
-    /// Leases the next `count` segment numbers, durably. No other lease has them, not even one of
-    /// an earlier process that never used them.
+    /// Leases the next `count` segment numbers, durably. Numbers are never leased twice, even if an
+    /// earlier process leased them and did not use them.
     ///
     /// # Errors
     ///
-    /// [`OpenError::NumbersUsedUp`] and [`OpenError::Disk`]. The lease is then not to be used.
+    /// [`OpenError::NumbersUsedUp`] and [`OpenError::Disk`]. The caller must not use the lease
+    /// then.
     ///
     /// # Panics
     ///
@@ -464,8 +477,8 @@ impl<D: Directory> Tier<D> {
         OpenError::NumbersUsedUp { path: path(&self.directory) }
     }
 
-    /// Marks a stop as clean: all that memory knows is in the log, which is durable below
-    /// `durable`. Recovery then takes damage below it for damage, not for a power loss.
+    /// Marks a stop as clean: the log has all changes in memory, and is durable below `durable`.
+    /// Recovery then treats damage below `durable` as damage, not as the effect of a power loss.
     ///
     /// # Errors
     ///
@@ -475,13 +488,13 @@ impl<D: Directory> Tier<D> {
         self.replace(Manifest { clean: true, durable, ..self.manifest.clone() })
     }
 
-    /// Notes the end of the log, below which a start has found everything durable. The next change
-    /// of the manifest makes the note durable.
+    /// Sets the address below which a start found everything durable. The next change of the
+    /// manifest makes it durable.
     pub(crate) fn set_durable(&mut self, end: Option<Address>) {
         self.manifest.durable = end;
     }
 
-    /// Forgets what was durable: all of it is lost, and the loss is accepted.
+    /// Removes the durable address: all records below it are lost, and the user accepted the loss.
     ///
     /// # Errors
     ///
@@ -493,11 +506,12 @@ impl<D: Directory> Tier<D> {
         Ok(())
     }
 
-    /// Returns how far the time of a log, whose latest time is `stamp_unix_secs`, is ahead of the
-    /// system's clock, and by how much that clock is behind where it was then.
+    /// Returns how far a log's time is ahead of the system clock, and how much earlier the system
+    /// clock is than at the log's latest time. `stamp_unix_secs` is that latest time.
     ///
-    /// Deadlines in the log count by the log's time, which never goes back. Since the last stamp as
-    /// much of it has passed as of the system's; none if the clock was set back meanwhile.
+    /// Deadlines in the log are in the log's time, which never goes back. Since the latest time,
+    /// the log's time has advanced as much as the system clock. If the system clock was set back,
+    /// the log's time has not advanced.
     pub fn log_time(&self, stamp_unix_secs: u64, system_unix_secs: u64) -> LogTime {
         let ahead_secs = i64::from(self.manifest.ahead_secs);
         let stamped_at = secs(stamp_unix_secs).saturating_sub(ahead_secs);
@@ -510,8 +524,8 @@ impl<D: Directory> Tier<D> {
         LogTime { ahead_secs, skew_secs: skew_secs.unsigned_abs() }
     }
 
-    /// Notes how far the log's time is ahead of the system's clock. The next change of the manifest
-    /// makes it durable.
+    /// Sets how far the log's time is ahead of the system clock. The next change of the manifest
+    /// makes this durable.
     pub fn note_ahead(&mut self, ahead_secs: i64) {
         let least = if ahead_secs < 0 { i32::MIN } else { i32::MAX };
         self.manifest.ahead_secs = i32::try_from(ahead_secs).unwrap_or(least);

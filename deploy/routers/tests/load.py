@@ -1,9 +1,10 @@
 """Clients that write and read through a router, and check every value that they read.
 
-Each key has one writer and many readers. A writer numbers its changes of a key. A read is right if
-it finds the number of the last change that was acknowledged before the read began, or a later one
-that was sent before the read ended. A smaller number is stale: an acknowledged change was undone.
-An absent value is a miss; it is counted as lost if the last acknowledged change is a set.
+Each key has one writer and many readers. A writer numbers its changes of a key. A read is
+correct if it finds the number of the last change that was acknowledged before the read began, or a
+later one that was sent before the read ended. A smaller number is stale: an acknowledged change
+was undone. An absent value is a miss; it is counted as lost if the last acknowledged change is a
+set.
 """
 
 import random
@@ -26,7 +27,7 @@ class Failed(Exception):
 
 
 class Ledger:
-    """The changes of all keys: how many were sent, and which was the last to be acknowledged."""
+    """The changes of all keys: how many were sent, and which was acknowledged last."""
 
     def __init__(self, keys):
         self.sent = dict.fromkeys(keys, 0)
@@ -88,7 +89,7 @@ def value_of(key, number):
 
 
 class Load:
-    """Clients that run until `stop`. The last two connect anew again and again."""
+    """Clients that run until `stop`. The last two reconnect repeatedly."""
 
     def __init__(self, port, clients=8):
         self.port = port
@@ -135,7 +136,7 @@ class Load:
             raise
 
     def visit(self, number, dice):
-        """Connects and sends requests until one fails, or until the visit is over."""
+        """Connects and sends requests until one fails or the visit is over."""
         visit_ends = REQUESTS_PER_VISIT if number >= self.clients - 2 else float("inf")
         requests = 0
         try:

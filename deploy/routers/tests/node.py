@@ -1,4 +1,4 @@
-"""A larderd whose listening socket is held by its starter, as systemd holds a socket unit's."""
+"""A larderd with a listening socket that its starter keeps open, like systemd for a socket unit."""
 
 import os
 import pwd
@@ -9,13 +9,13 @@ import threading
 import time
 
 LARDERD = os.environ["LARDERD"]
-# larderd takes inherited sockets from descriptor 3 on if LISTEN_PID is its own process id, which
-# only the process itself knows in time.
+# larderd accepts inherited sockets from descriptor 3 on if LISTEN_PID is its own process id. Only
+# the process itself can set this in time.
 SCRIPT = 'export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@" 3<&0 </dev/null'
 
 
 class Node:
-    """Starts larderd with a memory file, and again whenever it ends by itself."""
+    """Starts larderd with a memory file, and restarts it whenever it ends by itself."""
 
     def __init__(self, folder, name, *args):
         self.folder, self.name, self.args = folder, name, args
@@ -36,7 +36,7 @@ class Node:
         self.ask(b"version\r\n")
 
     def launch(self):
-        """Starts larderd; a thread starts it again at once when it ends."""
+        """Starts larderd. A thread restarts it immediately when it ends."""
         user = pwd.getpwuid(os.getuid()).pw_name
         files = ["-e", self.file, "-P", self.pid_file]
         command = [LARDERD, "-u", user, "-m", "64", "-t", "2", *files, *self.args]
@@ -49,8 +49,8 @@ class Node:
         threading.Thread(target=self.watch, args=[self.process], daemon=True).start()
 
     def watch(self, process):
-        """Waits until a process ends, and starts the next one, unless the node was stopped, or
-        upgraded, which ends with status 0."""
+        """Waits until a process ends, and starts the next one, unless the node was stopped or
+        upgraded (status 0)."""
         status = process.wait()
         self.has_ended.set()
         if self.keeps_running and status != 0:
@@ -66,12 +66,12 @@ class Node:
             return connection.makefile("rb").readline()
 
     def pid(self):
-        """Returns the id of the process that serves: after an upgrade that of the successor."""
+        """Returns the id of the serving process: after an upgrade the new process."""
         with open(self.pid_file, encoding="ascii") as file:
             return int(file.read())
 
     def upgrade(self):
-        """Sends SIGUSR2 and waits until the successor serves. Returns the seconds that it took."""
+        """Sends SIGUSR2 and waits until the new process serves. Returns how long this took."""
         before, began = self.pid(), time.monotonic()
         os.kill(before, signal.SIGUSR2)
         while time.monotonic() - began < 20:
@@ -95,7 +95,7 @@ class Node:
             raise RuntimeError(f"{self.name} does not end")
 
     def stop(self):
-        """Kills larderd, starts no other and closes the socket, as when the machine is gone."""
+        """Kills larderd without a restart and closes the socket, as if the machine had failed."""
         self.keeps_running = False
         self.kill()
         self.listener.close()

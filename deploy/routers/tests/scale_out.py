@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Plays the promises of docs/scale-out.md: three larderd behind nutcracker, one and two behind
+"""Checks the promises of docs/scale-out.md: three larderd behind nutcracker, one and two behind
 HAProxy, under load, upgraded and killed. Every read is checked. Prints a table of counts.
 
-The names of scenarios as arguments play these alone."""
+With names of scenarios as arguments it runs only these."""
 
 import atexit
 import json
@@ -90,7 +90,7 @@ def wait_until(what, condition, secs=10):
 
 
 def logs():
-    """Returns what the servers and routers have logged, to explain a failure."""
+    """Returns the logs of the servers and routers, to explain a failure."""
     files = Path(FOLDER).glob("*.log")
     return "\n".join(f"{path.name}: {path.read_text(errors='replace')}" for path in files)
 
@@ -111,7 +111,7 @@ def start_nodes(count, *args):
 
 
 def play(name, nodes, router, happen, quiet_secs=1.5):
-    """Runs the load, lets something happen in its midst, and adds a row to the table."""
+    """Runs the load, calls `happen` in the middle of it, and adds a row to the table."""
     load = Load(router.port)
     load.fill()
     load.start()
@@ -140,7 +140,7 @@ def rolling_upgrade(nodes):
 
 
 def kill_and_probe(node):
-    """Kills a node and connects to it again and again until it is warm."""
+    """Kills a node and reconnects to it repeatedly until it is warm."""
 
     def happen(_load):
         node.ask(b"set probe 0 0 4\r\nwarm\r\n")
@@ -185,9 +185,9 @@ def three_behind_nutcracker():
 
 
 def nutcracker_that_ejects():
-    """The keys of a server that is gone move to the others. It comes back with its file: the guide
-    says that reads may then find values from before the failure. They show that stale reads are
-    found."""
+    """The keys of a failed server move to the others. It returns with its file. According to the
+    guide, reads may then find values from before the failure. This shows that the load detects
+    stale reads."""
 
     def happen(load):
         nodes[1].stop()
@@ -240,7 +240,7 @@ def pair_behind_haproxy():
         active.stop()
         secs = wait_until("the backup takes over", lambda: serves(load))
         time.sleep(1)
-        # What the guide says: a server that was replaced returns empty.
+        # According to the guide, a replaced server returns empty.
         os.remove(active.file)
         active.start()
         time.sleep(2)
@@ -263,8 +263,9 @@ def pair_behind_haproxy():
     name = "haproxy, pair: active one gone, returns empty"
     nodes = start_nodes(2)
     load = play(name, nodes, haproxy("haproxy-pair.cfg", nodes), happen)
-    # A client that is connected to the backup, while another one writes to the active one already,
-    # reads what the backup has, until HAProxy has closed its connection: at most one read of each.
+    # A client may still be connected to the backup while another one already writes to the active
+    # server. It reads the backup's values until HAProxy has closed its connection: at most one read
+    # per client.
     check(load.counts["stale"] <= load.clients, f"{name}: {load.counts['stale']} stale reads")
 
 

@@ -1,5 +1,5 @@
-// Package manifests decodes the manifests of deploy/kubernetes strictly: a field that Kubernetes
-// or the Prometheus Operator does not know fails the test.
+// Package manifests decodes the manifests of deploy/kubernetes strictly: a field that is unknown to
+// Kubernetes or the Prometheus Operator fails the test.
 package manifests
 
 import (
@@ -27,7 +27,7 @@ import (
 
 const folder = "../../kubernetes"
 
-// everything is what the manifests hold.
+// everything holds the contents of the manifests.
 type everything struct {
 	set      apps.StatefulSet
 	budget   policy.PodDisruptionBudget
@@ -168,13 +168,13 @@ func TestProbesAndMountsExist(t *testing.T) {
 	}
 }
 
-// stopSecs returns the default of --tier-stop-secs, as docs/options.md has it.
+// stopSecs returns the default of --tier-stop-secs, according to docs/options.md.
 func stopSecs(t *testing.T) int64 {
 	t.Helper()
 	return number(t, "../../../docs/options.md", `--tier-stop-secs=<num>.*\| .(\d+). \|`)
 }
 
-// number returns the number that a pattern finds in a file.
+// number returns the number that a pattern matches in a file.
 func number(t *testing.T, path, pattern string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -223,8 +223,8 @@ func TestTheStopHasTimeForTheDisk(t *testing.T) {
 	}
 }
 
-// TestMemoryFits checks the formula of the README: the limit holds -m and 256 MiB, the volume of
-// -e holds -m and a little more.
+// TestMemoryFits checks the README's formula: the limit is at least -m and 256 MiB, and the volume
+// of -e is a little larger than -m.
 func TestMemoryFits(t *testing.T) {
 	pod := decode(t).set.Spec.Template.Spec
 	container := pod.Containers[0]

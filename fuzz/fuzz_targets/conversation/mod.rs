@@ -42,7 +42,7 @@ pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
             match progress.next {
                 Next::Input => break,
                 Next::Drain | Next::Turn | Next::GiveWay => {}
-                // No client here may read the memory, and there is no disk.
+                // No client may read the memory, and the server has no disk.
                 Next::Close | Next::Lines | Next::Region | Next::Disk => return answers,
             }
         }

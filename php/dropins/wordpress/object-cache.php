@@ -2,7 +2,7 @@
 
 /**
  * Plugin Name: Larder object cache
- * Description: Keeps the object cache in memory that all workers of PHP share, by larder.so.
+ * Description: Keeps the object cache in memory that all PHP workers share, with larder.so.
  * Version: 0.1.0
  *
  * Copy this file to wp-content/object-cache.php. Larder's docs/dropins.md describes it.
@@ -11,24 +11,24 @@
 defined('ABSPATH') || exit;
 
 /**
- * WordPress's object cache: the values that this request has used, and after them those of all
- * requests in Larder\Cache. In a request a value stays what the request first read, as in
- * WordPress's own class. Methods that store return false if other requests will not see the value:
- * this request does.
+ * WordPress's object cache. It looks first for values that this request has used, and then for the
+ * values of all requests in Larder\Cache. During a request a value does not change after the
+ * request first read it, as in WordPress's own class. Methods that store return false if only this
+ * request will see the value.
  *
- * **No stale fills.** A request may read the database, lose its processor, and store what it read
- * after another request has changed and deleted it. So a delete leaves a mark, and a request that
- * found no value may only add one as long as the key has the mark, or lack of it, that it found.
+ * **No stale fills.** A request may read the database, be preempted, and store the old value after
+ * another request has changed and deleted it. A delete therefore leaves a mark. A request that
+ * found no value may add one only if the key still has the same mark, or still has no mark.
  */
 #[AllowDynamicProperties]
 class Larder_Object_Cache
 {
     private const MARK = "\0larder mark:";
-    /** Longer than a request takes that fills the cache. */
+    /** Longer than any request that fills the cache. */
     private const MARK_SECONDS = 300;
-    /** Bounds how long a list of absent options can be wrong, if it was so by a rare race. */
+    /** Bounds how long a list of absent options can be wrong after a rare race. */
     private const ABSENT_OPTIONS_SECONDS = 600;
-    /** For a counter whose time to live cannot be kept: it must end one day. */
+    /** For a counter whose time to live cannot be kept: it must expire eventually. */
     private const CONVERTED_COUNTER_SECONDS = 3600;
 
     public int $cache_hits = 0;
@@ -43,7 +43,7 @@ class Larder_Object_Cache
     private Larder\Cache $shared;
     private string $site;
     private object $nothing;
-    /** What keys without a value had when this request read them: a mark, or null. */
+    /** The marks of keys without a value, as this request read them; null without a mark. */
     private array $missed = [];
     private string $mark;
     private int $marks = 0;
@@ -68,16 +68,16 @@ class Larder_Object_Cache
             return null;
         }
         if (PHP_SAPI === 'cli' && (string) ini_get('larder.path') === '') {
-            return 'the command line shares no memory with the web server without larder.path: what'
-                . ' it changes may stay as it was in the cache of the web server';
+            return 'without larder.path the command line does not share memory with the web server,'
+                . ' whose cache may keep old values of the data that it changes';
         }
         return 'larder.so has no memory: see larder.memory and larder.path in php.ini';
     }
 
     /**
-     * Returns the prefix of this site's keys. It has one length for all sites, so that no prefix
-     * begins another. The database is a part of it, also with a salt: a copy of a site with its
-     * wp-config.php does not read what the site stored.
+     * Returns the prefix of this site's keys. It has the same length for all sites, so that no
+     * prefix is the beginning of another. It contains the database, even with a salt: a copy of a
+     * site with the same wp-config.php does not read the site's values.
      */
     private static function site(): string
     {
@@ -230,7 +230,7 @@ class Larder_Object_Cache
         return $this->count($key, -(int) $offset, $group);
     }
 
-    /** Removes what this site has stored: all blogs of a network, and no other site. */
+    /** Removes the values of this site with all blogs of its network, and of no other site. */
     public function flush()
     {
         $this->flush_runtime();
@@ -294,7 +294,7 @@ class Larder_Object_Cache
         }
         _doing_it_wrong(
             __CLASS__ . '::' . debug_backtrace(DEBUG_BACKTRACE_IGNORE_ARGS, 2)[1]['function'],
-            'A cache key is an integer, or a string that is not blank.',
+            'A cache key must be an integer or a non-blank string.',
             '6.1.0'
         );
         return false;
@@ -308,7 +308,10 @@ class Larder_Object_Cache
         return [$group, $is_of_blog ? $this->blog_prefix . $key : $key];
     }
 
-    /** The key in Larder. The NUL ends the group: a group may begin another, and have any sign. */
+    /**
+     * Returns the key in Larder. The NUL ends the group, because a group may be the beginning of
+     * another one and may contain any other character.
+     */
     private function name($group, $id): string
     {
         return "$this->site$group\0$id";
@@ -324,7 +327,7 @@ class Larder_Object_Cache
         $this->cache[$group][$id] = is_object($data) ? clone $data : $data;
     }
 
-    /** Gets a value into this request. Returns false if it is missing. */
+    /** Reads a value into this request. Returns false if it is missing. */
     private function finds($group, $id, $force = false): bool
     {
         $is_local = isset($this->non_persistent_groups[$group]);
@@ -365,8 +368,8 @@ class Larder_Object_Cache
     }
 
     /**
-     * Adds what this request has read elsewhere. Returns false if the key has a value, or was
-     * changed since this request looked, and null if the cache cannot store the value.
+     * Adds a value that this request has read elsewhere. Returns false if the key has a value or
+     * was changed since this request read it, and null if the cache cannot store the value.
      */
     private function fill(string $name, $data, int $expire): ?bool
     {
@@ -397,7 +400,7 @@ class Larder_Object_Cache
         }
     }
 
-    /** Returns false if the value cannot be stored: then the key is removed. */
+    /** Returns false if the value cannot be stored. The key is then removed. */
     private function store(string $name, $data, int $expire): bool
     {
         unset($this->missed[$name]);
@@ -413,9 +416,9 @@ class Larder_Object_Cache
     }
 
     /**
-     * Options change in the database first, and requests that change several at a time may store
-     * them here in another order, or store an array of all options that lacks the change of the
-     * other. So a change removes the item, and the next request reads the database.
+     * Options change in the database first. Concurrent requests that change options may store them
+     * here in another order, or store an array of all options that lacks the other request's
+     * change. So a change removes the item, and the next request reads the database.
      */
     private function change_option(string $name): bool
     {
@@ -424,9 +427,9 @@ class Larder_Object_Cache
     }
 
     /**
-     * The list of options that the database does not have grows with each that a request looks
-     * for, and a request that adds an option takes it from the list. A list that has grown replaces
-     * the one that the request has read, and no other.
+     * The list of options that are not in the database grows with each one that a request looks up.
+     * A request that adds an option removes it from the list. A longer list replaces only the list
+     * that the request has read.
      */
     private function set_absent_options(string $name, $before, $data): bool
     {
@@ -439,7 +442,9 @@ class Larder_Object_Cache
         return $this->shared->cas($name, $before, $data, self::ABSENT_OPTIONS_SECONDS);
     }
 
-    /** WordPress sets several options together after it has read them, and changes single ones. */
+    /**
+     * WordPress sets several options together after it has read them, and changes single options.
+     */
     private function set_read_option($key, $data): bool
     {
         if (!$this->is_valid($key)) {
@@ -462,7 +467,7 @@ class Larder_Object_Cache
         $this->missed[$name] = $mark;
     }
 
-    /** Adds to a number, which is 0 at least. Other values count as 0. */
+    /** Adds to a number, and stops at 0. Other values count as 0. */
     private function count($key, int $by, $group)
     {
         if (!$this->is_valid($key)) {
@@ -489,16 +494,17 @@ class Larder_Object_Cache
         return $this->cache[$group][$id] = $sum;
     }
 
-    /** Adds to an integer of all requests, which keeps its time to live. */
+    /** Adds to an integer that all requests share. It keeps its time to live. */
     private function count_shared(string $name, int $by)
     {
         try {
-            // If the number has just gone, the one that this makes goes immediately.
+            // If the number has just been removed, the new one that this makes expires immediately.
             $sum = $this->shared->increment($name, $by, 1);
             if ($sum === false || $sum >= 0) {
                 return $sum;
             }
-            // Each request takes back at most what it took, so the order makes no difference.
+            // Each request adds back at most the amount that it subtracted, so the order does not
+            // matter.
             return max(0, $this->shared->increment($name, min(-$sum, max(0, -$by)), 1));
         } catch (Larder\Exception) {
             return false;
@@ -517,7 +523,7 @@ class Larder_Object_Cache
 
 $larder_obstacle = Larder_Object_Cache::obstacle();
 
-// Without the functions below WordPress loads its own cache, and keeps transients in the database.
+// Without the functions below, WordPress loads its own cache and keeps transients in the database.
 if ($larder_obstacle !== null) {
     $larder_notice = static function () use ($larder_obstacle) {
         if (current_user_can('manage_options')) {

@@ -9,11 +9,12 @@ use Psr\SimpleCache\CacheInterface;
 /**
  * A cache of PSR-16 (versions 1 to 3 of psr/simple-cache).
  *
- * Errors of the cache are misses or false. A value that cannot be serialized is not stored.
+ * If the cache fails, reads miss and stores return false. A value that cannot be serialized is not
+ * stored.
  */
 final class Psr16 implements CacheInterface
 {
-    /** @param string $prefix begins the keys in the cache: others can use the same cache */
+    /** @param string $prefix precedes all keys, so that other programs can use the same cache */
     public function __construct(private Cache $cache, private string $prefix = '')
     {
     }
@@ -62,7 +63,7 @@ final class Psr16 implements CacheInterface
         $ttl = $this->ttl($ttl);
         $items = [];
         foreach ($this->items($values) as $key => $value) {
-            // PHP turns keys of arrays into integers.
+            // PHP converts decimal keys of arrays to integers.
             $items[$this->key(is_int($key) ? (string) $key : $key)] = $value;
         }
         return $this->store($items, $ttl);
@@ -83,7 +84,7 @@ final class Psr16 implements CacheInterface
         return $this->cache->has($this->key($key));
     }
 
-    /** Stores items. A time to live of 0 or less means that they have expired. */
+    /** Stores items. With a time to live of 0 or less they have already expired. */
     private function store(array $items, int|\DateInterval|null $ttl): bool
     {
         if (is_int($ttl) && $ttl <= 0) {
@@ -100,14 +101,14 @@ final class Psr16 implements CacheInterface
     private function key(mixed $key): string
     {
         if (!is_string($key) || $key === '' || strpbrk($key, '{}()/\@:') !== false) {
-            throw new Psr16InvalidArgument('A key is a string that is not empty and has none of {}()/\@:');
+            throw new Psr16InvalidArgument('A key must be a non-empty string without any of {}()/\@:');
         }
         return $this->prefix . $key;
     }
 
     private function items(mixed $items): iterable
     {
-        return is_iterable($items) ? $items : throw new Psr16InvalidArgument('An array or a Traversable is expected');
+        return is_iterable($items) ? $items : throw new Psr16InvalidArgument('The list must be an array or a Traversable');
     }
 
     private function ttl(mixed $ttl): int|\DateInterval|null
@@ -117,7 +118,7 @@ final class Psr16 implements CacheInterface
             return $now->add($ttl)->getTimestamp() - $now->getTimestamp();
         }
         if ($ttl !== null && !is_int($ttl)) {
-            throw new Psr16InvalidArgument('A time to live is an integer, a DateInterval or null');
+            throw new Psr16InvalidArgument('A time to live must be an integer, a DateInterval or null');
         }
         return $ttl;
     }

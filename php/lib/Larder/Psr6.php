@@ -10,14 +10,15 @@ use Psr\Cache\CacheItemPoolInterface;
 /**
  * A pool of PSR-6 (versions 1 to 3 of psr/cache).
  *
- * Errors of the cache are misses or false. Deferred items are saved by commit(), and at the end.
+ * If the cache fails, reads miss and stores return false. commit() saves deferred items, as does
+ * the destructor.
  */
 final class Psr6 implements CacheItemPoolInterface
 {
     /** @var array<string, Psr6Item> */
     private array $deferred = [];
 
-    /** @param string $prefix begins the keys in the cache: others can use the same cache */
+    /** @param string $prefix precedes all keys, so that other programs can use the same cache */
     public function __construct(private Cache $cache, private string $prefix = '')
     {
     }
@@ -110,7 +111,7 @@ final class Psr6 implements CacheItemPoolInterface
         return $are_saved;
     }
 
-    /** Returns the deferred item of a key as a reader sees it, null if there is none. */
+    /** Returns a copy of a key's deferred item for readers, or null. */
     private function deferredItem(string $key): ?Psr6Item
     {
         $item = $this->deferred[$key] ?? null;
@@ -125,13 +126,13 @@ final class Psr6 implements CacheItemPoolInterface
 
     private function own(CacheItemInterface $item): Psr6Item
     {
-        return $item instanceof Psr6Item ? $item : throw new Psr6InvalidArgument('The item is of another pool');
+        return $item instanceof Psr6Item ? $item : throw new Psr6InvalidArgument('The item belongs to another pool');
     }
 
     private function name(mixed $key): string
     {
         if (!is_string($key) || $key === '' || strpbrk($key, '{}()/\@:') !== false) {
-            throw new Psr6InvalidArgument('A key is a string that is not empty and has none of {}()/\@:');
+            throw new Psr6InvalidArgument('A key must be a non-empty string without any of {}()/\@:');
         }
         return $this->prefix . $key;
     }

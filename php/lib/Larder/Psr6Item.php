@@ -41,7 +41,7 @@ final class Psr6Item implements CacheItemInterface
     public function expiresAt($expiration): static
     {
         if ($expiration !== null && !$expiration instanceof \DateTimeInterface) {
-            throw new Psr6InvalidArgument('An expiration is a DateTimeInterface or null');
+            throw new Psr6InvalidArgument('An expiration must be a DateTimeInterface or null');
         }
         $this->expires = $expiration?->getTimestamp();
         return $this;
@@ -53,12 +53,12 @@ final class Psr6Item implements CacheItemInterface
             $time === null => null,
             is_int($time) => time() + $time,
             $time instanceof \DateInterval => (new \DateTimeImmutable())->add($time)->getTimestamp(),
-            default => throw new Psr6InvalidArgument('A time to live is an integer, a DateInterval or null'),
+            default => throw new Psr6InvalidArgument('A time to live must be an integer, a DateInterval or null'),
         };
         return $this;
     }
 
-    /** @internal Returns the value that the item has been given, hit or not. */
+    /** @internal Returns the value that was set, even if the item is not a hit. */
     public function given(): mixed
     {
         return $this->value;

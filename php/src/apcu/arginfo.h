@@ -1,4 +1,4 @@
-// The parameters of the functions, as reflection shows them.
+// The parameters of the functions, for reflection.
 
 #ifndef LARDER_APCU_ARGINFO_H
 #define LARDER_APCU_ARGINFO_H

@@ -2,16 +2,16 @@
 
 #include "larder_apcu.h"
 
-// The longest key of PHP whose counter is worked on in memory of the stack.
+// The longest PHP key whose counter is processed in a buffer on the stack.
 #define ROOM 4096
 
-// Tries before a counter that other processes change all the time counts as failed.
+// A counter that other processes change continuously fails after this many tries.
 #define TRIES_MAX 1000
 
-// What a counter becomes.
+// A change of a counter.
 typedef struct change {
     bool is_step;
-    // The step, or the number that the counter must have.
+    // The step, or the expected number of the counter.
     zend_long operand;
     zend_long new_number;
     uint32_t expires;
@@ -31,8 +31,8 @@ static larder_status apply(change *change, bool is_missing, zend_long old)
     return LARDER_OK;
 }
 
-// One try on a counter under the hash of its key, whose value begins with that key: a load ends
-// only if nothing has changed the item since it began.
+// Tries once to change a counter that is stored under the hash of its key. The value begins with
+// the full key. A load ends successfully only if the item did not change since the load began.
 static larder_status try_hashed(const apcu_key *key, change *change, char *value, size_t capacity,
                                 bool *is_over)
 {
@@ -110,7 +110,7 @@ static bool step_name(zend_string *name, zend_long by, zend_long ttl, zend_long 
     apcu_key_of(&key, name);
     int32_t seconds = (int32_t)ttl;
     if (seconds < 0 && larder_contains(apcu_cache, key.at, key.bytes) != LARDER_OK) {
-        // The new counter has expired before the step.
+        // The new counter expired before the step.
         return false;
     }
     change change = {

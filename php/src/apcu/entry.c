@@ -12,7 +12,7 @@ void apcu_release_held(void)
     }
 }
 
-// The question whether the key is there does not count as a miss.
+// Checking whether the key exists does not count as a miss.
 static bool read_held(apcu_held *held, zval *value)
 {
     return larder_contains(apcu_cache, held->key->at, held->key->bytes) == LARDER_OK

@@ -29,7 +29,7 @@ void apcu_failed(larder_status status)
     char why[320];
     if (status != LARDER_NOT_OPENED || larder_usable(apcu_cache, why, sizeof why) == LARDER_OK) {
         if (apcu_is_first(&warned_by)) {
-            php_error_docref(NULL, E_WARNING, "The cache fails: %s", larder_status_text(status));
+            php_error_docref(NULL, E_WARNING, "The cache failed: %s", larder_status_text(status));
         }
     } else if (!APCUG(has_warned)) {
         APCUG(has_warned) = true;

@@ -12,7 +12,7 @@ PHP_FUNCTION(apcu_enabled)
     RETURN_BOOL(apcu_cache != NULL);
 }
 
-// Stores a value that has expired already: what a negative time to live means.
+// Stores a value that has already expired. This is the meaning of a negative time to live.
 static larder_status store_expired(const apcu_key *key, bool is_add)
 {
     if (is_add && larder_contains(apcu_cache, key->at, key->bytes) == LARDER_OK) {
@@ -36,7 +36,7 @@ bool apcu_store_name(zend_string *name, zval *value, zend_long ttl, bool is_add)
         return false;
     }
     apcu_prepare_time();
-    // APCu keeps 32 bits of a time to live, and an item lives in its last second still.
+    // APCu stores 32 bits of a time to live, and an item is still valid in its last second.
     int32_t seconds = (int32_t)ttl;
     uint32_t expires = seconds > 0 ? (uint32_t)seconds + 1 : 0;
     larder_status status;
@@ -62,7 +62,7 @@ static void store_array(HashTable *items, zend_long ttl, bool is_add, zval *fail
     ZVAL_LONG(&code, -1);
     array_init(failed);
     ZEND_HASH_FOREACH_KEY_VAL(items, index, name, value) {
-        // Code of users that runs in the call may change a value that is a reference.
+        // User code that runs during the call may change a value that is a reference.
         zval held, array;
         ZVAL_COPY(&held, value);
         ZVAL_COPY_DEREF(&array, value);

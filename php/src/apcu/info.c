@@ -25,7 +25,8 @@ static bool is_prime(zend_long number)
     return true;
 }
 
-// APCu has about as many slots as apc.entries_hint, a prime after a round number.
+// Returns the next larger round number. APCu has about as many slots as apc.entries_hint: a prime
+// after a round number.
 static zend_long next_round(zend_long round)
 {
     if (round < 2048) {
@@ -34,7 +35,7 @@ static zend_long next_round(zend_long round)
     if (round < 20480) {
         return round + 1024;
     }
-    // 20480, 30720, 40960, 61440, …: a half more and a third more in turn.
+    // 20480, 30720, 40960, 61440, …: alternately a half more and a third more.
     return (round / 20480 & (round / 20480 - 1)) == 0 && round % 20480 == 0 ? round / 2 * 3
                                                                             : round / 3 * 4;
 }
@@ -91,7 +92,7 @@ static void add_summary(zval *info)
     add_assoc_double(info, "num_misses", stat_named(stats, count, "get_misses"));
     add_assoc_double(info, "num_inserts", stat_named(stats, count, "total_items"));
     add_assoc_long(info, "num_entries", (zend_long)items);
-    // A full cache evicts single items, and its memory needs no moves: none of these ever happens.
+    // A full cache evicts single items and never moves memory, so these counters stay 0.
     add_assoc_long(info, "cleanups", 0);
     add_assoc_long(info, "defragmentations", 0);
     add_assoc_double(info, "expunges", 0);
@@ -100,8 +101,8 @@ static void add_summary(zval *info)
     add_assoc_string(info, "memory_type", "mmap");
 }
 
-// The fields of a listed item. Their names are strings that live as long as the process: a list
-// has them for each item.
+// The fields of a listed item. Their names are interned strings, because a list repeats them for
+// each item.
 #define FIELDS(use) \
     use(info) use(ttl) use(num_hits) use(mtime) use(creation_time) use(deletion_time) \
     use(access_time) use(ref_count) use(mem_size)
@@ -116,8 +117,8 @@ void apcu_info_register(void)
     FIELDS(INTERN)
 }
 
-// Returns the fields in the order of `FIELDS`. A copy of it takes less time than an insertion for
-// each field.
+// Returns a table with the fields in the order of `FIELDS`. Copying it takes less time than
+// inserting each field.
 static HashTable *new_fields(void)
 {
     HashTable *fields = zend_new_array(0);
@@ -128,7 +129,7 @@ static HashTable *new_fields(void)
     return fields;
 }
 
-// Describes an item in a copy of the fields. It takes the name.
+// Fills a copy of the fields for an item. Takes ownership of the name.
 static void describe(zval *item, HashTable *fields, const larder_entry *entry, zend_string *name)
 {
     HashTable *copy = zend_array_dup(fields);
@@ -147,7 +148,7 @@ static void describe(zval *item, HashTable *fields, const larder_entry *entry, z
     ZVAL_ARR(item, copy);
 }
 
-// Adds the items in the order of the walk, and counts those that APCu would have in each slot.
+// Adds the items in the order of the walk, and counts how many APCu would have in each slot.
 static void list_items(zval *list, uint32_t *in_slot)
 {
     const larder_entry *entry;
@@ -236,7 +237,7 @@ PHP_FUNCTION(apcu_key_info)
     add_assoc_long(return_value, "refs", 0);
 }
 
-// The memory that stores can get, as one block: Larder has no blocks of APCu's kind.
+// Reports the memory that stores can use as one block, because Larder has no blocks like APCu's.
 static void add_block_lists(zval *info, uint64_t size, uint64_t offset)
 {
     zval segments;
@@ -266,7 +267,7 @@ PHP_FUNCTION(apcu_sma_info)
     }
     larder_memory memory = {0};
     apcu_failed(larder_memory_of(apcu_cache, &memory));
-    // Stores reclaim the memory of removed items, which counts as used until then.
+    // The memory of removed items counts as used until a store reclaims it.
     uint64_t taken = MIN(memory.items + memory.index, memory.limit);
     array_init(return_value);
     add_assoc_long(return_value, "num_seg", 1);

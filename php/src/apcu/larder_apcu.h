@@ -1,20 +1,20 @@
-// The module `apcu` over Larder: what its files share.
+// Declarations that the files of the module `apcu` share.
 
 #ifndef LARDER_APCU_H
 #define LARDER_APCU_H
 
 #include "values/values.h"
 
-// The version of APCu whose behavior the module has.
+// The version of APCu whose behavior the module implements.
 #define APCU_VERSION "5.1.22"
 
 // The tag of a value of a serializer that is neither php nor igbinary nor msgpack.
 #define APCU_TAG_OTHER 10u
 
-// A way to turn values into bytes and back, registered by a module.
+// Converts values to bytes and back; registered by a module.
 typedef struct apcu_serializer apcu_serializer;
 
-// Each thread has these for itself.
+// Each thread has its own copy.
 ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     bool enabled;
     bool enable_cli;
@@ -35,7 +35,8 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     char *preload_path;
     char *serializer_name;
     zend_long request_time;
-    // The cache as this thread uses it, with the time of its request; null if the module is off.
+    // This thread's handle of the cache, which has the time of its request. Null if the module is
+    // disabled.
     larder *cache;
     // The serializer of apc.serializer; null while no module has registered that name.
     const apcu_serializer *serializer;
@@ -43,7 +44,7 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     apcu_held *held;
     // The lengths of the last values that were read.
     apcu_lengths lengths;
-    // What `apcu_slots` has found for a hint.
+    // The cached result of `apcu_slots` for a hint.
     zend_long slots;
     zend_long slots_hint;
 ZEND_END_MODULE_GLOBALS(larder_apcu)
@@ -52,8 +53,8 @@ ZEND_EXTERN_MODULE_GLOBALS(larder_apcu)
 
 #define APCUG(field) ZEND_MODULE_GLOBALS_ACCESSOR(larder_apcu, field)
 
-// The cache of this process and its children; null if the module is disabled. It opens before there
-// are threads, and closes after them.
+// The cache of this process and its children; null if the module is disabled. It opens before the
+// first thread starts, and closes after the last one ends.
 extern larder *apcu_opened;
 
 #define apcu_cache APCUG(cache)
@@ -67,7 +68,7 @@ void apcu_preload(const char *folder);
 
 // read.c: reads and decodes the value of a key; false on a miss.
 bool apcu_read(const apcu_key *key, zval *value);
-// Reads a value without counting: for iterators, which APCu does not count.
+// Reads a value without counting a hit or miss, for iterators: APCu does not count their reads.
 bool apcu_look(const apcu_key *key, zval *value);
 
 // serializer.c
@@ -79,11 +80,11 @@ void apcu_serializer_names(smart_str *names);
 // entry.c: ends the leases that this process still holds.
 void apcu_release_held(void);
 
-// failures.c: warns about a failure of the cache itself: once in a process, or once in a request if
-// the process cannot use the cache, because a delete or a store is lost then.
+// failures.c: warns about a failure of the cache itself, once per process. If the process cannot
+// use the cache, it warns once per request, because deletes and stores are lost.
 void apcu_failed(larder_status status);
 
-// page.c: the words that the processes share besides the cache, and the time.
+// page.c: the page that the processes share in addition to the cache, and the time.
 bool apcu_page_open(void);
 void apcu_page_close(void);
 void apcu_page_restart(void);

@@ -23,7 +23,8 @@ static PHP_GINIT_FUNCTION(larder_apcu)
     memset(larder_apcu_globals, 0, sizeof *larder_apcu_globals);
 }
 
-// APCu refuses to start if its slots do not fit. Larder has none, but hosts rely on the refusal.
+// APCu refuses to start if its slots do not fit. Larder has no such slots, but hosts rely on the
+// refusal.
 static void check_hint(void)
 {
     size_t bytes = HEADER_BYTES + (size_t)apcu_slots() * SLOT_BYTES;
@@ -96,7 +97,7 @@ static void check_process(void)
 
 static PHP_GSHUTDOWN_FUNCTION(larder_apcu)
 {
-    // Closes the handle of a thread. MSHUTDOWN closes that of the process.
+    // Closes the handle of the thread. MSHUTDOWN closes the handle of the process.
     if (larder_apcu_globals->cache != apcu_opened) {
         larder_close(larder_apcu_globals->cache);
     }
@@ -115,8 +116,8 @@ static PHP_RINIT_FUNCTION(larder_apcu)
         apcu_failed(larder_share(apcu_opened, &apcu_cache));
     }
 #endif
-    // Code that ran after this module's end of the last request, such as a handler of sessions, or
-    // as the process started, may have set the time.
+    // Code may have set the time at the start of the process, or after this module's end of the
+    // last request (for example a session handler).
     apcu_forget_time();
     if (apcu_cache == NULL) {
         return SUCCESS;

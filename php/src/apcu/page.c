@@ -1,18 +1,19 @@
-// A page that processes and threads share besides the cache, for what APCu has in its header: when
-// the cache began, and the last key that was stored. And the time of the request.
+// A page that processes and threads share in addition to the cache. It contains data that APCu has
+// in its header: when the cache began, and the last key that was stored. The file also sets the
+// time of the request.
 
 #include "larder_apcu.h"
 #include "SAPI.h"
 #include <sys/mman.h>
 #include <time.h>
 
-// The last store. The words are not consistent with each other while another thread writes them:
-// the defense is a guess, as APCu's is.
+// The last store. Its fields may be inconsistent with each other while another thread writes them.
+// Slam defense is a guess, as it is in APCu.
 typedef struct last_store {
     _Atomic zend_ulong hash;
     _Atomic size_t key_bytes;
     _Atomic zend_long at;
-    // The thread that stored, of all processes.
+    // The thread that stored, in any process.
     _Atomic pid_t thread;
 } last_store;
 

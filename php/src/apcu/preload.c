@@ -1,4 +1,5 @@
-// apc.preload_path: each file `NAME.data` there has a serialized value, stored under NAME.
+// apc.preload_path: each file `NAME.data` in this folder has a serialized value, which is stored
+// under NAME.
 
 #include "larder_apcu.h"
 #include "ext/standard/basic_functions.h"
@@ -29,7 +30,7 @@ static zend_string *read_file(const char *path)
     return text;
 }
 
-// No class exists yet: an object becomes one without a class, which a request can complete.
+// No user class exists yet, so objects become incomplete objects, which a request can complete.
 static bool unserialize(zend_string *text, zval *value)
 {
     const unsigned char *at = (const unsigned char *)ZSTR_VAL(text);

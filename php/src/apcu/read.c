@@ -5,7 +5,7 @@
 typedef larder_status (*get_function)(const larder *, const void *, size_t, void *, size_t,
                                       larder_item *);
 
-// Reads a value into a string of `bytes`, the length that it had or may have.
+// Reads a value into a string of `bytes`, its known or predicted length.
 static bool read_long(get_function get, const apcu_key *key, size_t bytes, zval *value)
 {
     for (;;) {
@@ -33,8 +33,8 @@ static bool read_long(get_function get, const apcu_key *key, size_t bytes, zval 
     }
 }
 
-// After two long values a third one is likely, and is read at once: otherwise the first get only
-// tells the length.
+// After two long values a third one is likely, so the first get already reads into a long string.
+// Otherwise the first get only returns the length.
 static zend_always_inline bool read_by(get_function get, const apcu_key *key, zval *value)
 {
     char room[APCU_ROOM_BYTES];

@@ -1,9 +1,9 @@
-// Serializers: PHP's own, and those that other modules register through a constant of APCu.
+// Serializers: PHP's own, and serializers that other modules register through a constant of APCu.
 
 #include "larder_apcu.h"
 #include "zend_smart_str.h"
 
-// The name of the constant whose value is the address of the function that registers a serializer.
+// The name of a constant, whose value is the address of the function that registers a serializer.
 // The number is the version of that function's type.
 #define HOOK "\0apc_register_serializer-0"
 
@@ -38,7 +38,7 @@ static uint32_t tag_of_name(const char *name)
     return APCU_TAG_OTHER;
 }
 
-// The function that other modules call. Its type is that of APCu.
+// The function that other modules call. It has the same type as in APCu.
 static int register_serializer(const char *name, serialize_function serialize,
                                unserialize_function unserialize, void *config)
 {
@@ -72,7 +72,7 @@ static int php_unserialize(zval *value, unsigned char *bytes, size_t count, void
     const unsigned char *at = bytes;
     bool is_whole = apcu_native_unserialize(value, &at, bytes + count, NULL);
     if (!is_whole) {
-        // What unserialize() reports.
+        // The same report as unserialize().
         php_error_docref(NULL, E_NOTICE, "Error at offset " ZEND_LONG_FMT " of %zu bytes",
                          (zend_long)(at - bytes), count);
     }
@@ -124,7 +124,7 @@ size_t apcu_value_limit(void)
     return (size_t)APCUG(shm_size) / 2;
 }
 
-// A serializer has its own way with the resources in an array.
+// Inside an array, a resource is left to the serializer.
 bool apcu_refuse_resource(bool is_nested)
 {
     if (is_nested && APCUG(serializer) != NULL) {
@@ -151,7 +151,8 @@ bool apcu_serialize(apcu_encoded *encoded, zval *value)
     }
     const apcu_serializer *serializer = APCUG(serializer);
     if (serializer == NULL) {
-        // APCu copies arrays without a serializer then: a reference to the array itself stays one.
+        // In this case APCu copies arrays without a serializer, which preserves a reference of the
+        // array to itself.
         serializer = &php_serializer;
     } else {
         ZVAL_DEREF(value);
@@ -178,7 +179,7 @@ bool apcu_serialize(apcu_encoded *encoded, zval *value)
     return fits;
 }
 
-// Returns the serializer whose values have a tag; null if no module has registered it.
+// Returns the serializer with the given tag, or null if no module has registered it.
 static const apcu_serializer *serializer_of_tag(uint32_t tag)
 {
     switch (tag) {

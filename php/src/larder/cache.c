@@ -44,17 +44,17 @@ PHP_METHOD(Larder_Cache, __construct)
     ZEND_PARSE_PARAMETERS_NONE();
 }
 
-// Returns the region of a file; null if open_basedir excludes it, then the function has thrown.
+// Returns the region of a file. Throws and returns null if open_basedir excludes the file.
 static larder_region *open_named(const char *path, const larder_open_options *options)
 {
-    // A link stays one, to be refused.
+    // Does not resolve a symbolic link, so that it is refused later.
     char *full = expand_filepath_with_mode(path, NULL, NULL, 0, CWD_EXPAND);
     larder_region *region = NULL;
     if (full != NULL && php_check_open_basedir_ex(full, 0) == 0) {
         region = larder_region_named(full, options->memory_bytes, options->item_bytes_max,
                                      options->permissions);
     } else {
-        larder_misuse("The file %s is not below open_basedir", path);
+        larder_misuse("The file %s is not within open_basedir", path);
     }
     if (full != NULL) {
         efree(full);
@@ -211,8 +211,8 @@ PHP_METHOD(Larder_Cache, decrement)
     step(INTERNAL_FUNCTION_PARAM_PASSTHRU, true);
 }
 
-// Returns the cache and the stored form of the key that is the only parameter. Null if there is no
-// cache, or after an exception.
+// Returns the cache, and the stored form of the key that is the only parameter. Null if the cache
+// cannot be used, or after an exception.
 static larder *begin_of_key(zend_string *name, larder_object *object, apcu_key *key)
 {
     return larder_key_of(object, key, name) ? larder_cache_of(object->region) : NULL;
@@ -259,7 +259,7 @@ static larder_status touch(larder *cache, const larder_region *region, const apc
     if (status != LARDER_OK || larder_is_stale(region, &item)) {
         return status == LARDER_OK ? LARDER_MISSING : status;
     }
-    // The item lives on as a stale one afterwards.
+    // The item remains as a stale one after its time to live.
     seconds += seconds != 0 ? larder_stale_of(region, item.flags) : 0;
     return larder_touch(cache, key->at, key->bytes, seconds);
 }
@@ -308,8 +308,8 @@ PHP_METHOD(Larder_Cache, getOrCompute)
     zend_long stale_max =
         THIS_CACHE()->region->is_server ? LARDER_REMOTE_STALE_MAX : LARDER_STALE_MAX;
     if (stale < 0 || stale > stale_max || (stale != 0 && seconds == 0)) {
-        larder_misuse("staleFor is a number of seconds from 0 to " ZEND_LONG_FMT
-                      ", with a time to live", stale_max);
+        larder_misuse("staleFor must be 0 to " ZEND_LONG_FMT
+                      " seconds, and needs a time to live", stale_max);
         RETURN_THROWS();
     }
     larder_compute(THIS_CACHE(), name, &callback, &cached, seconds, (uint32_t)stale, return_value);

@@ -1,4 +1,4 @@
-// The parameters of the methods of Larder\Cache, as reflection shows them.
+// The parameters of the methods of Larder\Cache, for reflection.
 
 #ifndef LARDER_CACHE_ARGINFO_H
 #define LARDER_CACHE_ARGINFO_H

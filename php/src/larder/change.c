@@ -1,15 +1,15 @@
-// Changes that depend on the stored value: an exchange, and a step of a counter.
+// Changes that depend on the stored value: compare and set, and steps of a counter.
 
 #include "larder_php.h"
 
-// Tries before an item that other processes change all the time counts as failed.
+// A change of an item that other processes change continuously fails after this many tries.
 #define TRIES_MAX 1000
 
-// A stored item while a change is under way. A load ends only if nothing has changed the item.
+// A stored item during a change. A load ends successfully only if the item did not change.
 typedef struct larder_change {
     larder_load load;
     larder_item item;
-    // The stored bytes, in memory of the request.
+    // The stored bytes, in request memory.
     zend_string *value;
     bool is_missing;
 } larder_change;
@@ -98,7 +98,8 @@ bool larder_exchange(larder_object *object, const apcu_key *key, zval *expected,
     return status == LARDER_OK;
 }
 
-// A counter under the hash of its key, whose value begins with that key.
+// Tries once to change a counter that is stored under the hash of its key. The value begins with
+// the full key.
 static larder_status try_step(larder_object *object, larder *cache, const apcu_key *key,
                               zend_long by, uint32_t ttl, zend_long *number, bool *is_over)
 {

@@ -1,4 +1,4 @@
-// The parameters of the methods that both classes have, as reflection shows them.
+// The parameters of the methods that both classes have, for reflection.
 
 #ifndef LARDER_COMMON_ARGINFO_H
 #define LARDER_COMMON_ARGINFO_H

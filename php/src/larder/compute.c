@@ -1,9 +1,9 @@
-// getOrCompute: one process computes a value, and the others wait for it or get the stale one.
+// getOrCompute: one process computes a value, and the others wait for it or return the stale value.
 
 #include "larder_php.h"
 
 struct larder_held {
-    // The first member, so that an entry of the list is the call's.
+    // The first member, so that a pointer in the list is also a pointer to this struct.
     apcu_held held;
     larder_object *object;
     apcu_key key;
@@ -35,7 +35,7 @@ static bool read_held(apcu_held *held, zval *value)
     return larder_read(((larder_held *)held)->object, held->key, value, NULL);
 }
 
-// The times of a call, whose key is the first of the list already.
+// Returns the times for a call whose key is already the first of the list.
 static apcu_lease_times times_of_settings(const larder_held *held)
 {
     uint64_t wait_us = (uint64_t)LG(compute_wait) * 1000000;
@@ -45,7 +45,7 @@ static apcu_lease_times times_of_settings(const larder_held *held)
     };
 }
 
-// Takes the lease. True if the value has arrived instead.
+// Takes the lease. True if another process has stored the value instead.
 static bool wait_for_value(larder_held *held, zval *value)
 {
     larder *cache = larder_cache_of(held->object->region);
@@ -72,8 +72,8 @@ static void call_and_store(larder_held *held, zend_fcall_info *callback,
     larder_write(held->object, &held->key, value, ttl, stale, larder_set);
 }
 
-// Computes the value, unless another process does: then `value` is that of the other one, or stays
-// the stale value.
+// Computes the value, unless another process does. In this case `value` is the other process's
+// result, or stays the stale value.
 static void compute(larder_held *held, zend_fcall_info *callback, zend_fcall_info_cache *cached,
                     uint32_t ttl, uint32_t stale, zval *value)
 {

@@ -1,5 +1,5 @@
-// Misuse throws an exception. Failures of the cache are warnings: once in a process, or once in a
-// request if the process cannot use the cache, because a delete or a store is lost then.
+// Misuse throws an exception. Failures of the cache are warnings, once per process. If the process
+// cannot use the cache, it warns once per request, because deletes and stores are lost.
 
 #include "larder_php.h"
 #include "zend_exceptions.h"
@@ -39,7 +39,7 @@ void larder_failed(larder_region *region, larder_status status)
     char why[320] = "";
     if (status != LARDER_NOT_OPENED
         || larder_usable(region->cache, why, sizeof why) == LARDER_OK) {
-        snprintf(text, sizeof text, "The cache fails: %s", larder_status_text(status));
+        snprintf(text, sizeof text, "The cache failed: %s", larder_status_text(status));
         larder_warn_once(text);
     } else if (!LG(has_warned)) {
         LG(has_warned) = true;
@@ -53,7 +53,7 @@ void larder_misuse(const char *format, ...)
     va_start(arguments, format);
     zend_string *message = zend_vstrpprintf(0, format, arguments);
     va_end(arguments);
-    // An exception that is on its way becomes the previous one.
+    // A pending exception becomes the previous one.
     zend_throw_exception(larder_exception_class, ZSTR_VAL(message), 0);
     zend_string_release(message);
 }

@@ -1,5 +1,5 @@
-// igbinary, by the functions that its module has for other modules. They are looked up with the
-// first value, so that PHP may load the modules in either order.
+// igbinary, through the functions that its module exports. They are looked up with the first value,
+// so that PHP may load the modules in either order.
 
 #include "larder_php.h"
 #include "zend_portability.h"
@@ -46,14 +46,15 @@ bool larder_igbinary_unserialize(zval *value, const char *at, size_t bytes)
     return unserialize((const uint8_t *)at, bytes, value) == 0 && EG(exception) == NULL;
 }
 
-// The bytes that follow the type of a value, and those of a length.
+// The number of bytes that follow the type of a value, and the number of bytes of its length.
 typedef struct form {
     bool is_known;
     uint8_t skipped;
     uint8_t length_bytes;
 } form;
 
-// The types of igbinary that are no objects: keys and values of an array follow it as values do.
+// The types of igbinary except objects. The keys and values of an array follow it in the same
+// encoding.
 static const form forms[] = {
     [0x00] = {true, 0, 0},                                               // null
     [0x01] = {true, 1, 0}, [0x02] = {true, 2, 0}, [0x03] = {true, 4, 0}, // an array again
@@ -71,8 +72,8 @@ static const form forms[] = {
 
 #define HEADER_BYTES 4
 
-// igbinary reads the same values in the same order, whatever the lengths of the arrays are: it
-// cannot come to an object that this function does not see.
+// igbinary reads the same values in the same order, whatever the lengths of the arrays are. It
+// cannot reach an object that this function does not find.
 bool larder_igbinary_has_objects(const char *text, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)text + HEADER_BYTES;

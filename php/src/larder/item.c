@@ -9,14 +9,14 @@
 bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name)
 {
     if (UNEXPECTED(ZSTR_LEN(name) == 0)) {
-        larder_misuse("A key has at least one byte");
+        larder_misuse("A key must have at least one byte");
         return false;
     }
     if (UNEXPECTED(object->region->is_server)) {
-        // Other clients use the same keys, so a long one is not replaced by its hash.
+        // Other clients use the same keys, so a long key is not replaced by its hash.
         *key = (apcu_key){.at = ZSTR_VAL(name), .bytes = ZSTR_LEN(name)};
         if (ZSTR_LEN(name) > LARDER_KEY_BYTES_MAX) {
-            larder_misuse("A key of a server has at most %d bytes", LARDER_KEY_BYTES_MAX);
+            larder_misuse("A key on a server must have at most %d bytes", LARDER_KEY_BYTES_MAX);
             return false;
         }
         return true;
@@ -63,7 +63,8 @@ bool larder_ttl_of(larder_ttl *ttl, uint32_t *seconds)
         return false;
     }
     if (ttl->seconds < 1) {
-        larder_misuse("A time to live is at least one second, or null: " ZEND_LONG_FMT " given",
+        larder_misuse("A time to live must be at least one second, or null: " ZEND_LONG_FMT
+                      " given",
                       ttl->seconds);
         return false;
     }
@@ -98,7 +99,7 @@ bool larder_decode(larder_object *object, zval *value, const char *at, size_t by
     return apcu_decode(value, at, bytes, flags & (LARDER_TAG_MASK | APCU_HAS_NAME), key);
 }
 
-// Reads a value into a string of `item->value_bytes`, the length that it had or may have.
+// Reads a value into a string of `item->value_bytes`, its known or predicted length.
 static larder_status read_long(larder *cache, const apcu_key *key, larder_item *item,
                                zend_string **text)
 {
@@ -113,7 +114,7 @@ static larder_status read_long(larder *cache, const apcu_key *key, larder_item *
     return status;
 }
 
-// Makes a value of the string that `read_long` has filled.
+// Decodes the string that `read_long` has filled.
 static bool take_long(larder_object *object, const apcu_key *key, const larder_item *item,
                       zend_string *text, zval *value)
 {
@@ -137,7 +138,8 @@ bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *
     if (UNEXPECTED(cache == NULL)) {
         return false;
     }
-    // After two long values a third one is likely, and is read at once.
+    // After two long values a third one is likely, so the first get already reads into a long
+    // string.
     larder_status status = LG(lengths).long_in_row == 2
         ? LARDER_TOO_SMALL
         : larder_get(cache, key->at, key->bytes, room, sizeof room, &item);

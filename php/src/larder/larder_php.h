@@ -1,4 +1,4 @@
-// The module `larder`: what its files share.
+// Declarations that the files of the module `larder` share.
 
 #ifndef LARDER_PHP_H
 #define LARDER_PHP_H
@@ -7,36 +7,36 @@
 #include "ext/date/php_date.h"
 #include <sys/stat.h>
 
-// The version of the module: that of the library.
+// The version of the module, the same as the library's.
 #define LARDER_PHP_VERSION "0.1.0"
 
 // A lease that this process holds, on the stack of its call.
 typedef struct larder_held larder_held;
 
-// The memory of a cache: in this process, of a process and its children, or in a file.
+// The memory of a cache: private, shared by a process and its children, or in a file.
 typedef struct larder_region {
-    // The next region in a file that this thread has named.
+    // The next file or socket that this thread has named.
     struct larder_region *next;
-    // Null until the first use, and where the region cannot be used.
+    // Null before the first use, and if the region cannot be used.
     larder *cache;
-    // The file, or the socket of a server; null if there is none.
+    // The file or the socket of a server; null for memory without a file.
     char *path;
     bool is_server;
     uint32_t timeout_ms;
     uint64_t memory_bytes;
     uint64_t item_bytes_max;
-    // The permissions, owner and group that the file must have; -1 is any group.
+    // The required permissions, owner and group of the file; -1 allows any group.
     uint32_t permissions;
     uid_t owner;
     gid_t group;
-    // The file that is attached, to notice another one under its name.
+    // The attached file, to notice when its name refers to another one.
     dev_t device;
     ino_t inode;
-    // When the name was looked up last.
+    // When the name was last looked up.
     time_t checked_at;
     // The number of files that this thread had opened at the last use.
     uint64_t used_at;
-    // Calls and iterators that must not lose the file meanwhile.
+    // The number of calls and iterators that keep the file attached.
     uint32_t users;
     // Why the cache cannot be used.
     char why[320];
@@ -45,7 +45,7 @@ typedef struct larder_region {
 // An object of Larder\Cache.
 typedef struct larder_object {
     larder_region *region;
-    // True if the region ends with the object.
+    // True if the region is freed with the object.
     bool owns_region;
     // The classes that stored objects may have, in lower case; null for all.
     HashTable *classes;
@@ -54,7 +54,7 @@ typedef struct larder_object {
     zend_object std;
 } larder_object;
 
-// Each thread has these for itself.
+// Each thread has its own copy.
 ZEND_BEGIN_MODULE_GLOBALS(larder)
     char *memory;
     char *path;
@@ -63,14 +63,15 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     char *unserialize_classes;
     char *serializer_name;
     bool enable_cli;
-    // The number of processes that can use a new file; 0 for one that follows from its memory.
+    // The number of processes that can use a new file; 0 derives it from the file's memory.
     zend_long processes;
     // True if this request has warned that its changes fail.
     bool has_warned;
-    // The files and sockets that this thread has named. Each thread opens them for itself: then no
-    // thread closes a file, because its name is that of another one now, that another thread uses.
+    // The files and sockets that this thread has named. Each thread opens them separately.
+    // Otherwise a thread that finds another file under the name could close the old one while
+    // another thread uses it.
     larder_region *named;
-    // How many files this thread has opened so far.
+    // The number of files that this thread has opened so far.
     uint64_t opens;
     // The file of larder.path, once this thread has used it.
     larder_region *configured;
@@ -83,7 +84,7 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     apcu_held *held;
     // The lengths of the last values that were read.
     apcu_lengths lengths;
-    // Seconds: how long processes wait for the value of another, and how long leases last.
+    // In seconds: how long processes wait for another process's value, and how long leases last.
     zend_long compute_wait;
     zend_long compute_lease;
     zend_long session_wait;
@@ -107,11 +108,11 @@ static zend_always_inline larder_object *larder_object_of(zend_object *object)
 // place/settings.c: the ini keys.
 void larder_settings_register(int module_number);
 void larder_settings_unregister(int module_number);
-// Reads a number such as `64M`; warns about a wrong one.
+// Reads a number such as `64M`; warns if it is invalid.
 zend_long larder_quantity(const char *text, const char *name);
 uint64_t larder_memory_setting(void);
 bool larder_is_cli(void);
-// Returns the classes of a list with commas, null for `*`.
+// Returns the classes of a comma-separated list, or null for `*`.
 HashTable *larder_classes_of(const char *list);
 // Returns the classes of the ini key; `is_named` is true for a cache in a file.
 HashTable *larder_classes_setting(bool is_named);
@@ -130,7 +131,7 @@ void larder_regions_forget(zend_larder_globals *globals);
 larder *larder_region_open(larder_region *region);
 void larder_region_check(larder_region *region);
 
-// Returns the cache of a region; null if it cannot be used, with one warning in a process.
+// Returns the cache of a region. If it cannot be used, warns once per process and returns null.
 static zend_always_inline larder *larder_cache_of(larder_region *region)
 {
     larder *cache = region->cache;
@@ -143,8 +144,8 @@ static zend_always_inline larder *larder_cache_of(larder_region *region)
     return cache;
 }
 
-// Keeps the file of a region attached until its release. Threads share the regions without a file,
-// which nothing replaces.
+// Keeps the file of a region attached until its release. Regions without a file are shared by
+// threads and never replaced.
 static zend_always_inline void larder_region_hold(larder_region *region)
 {
     region->users += region->path != NULL;
@@ -155,7 +156,7 @@ static zend_always_inline void larder_region_release(larder_region *region)
     region->users -= region->path != NULL;
 }
 
-// place/place.c: files that other users cannot have made.
+// place/place.c: refuses files that other users may have made.
 bool larder_place_prepare(larder_region *region);
 bool larder_place_confirm(larder_region *region);
 bool larder_place_has_changed(const larder_region *region);
@@ -175,17 +176,17 @@ typedef struct larder_ttl {
 // A time to live is at most 68 years: a longer one does not expire.
 #define LARDER_TTL_MAX INT32_MAX
 
-// The seconds that an item lives on as a stale one are in the flags from this bit on.
+// From this bit on the flags contain the seconds that an item remains as a stale one.
 #define LARDER_STALE_SHIFT 5
 #define LARDER_STALE_MAX ((1 << 27) - 1)
 
-// On a server they are in the high 16 bits, which php-memcached leaves to programs, and a bit that
-// it does not use says so.
+// On a server the seconds are in the high 16 bits, which php-memcached leaves to programs. A bit
+// that php-memcached does not use marks them.
 #define LARDER_REMOTE_STALE_SHIFT 16
 #define LARDER_REMOTE_STALE_MAX UINT16_MAX
 #define LARDER_REMOTE_HAS_STALE 0x8000u
 
-// The bits beside the tag that decide how php-memcached reads the bytes of a value.
+// The bits, in addition to the tag, that determine how php-memcached reads the bytes of a value.
 #define LARDER_REMOTE_FORM_MASK 0xF0u
 
 // Reads the parameter `int|DateInterval|null $ttl`.
@@ -199,9 +200,9 @@ typedef larder_status (*larder_store)(const larder *cache, const void *key, size
                                       const void *value, size_t value_bytes, uint32_t ttl_secs,
                                       uint32_t flags);
 
-// Converts a time to live; false if it is none, then the function has thrown.
+// Converts a time to live. Throws and returns false if it is invalid.
 bool larder_ttl_of(larder_ttl *ttl, uint32_t *seconds);
-// Finds the stored form of a key; false if it cannot be one, then the function has thrown.
+// Finds the stored form of a key. Throws and returns false if the key is invalid.
 bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name);
 bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *is_stale);
 bool larder_write(larder_object *object, const apcu_key *key, zval *value, uint32_t ttl,
@@ -213,17 +214,17 @@ bool larder_decode(larder_object *object, zval *value, const char *at, size_t by
 // remote/values.c: values of servers.
 bool larder_remote_encode(apcu_encoded *encoded, zval *value);
 bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags);
-// True if a stored value is the encoded one.
+// True if a stored value equals the encoded one.
 bool larder_remote_is(const apcu_encoded *expected, const char *at, size_t bytes, uint32_t flags);
 
-// remote/packed.c: returns a value that is compressed by FastLZ; null if it is damaged.
+// remote/packed.c: decompresses a FastLZ value; returns null if it is damaged.
 zend_string *larder_remote_unpack(const char *at, size_t bytes);
 
 // remote/change.c
 larder_status larder_remote_exchange(larder_object *object, larder *cache, const apcu_key *key,
                                      const apcu_encoded *expected, const apcu_encoded *encoded,
                                      uint32_t ttl);
-// Adds to a counter, which is not negative, and stops at 0.
+// Adds to a counter. Counters are not negative; a subtraction stops at 0.
 larder_status larder_remote_step(larder *cache, const apcu_key *key, zend_long by, uint32_t ttl,
                                  zend_long *number);
 
@@ -236,14 +237,14 @@ static inline uint32_t larder_stale_flags(const larder_region *region, uint32_t 
         : stale != 0 ? LARDER_REMOTE_HAS_STALE | stale << LARDER_REMOTE_STALE_SHIFT : 0;
 }
 
-// Returns the seconds that an item lives on as a stale one.
+// Returns the seconds that an item remains as a stale one.
 static inline uint32_t larder_stale_of(const larder_region *region, uint32_t flags)
 {
     return !region->is_server ? flags >> LARDER_STALE_SHIFT
         : (flags & LARDER_REMOTE_HAS_STALE) != 0 ? flags >> LARDER_REMOTE_STALE_SHIFT : 0;
 }
 
-// True if an item is no longer fresh, but kept for the time in which it is computed anew.
+// True if an item is past its time to live, but kept while a process computes it again.
 static zend_always_inline bool larder_is_stale(const larder_region *region,
                                                const larder_item *item)
 {
@@ -278,7 +279,7 @@ typedef struct larder_walker {
 } larder_walker;
 
 void larder_walk_begin(larder_walker *walker, larder_object *object, zend_string *prefix);
-// Finds the next key, which the caller releases; null at the end.
+// Returns the next key, which the caller releases, or null at the end.
 zend_string *larder_walk_next(larder_walker *walker);
 void larder_walk_end(larder_walker *walker);
 
@@ -296,10 +297,10 @@ typedef struct larder_open_options {
     uint32_t serializer;
 } larder_open_options;
 
-// Finds the tag of a serializer; false if PHP has not loaded it, then the function has thrown.
+// Finds the tag of a serializer. Throws and returns false if PHP has not loaded it.
 bool larder_serializer_of(const char *name, uint32_t *tag);
 
-// Reads the options; false if one is wrong, then the function has thrown.
+// Reads the options. Throws and returns false if one is invalid.
 bool larder_options_take(HashTable *given, bool is_named, larder_open_options *options);
 bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms,
                                 larder_open_options *options);
@@ -307,11 +308,11 @@ bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms,
 // session.c
 void larder_session_register(void);
 
-// many.c
-// A function for the items of an array or a Traversable. False ends the walk.
+// many.c A function that is called for each item of an array or a Traversable. Returning false ends
+// the walk.
 typedef bool (*larder_each)(larder_object *object, zval *key, zval *value, void *context);
 void larder_traverse(larder_object *object, zval *items, larder_each each, void *context);
-// Returns the text of a key, which is a string or an integer; null after an exception.
+// Returns the text of a key, which is a string or an integer, or null after an exception.
 zend_string *larder_name_of(zval *key);
 
 PHP_METHOD(Larder_Cache, getMany);

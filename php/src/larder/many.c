@@ -1,4 +1,4 @@
-// Methods of Larder\Cache on several items, and its statistics.
+// Methods of Larder\Cache for several items, and its statistics.
 
 #include "larder_php.h"
 #include "ext/spl/spl_iterators.h"
@@ -43,7 +43,7 @@ static void traverse_array(larder_object *object, HashTable *items, larder_each 
         } else {
             ZVAL_LONG(&key, (zend_long)index);
         }
-        // Code of users that runs in the call may change a value that is a reference.
+        // User code that runs during the call may change a value that is a reference.
         zval held;
         ZVAL_COPY_DEREF(&held, value);
         bool goes_on = each(object, &key, &held, context);
@@ -72,7 +72,7 @@ zend_string *larder_name_of(zval *key)
     if (Z_TYPE_P(key) == IS_LONG) {
         return zend_long_to_str(Z_LVAL_P(key));
     }
-    larder_misuse("A key is a string: %s given", zend_zval_type_name(key));
+    larder_misuse("A key must be a string: %s given", zend_zval_type_name(key));
     return NULL;
 }
 
@@ -196,7 +196,7 @@ PHP_METHOD(Larder_Cache, deleteMany)
     RETURN_LONG(deleted);
 }
 
-// Deletes by the full keys, of which the cache has the first bytes only.
+// Deletes by full keys. For long keys the cache's own key contains only the first bytes.
 static zend_long delete_by_names(larder_object *object, zend_string *prefix)
 {
     larder_walker walker;

@@ -1,11 +1,11 @@
-// Serializers, for objects and for arrays that contain objects or references: PHP's, or igbinary.
-// The functions are those that src/values calls.
+// Serializers for objects and for arrays that contain objects or references: PHP's or igbinary.
+// src/values calls these functions.
 
 #include "larder_php.h"
 #include "ext/standard/php_incomplete_class.h"
 #include "zend_smart_str.h"
 
-// A stored value of more bytes does not fit into any cache that PHP can fill.
+// A longer stored value does not fit into any cache that PHP can fill.
 #define VALUE_BYTES_MAX ((size_t)1 << 31)
 
 size_t apcu_value_limit(void)
@@ -19,7 +19,7 @@ bool apcu_refuse_resource(bool is_nested)
     return true;
 }
 
-// True if serialize() fails because an exception is on its way.
+// True if serialize() would fail because an exception is pending.
 bool apcu_serializes_as_php(void)
 {
     return true;
@@ -76,7 +76,7 @@ static zend_class_entry *refused_in_object(zend_object *object, const HashTable 
     return refused;
 }
 
-// Returns the class of the first object that the classes do not allow. No code of users runs.
+// Returns the class of the first object that the classes do not allow. Runs no user code.
 static zend_class_entry *refused_of(zval *value, const HashTable *classes)
 {
     ZVAL_DEREF(value);
@@ -90,8 +90,8 @@ static zend_class_entry *refused_of(zval *value, const HashTable *classes)
     }
 }
 
-// igbinary cannot restrict the classes of what it reads, so a cache with a list of classes writes
-// objects by PHP's serializer.
+// igbinary cannot restrict the classes when it reads, so a cache with a list of classes writes
+// objects with PHP's serializer.
 static bool uses_igbinary(zval *value, const HashTable *classes)
 {
     return LG(serializer) == LARDER_TAG_IGBINARY
@@ -116,7 +116,7 @@ bool apcu_serialize(apcu_encoded *encoded, zval *value)
     const HashTable *classes = LG(classes);
     zend_class_entry *refused = classes == NULL ? NULL : refused_of(value, classes);
     if (refused != NULL) {
-        larder_misuse("The cache stores no objects of the class %s: see larder.unserialize_classes",
+        larder_misuse("Objects of the class %s are not allowed: see larder.unserialize_classes",
                       ZSTR_VAL(refused->name));
         return false;
     }
@@ -127,7 +127,7 @@ bool apcu_serialize(apcu_encoded *encoded, zval *value)
                        : serialize_as_php(&encoded->writer, value);
 }
 
-// Warns about a value that is there and cannot be read.
+// Warns about a stored value that cannot be read.
 static bool miss(const char *why)
 {
     larder_warn_once(why);
@@ -146,10 +146,10 @@ static bool unserialize(zval *value, const char *at, size_t bytes, uint32_t tag)
         return false;
     }
     if (!larder_igbinary_is_loaded()) {
-        return miss("A stored value is of igbinary, which PHP has not loaded, so its key misses");
+        return miss("A stored value needs igbinary, which PHP has not loaded, so its key misses");
     }
     if (classes != NULL && larder_igbinary_has_objects(at, bytes)) {
-        return miss("A stored object is of igbinary, which cannot restrict the classes to "
+        return miss("A stored object was written by igbinary, which cannot restrict the classes to "
                     "larder.unserialize_classes, so its key misses");
     }
     return larder_igbinary_unserialize(value, at, bytes);
@@ -160,8 +160,8 @@ bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag)
     HashTable *classes = LG(classes);
     ZVAL_NULL(value);
     bool is_whole = unserialize(value, at, bytes, tag);
-    // An object of a class that is not allowed is one of __PHP_Incomplete_Class, whose code is
-    // PHP's own.
+    // An object of a class that is not allowed becomes a __PHP_Incomplete_Class, so no code of its
+    // class runs.
     if (is_whole && classes != NULL && refused_of(value, classes) != NULL) {
         is_whole = miss("A stored object has a class that larder.unserialize_classes does not "
                         "allow, so its key misses");

@@ -1,6 +1,6 @@
-// Sessions: session.save_handler = larder. session.save_path is a file; empty, or a directory as
-// PHP's default, it means the shared cache. A session is locked by a lease from its start to its
-// end.
+// Sessions: session.save_handler = larder. session.save_path names a file. If it is empty, or a
+// directory like PHP's default, sessions are in the shared cache. A session is locked by a lease
+// from its start to its end.
 
 #include "larder_php.h"
 #include "ext/session/php_session.h"
@@ -23,13 +23,14 @@ PS_FUNCS_UPDATE_TIMESTAMP(larder);
 
 static const ps_module handler = {PS_MOD_UPDATE_TIMESTAMP(larder)};
 
-// The functions of the session module, which may be a file that PHP loads after this one, or not at
-// all. A name that the linker resolves would stay null, or end the process at its first use.
+// The functions of the session module, which PHP may load from a file after this module, or not at
+// all. A symbol for the linker to resolve would stay null, or end the process at its first use.
 static zend_string *(*create_id)(PS_CREATE_SID_ARGS);
 
 static bool is_wanted(void)
 {
-    // The setting is that of the session module. Without it, only the files of PHP have it.
+    // The setting belongs to the session module. Without that module, only the ini files contain
+    // it.
     const char *name = zend_ini_string_ex(ZEND_STRL("session.save_handler"), 0, NULL);
     char *in_files = NULL;
     if (name == NULL && cfg_get_string("session.save_handler", &in_files) == SUCCESS) {
@@ -38,7 +39,7 @@ static bool is_wanted(void)
     return name != NULL && strcmp(name, "larder") == 0;
 }
 
-// The module starts after that of sessions, if there is one.
+// This module starts after the session module, if PHP loads it.
 void larder_session_register(void)
 {
     zend_result (*add)(const ps_module *) = dlsym(RTLD_DEFAULT, "php_session_register_module");
@@ -46,12 +47,12 @@ void larder_session_register(void)
     bool has_module = add != NULL && create_id != NULL;
     if ((!has_module || add(&handler) != SUCCESS) && is_wanted()) {
         zend_error(E_CORE_WARNING, "larder: session.save_handler cannot be larder: %s",
-                   has_module ? "PHP has no room for another handler of sessions"
+                   has_module ? "PHP's table of session handlers is full"
                               : "PHP's module session is not loaded");
     }
 }
 
-// Returns the key of a session. That of a long id is a hash.
+// Returns the key of a session. A long id is replaced by a hash.
 static zend_string *key_of(const zend_string *id)
 {
     zend_string *name =
@@ -84,7 +85,8 @@ static bool lock(session *session, larder *cache, zend_string *key)
 {
     useconds_t pause = PAUSE_MIN_US;
     uint64_t wait_us = (uint64_t)LG(session_wait) * 1000000;
-    // A request that takes longer loses its lock, and may overwrite what the next request stores.
+    // A request that takes longer loses its lock, and may overwrite data that the next request
+    // stores.
     uint32_t lease_ms = (uint32_t)MAX(LG(session_lease), 1) * 1000;
     if (session->locked != NULL && zend_string_equals(session->locked, key)) {
         return true;
@@ -127,7 +129,7 @@ PS_OPEN_FUNC(larder)
 #endif
     if (larder_cache_of(region) == NULL) {
         if (region->why[0] == 0) {
-            php_error_docref(NULL, E_WARNING, "There is no shared cache: see larder.memory");
+            php_error_docref(NULL, E_WARNING, "The shared cache is disabled: see larder.memory");
         }
         return FAILURE;
     }
@@ -151,7 +153,7 @@ PS_CLOSE_FUNC(larder)
     return SUCCESS;
 }
 
-// Reads a session that is locked. One that does not exist is an empty text.
+// Reads a locked session. The value of a session that does not exist is an empty string.
 static zend_result read_locked(larder *cache, const zend_string *key, zend_string **value)
 {
     larder_item item = {.value_bytes = 1024};
@@ -214,7 +216,7 @@ PS_UPDATE_TIMESTAMP_FUNC(larder)
         status = larder_touch(cache, ZSTR_VAL(id), ZSTR_LEN(id), ttl_of(maxlifetime));
     }
     zend_string_release(id);
-    // A session that eviction took is stored again.
+    // An evicted session is stored again.
     return status == LARDER_MISSING ? ps_write_larder(mod_data, key, val, maxlifetime)
                                     : (status == LARDER_OK ? SUCCESS : FAILURE);
 }

@@ -1,14 +1,14 @@
-// The compact form of a plain array: a tree of arrays, scalars and strings, without references,
-// objects and resources.
+// The compact form of a plain array. A plain array is a tree of arrays, scalars and strings,
+// without references, objects and resources.
 //
-// A value is a byte of its type and what follows it: nothing, a number of 7 bits a byte with the
-// sign in the lowest bit, the 8 bytes of a double, a length and bytes, or a count and values. The
-// items of a map are a key, which is an integer or a string, and a value. Small integers and the
-// lengths of short strings are in the type itself.
+// A value is a type byte, followed by nothing, by a number with 7 bits per byte and the sign in the
+// lowest bit, by the 8 bytes of a double, by a length and bytes, or by a count and values. Each
+// item of a map is a key, which is an integer or a string, and a value. Small integers and the
+// lengths of short strings are part of the type byte.
 
 #include "values.h"
 
-// The bytes before the array: the form can change from one version to the next.
+// The version byte in front of the array, because the form can change between versions.
 #define FORM 1
 
 enum {
@@ -27,7 +27,7 @@ enum {
 #define SMALL_COUNT (TYPE_SHORT - TYPE_SMALL)
 #define SHORT_COUNT (256 - TYPE_SHORT)
 
-// Deeper arrays go to the serializer: the stack of C has an end.
+// Deeper arrays are left to the serializer, because the C stack is limited.
 #define DEPTH_MAX 200
 
 // A type and a number of 64 bits.
@@ -113,7 +113,8 @@ static apcu_plain encode_value(apcu_writer *writer, zval *value, unsigned depth)
     }
 }
 
-// `unserialize` turns a key that is a decimal number into an integer: the serializer has that case.
+// Leaves a string key that is a decimal number to the serializer, because `unserialize` converts it
+// to an integer.
 static apcu_plain encode_key(apcu_writer *writer, zend_ulong index, const zend_string *name)
 {
     zend_ulong number;
@@ -182,11 +183,11 @@ apcu_plain apcu_array_encode(apcu_writer *writer, HashTable *array)
     return encode_array(writer, array, 0);
 }
 
-// The bytes that a decoder has not read yet. They may be damaged, so each read checks the end.
+// The remaining bytes of a decoder. They may be damaged, so each read checks the end.
 typedef struct reader {
     const unsigned char *at;
     const unsigned char *end;
-    // The most items that further arrays can have together: each item takes a byte at least.
+    // The maximum total number of items in further arrays. Each item takes at least a byte.
     uint64_t items;
 } reader;
 
@@ -219,7 +220,7 @@ static bool take_long(reader *reader, unsigned type, zend_long *number)
     return true;
 }
 
-// Finds the bytes of a string, which stay where they are.
+// Finds the bytes of a string, without copying them.
 static bool take_string(reader *reader, unsigned type, const char **text, size_t *bytes)
 {
     uint64_t length = type - TYPE_SHORT;
@@ -283,7 +284,7 @@ static bool decode_item(reader *reader, HashTable *array, unsigned depth)
     }
     zend_ulong number;
     zend_string *name = zend_string_init_existing_interned(text, bytes, 0);
-    // PHP finds the text of a number as an integer only, so it is no key.
+    // PHP looks up the text of a number as an integer, so it is not valid as a string key.
     bool is_new = !ZEND_HANDLE_NUMERIC_STR(ZSTR_VAL(name), bytes, number)
         && zend_hash_add(array, name, &value) != NULL;
     zend_string_release(name);
@@ -311,7 +312,7 @@ static bool decode_array(reader *reader, unsigned type, zval *value, unsigned de
         || count > HT_MAX_SIZE) {
         return false;
     }
-    // The memory that all counts ask for is a multiple of the bytes.
+    // Keeps the memory for all counts proportional to the number of bytes.
     reader->items -= count;
     if (count == 0) {
         ZVAL_EMPTY_ARRAY(value);

@@ -1,4 +1,5 @@
-// Keys that the cache cannot have as they are: empty, long, or beginning with the mark of a hash.
+// Keys that the cache cannot store unchanged: empty keys, long keys, and keys that begin with the
+// mark of a hash.
 
 #include "values.h"
 #include "ext/hash/php_hash.h"

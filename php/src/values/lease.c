@@ -46,7 +46,7 @@ bool apcu_lease_take(apcu_held *held, const larder *cache, uint32_t ms)
     larder_status status =
         larder_lease(cache, held->key->at, held->key->bytes, ms, &held->lease);
     held->has_lease = status == LARDER_OK;
-    // Without leases, as in a full cache, each process computes for itself.
+    // If no lease is possible, as in a full cache, each process computes the value.
     return status != LARDER_BUSY;
 }
 
@@ -66,7 +66,7 @@ bool apcu_lease_wait(apcu_held *held, const larder *cache, const apcu_lease_time
             return true;
         }
     }
-    // The process that held the lease until now may have stored the value.
+    // The previous holder of the lease may have stored the value.
     return read(held, value);
 }
 

@@ -1,4 +1,4 @@
-// The names in an array, in groups whose memory the processor fetches ahead.
+// Reads the names in an array in groups, and prefetches the memory of each group.
 
 #include "values.h"
 
@@ -17,7 +17,7 @@ static void forget_group(apcu_names *names)
     }
 }
 
-// Keys under their hash are rare and have to do without.
+// Keys under their hash are rare and are not prefetched.
 static void prefetch(const apcu_names *names, const larder *cache)
 {
     larder_slice slices[APCU_NAMES_GROUP];

@@ -1,6 +1,6 @@
-// PHP's own serializer. Code of users that runs meanwhile can use the cache: `serialize_lock` gives
-// its calls a state of their own, so that they do not see the references of the outer value (bug
-// 76145).
+// PHP's own serializer. User code that runs during serialization can use the cache.
+// `serialize_lock` gives its calls a separate state, so that they do not refer to references of the
+// outer value (bug 76145).
 
 #include "values.h"
 #include "ext/standard/basic_functions.h"

@@ -1,11 +1,11 @@
-// Values: scalars and strings as they are, plain arrays in a compact form, the rest by a
+// Values: scalars and strings unchanged, plain arrays in a compact form, everything else by a
 // serializer.
 
 #include "values.h"
 #include "main/snprintf.h"
 #include "zend_strtod.h"
 
-// The digits that tell every double apart.
+// The number of digits that distinguishes all doubles.
 #define DOUBLE_DIGITS 17
 #define DOUBLE_TEXT_MAX 64
 
@@ -82,7 +82,7 @@ bool apcu_long_of_text(const char *at, size_t bytes, zend_long *number)
     return true;
 }
 
-// The text that php-memcached writes.
+// Writes the same text as php-memcached.
 static bool write_double(apcu_writer *writer, double number)
 {
     if (zend_isnan(number)) {
@@ -117,14 +117,14 @@ static bool decode_double(zval *value, const char *at, size_t bytes)
     return true;
 }
 
-// Encodes into the writer; the serializer's bytes follow what the writer has.
+// Encodes into the writer. The serializer's bytes follow the writer's current content.
 static bool encode_array(apcu_encoded *encoded, zval *value)
 {
     size_t front = encoded->writer.at - encoded->writer.begin;
     zval *array = value;
     ZVAL_DEREF(array);
     if (UNEXPECTED(EG(exception) != NULL && apcu_serializes_as_php())) {
-        // An earlier value of the same call has thrown: serialize() fails then.
+        // An earlier value of the same call has thrown, so serialize() would fail.
         return false;
     }
     switch (apcu_array_encode(&encoded->writer, Z_ARRVAL_P(array))) {
@@ -137,7 +137,7 @@ static bool encode_array(apcu_encoded *encoded, zval *value)
             }
             break;
         case APCU_TOO_LARGE:
-            // serialize() writes an array in full wherever it occurs, so that its text would be as
+            // serialize() writes an array in full at each occurrence, so its text would be as
             // large. igbinary may write it once.
             if (apcu_serializes_in_full()) {
                 return false;

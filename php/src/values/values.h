@@ -30,11 +30,12 @@ ZEND_TSRMLS_CACHE_EXTERN()
 // The flag of an item whose value begins with the full key: its length in 4 bytes, and its bytes.
 #define APCU_HAS_NAME 0x10u
 
-// The most processes that a cache can be for. A process takes memory for itself when it joins; in a
-// file they all have it from the start.
+// The largest number of processes that a cache can serve. A process takes memory when it joins; in
+// a file the memory of all processes is allocated from the start.
 #define APCU_PROCESSES_MAX 4096
 
-// True for the first call of a process, of all its threads. `process` is that of the last one.
+// True for the first call in a process, from any of its threads. `process` stores the process of
+// the last call.
 static inline bool apcu_is_first(_Atomic pid_t *process)
 {
     pid_t self = getpid();
@@ -73,7 +74,7 @@ typedef struct apcu_writer {
     char *begin;
     char *at;
     char *end;
-    // The most bytes that a value may have.
+    // The maximum length of a value.
     size_t limit;
     char room[4096];
 } apcu_writer;
@@ -93,18 +94,18 @@ typedef struct apcu_encoded {
     const char *at;
     size_t bytes;
     uint32_t flags;
-    // The bytes of a serializer that `at` points into, else null.
+    // The serializer's bytes if `at` points into them, otherwise null.
     unsigned char *serialized;
     apcu_writer writer;
 } apcu_encoded;
 
-// Encodes a value. False if it cannot be stored: the function has warned or thrown, if APCu does.
-// `apcu_encoded_free` frees the result.
+// Encodes a value. False if it cannot be stored; the function has then warned or thrown where APCu
+// does. `apcu_encoded_free` frees the result.
 bool apcu_encode(apcu_encoded *encoded, zval *value, const apcu_key *key);
 void apcu_encoded_free(apcu_encoded *encoded);
 
-// Decodes a stored value. False if it is damaged or another key's: then `value` is as it was, or
-// null.
+// Decodes a stored value. False if it is damaged or belongs to another key; `value` is then
+// unchanged or null.
 bool apcu_decode(zval *value, const char *at, size_t bytes, uint32_t flags, const apcu_key *key);
 
 // Writes a number as decimal text, and returns the text's length. `text` has 24 bytes.
@@ -123,10 +124,10 @@ typedef enum apcu_plain {
 apcu_plain apcu_array_encode(apcu_writer *writer, HashTable *array);
 bool apcu_array_decode(zval *value, const char *at, size_t bytes);
 
-// Each module defines these functions for itself.
-// Returns the most bytes that a value may have.
+// Each module defines these functions.
+// Returns the maximum length of a value.
 size_t apcu_value_limit(void);
-// True if a resource cannot be stored: the function has warned or thrown.
+// True if a resource cannot be stored. The function has then warned or thrown.
 bool apcu_refuse_resource(bool is_nested);
 bool apcu_serializes_as_php(void);
 bool apcu_serializes_in_full(void);
@@ -135,12 +136,13 @@ bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag);
 
 // native.c: PHP's own serializer.
 bool apcu_native_serialize(smart_str *text, zval *value);
-// Moves `at` behind what it reads. `classes` are those of objects, null for all.
+// Moves `at` past the bytes that it reads. `classes` are the allowed classes of objects, null for
+// all.
 bool apcu_native_unserialize(zval *value, const unsigned char **at, const unsigned char *end,
                              HashTable *classes);
 
 // walk.c: walks through the keys that begin with a prefix, which may be null and which a walk
-// borrows. All of a walk is memory of the request, so that a bailout leaks nothing.
+// borrows. A walk uses only request memory, so that a bailout leaks nothing.
 typedef struct apcu_walk {
     larder_cursor cursor;
     bool has_ended;
@@ -160,12 +162,12 @@ larder_status apcu_walk_next(apcu_walk *walk, const larder *cache, const larder_
                              zend_string **name);
 void apcu_walk_end(apcu_walk *walk);
 
-// names.c: the names in an array. A group has copies: code of users that runs in a call may change
-// the names that are references.
+// names.c: the names in an array. A group has copies, because user code that runs during a call may
+// change names that are references.
 #define APCU_NAMES_GROUP 16
 
 typedef struct apcu_names {
-    // Borrowed. Nothing changes it while the call's frame has it.
+    // Borrowed. It does not change while the call's frame holds it.
     HashTable *array;
     HashPosition position;
     size_t count;
@@ -173,7 +175,7 @@ typedef struct apcu_names {
 } apcu_names;
 
 void apcu_names_begin(apcu_names *names, HashTable *array);
-// Reads the next group, and brings the memory of its keys near if there is a cache. Returns the
+// Reads the next group, and prefetches the memory of its keys if `cache` is not null. Returns the
 // number of its names, 0 at the end.
 size_t apcu_names_next(apcu_names *names, const larder *cache);
 void apcu_names_end(apcu_names *names);
@@ -181,7 +183,7 @@ void apcu_names_end(apcu_names *names);
 // lease.c: a key whose value this process computes, on the stack of the call.
 typedef struct apcu_held {
     struct apcu_held *next;
-    // What the key belongs to; null if there is one cache only.
+    // The cache that the key belongs to; null if the module has only one.
     const void *place;
     zend_string *name;
     const apcu_key *key;
@@ -190,29 +192,29 @@ typedef struct apcu_held {
     larder_lease_token lease;
 } apcu_held;
 
-// How long a process at most waits for a value that it needs for another one, which others may wait
-// for: the process whose value it needs may need that one.
+// The longest wait for a value inside the computation of another value. The process that computes
+// the inner value may in turn wait for the outer one.
 #define APCU_NESTED_WAIT_US 50000
 
 typedef struct apcu_lease_times {
-    // A callback that does not end holds others up no longer than this.
+    // A callback that does not end delays other processes no longer than this.
     uint32_t lease_ms;
-    // How long a process waits for the value of another, before it computes the value itself.
+    // How long a process waits for another process's value before it computes the value itself.
     uint64_t wait_us;
 } apcu_lease_times;
 
 // Reads the value of a key.
 typedef bool (*apcu_held_read)(apcu_held *held, zval *value);
 
-// True if a callback of this process already computes the value: then it calls itself.
+// True if a callback of this process already computes the value, so the call is recursive.
 bool apcu_is_held_here(const apcu_held *list, const apcu_held *wanted);
 void apcu_held_begin(apcu_held **list, apcu_held *held);
-// Removes a key from the list and ends its lease. Fibers end their calls in any order, so it may be
-// anywhere; false if it was not there.
+// Removes a key from the list and ends its lease. Fibers end their calls in any order, so the key
+// may be anywhere in the list. False if it was not in the list.
 bool apcu_held_end(apcu_held **list, apcu_held *held, const larder *cache);
 // Takes the lease. False if another process holds it.
 bool apcu_lease_take(apcu_held *held, const larder *cache, uint32_t ms);
-// Takes the lease. True if the value has arrived instead.
+// Takes the lease. True if another process has stored the value instead.
 bool apcu_lease_wait(apcu_held *held, const larder *cache, const apcu_lease_times *times,
                      apcu_held_read read, zval *value);
 // Calls a function with a key. `value` is its result, or undefined after exit().
@@ -222,17 +224,17 @@ void apcu_call(zend_fcall_info *callback, zend_fcall_info_cache *cached, zend_st
 // clear.c
 larder_status apcu_clear(larder *cache);
 
-// Foretells the length of the next value.
+// Predicts the length of the next value.
 typedef struct apcu_lengths {
     size_t last;
-    // How many values in a row were long, up to 2.
+    // How many consecutive values were long, up to 2.
     unsigned char long_in_row;
 } apcu_lengths;
 
 // A value of more bytes does not fit on the stack.
 #define APCU_ROOM_BYTES 4096
 
-// The copy of a longer value takes so long that a second get does not matter.
+// Copying a longer value takes so long that a second get does not matter.
 #define APCU_FORETOLD_MAX (64 << 10)
 
 static zend_always_inline void apcu_note_length(apcu_lengths *lengths, size_t bytes)
@@ -245,7 +247,7 @@ static zend_always_inline void apcu_note_length(apcu_lengths *lengths, size_t by
     }
 }
 
-// Makes a value of `text`, which may have room for more bytes than the value has.
+// Makes a value of `text`, which may have a capacity larger than the value.
 static inline void apcu_take_string(zval *value, zend_string *text, size_t bytes)
 {
     if (bytes < ZSTR_LEN(text)) {

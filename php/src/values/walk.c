@@ -1,8 +1,8 @@
-// Walks through the items of a cache, in groups of its own order.
+// Walks through the items of a cache, in groups in the cache's order.
 
 #include "values.h"
 
-// The items of all but overfull groups of the index fit.
+// Enough for the items of every group of the index that is not overfull.
 #define CAPACITY 128
 #define KEY_BYTES_EACH 256
 
@@ -58,7 +58,8 @@ static larder_status next_group(apcu_walk *walk, const larder *cache)
     return status;
 }
 
-// Reads the full key of an item that is stored under its hash; null if the item has gone.
+// Reads the full key of an item that is stored under its hash, or returns null if the item no
+// longer exists.
 static zend_string *read_name(const larder *cache, const char *key, const larder_entry *entry)
 {
     size_t capacity = entry->value_bytes;

@@ -9,7 +9,7 @@ $gadget = 'class Gadget { public $x = 1; function __wakeup() { echo "wakeup! "; 
     class Allowed { public $inner; }
     spl_autoload_register(function ($name) { echo "autoload of $name! "; });';
 $open = fn (string $options = '[]') => '$cache = Larder\Cache::open("' . $folder . '/region", ' . $options . ');';
-// A process that may write all classes injects them.
+// A process that may write all classes injects objects.
 echo strtok(run([], $gadget . $open("['classes' => '*']") . '$cache->set("plain", [1, [2]]);
     $gadget = (new ReflectionClass("Gadget"))->newInstanceWithoutConstructor();
     foreach (["gadget" => $gadget, "list" => [1, [$gadget]], "missing" => unserialize("O:7:\"Missing\":0:{}")] as $key => $value) {
@@ -38,4 +38,4 @@ gadget: miss, list: miss, missing: miss, allowed: Allowed, hidden: miss,
 plain: [1,[2]], 
 Warning: Larder\Cache::get(): A stored object has a class that larder.unserialize_classes does not allow, so its key misses
 gadget: miss, list: miss, missing: miss, allowed: Allowed, hidden: miss, 
-1 The cache stores no objects of the class ArrayObject: see larder.unserialize_classes
+1 Objects of the class ArrayObject are not allowed: see larder.unserialize_classes

@@ -40,7 +40,7 @@ for ($at = 0; $at < 300; ++$at) {
     $many["many $at"] = str_repeat("$at ", $at % 50 === 0 ? 50_000 : 10);
 }
 var_dump($client->setMany($many), $client->getMany(array_keys($many)) === $many, $client->getMany([]), count($client->getMany(new ArrayIterator(['m', 'many 1', 'm', 'none']))));
-// What other clients see, and what they store.
+// Values as other clients read and store them.
 $other = stream_socket_client("unix://$socket");
 $ask = function (string $text) use ($other) { fwrite($other, "$text\r\n"); return trim(fgets($other)); };
 var_dump($ask('mg m v'), trim(fgets($other)), $ask("mg m f"), $ask("mg m v"), trim(fgets($other)), $ask("ms flags 1 F1\r\n5"), $client->get('flags'), $ask("ms plain 1\r\n5"), $client->get('plain'), $ask("ms packed 1 F16\r\nx"), $client->get('packed'));
@@ -56,7 +56,7 @@ foreach ([fn () => $client->get(str_repeat('x', 251)), fn () => $client->get('')
 }
 var_dump($client->set(str_repeat('x', 250), 1), Client::connect($socket, ['classes' => '*'])->set('o', new ArrayObject([1])),
     Client::connect($socket, ['classes' => ['ArrayObject']])->get('o')->count());
-// A server that ends: misses, and one warning. A new one is found.
+// After the server ends, reads miss, with one warning. The client finds a new server.
 proc_terminate($server, 9);
 proc_close($server);
 // Its memory is read for three seconds.
@@ -134,12 +134,12 @@ NULL
 Warning: Larder\Client::get(): A stored object has a class that larder.unserialize_classes does not allow, so its key misses in %s on line %d
 string(2) "HD"
 NULL
-A key of a server has at most 250 bytes
-A key has at least one byte
+A key on a server must have at most 250 bytes
+A key must have at least one byte
 The value is not an integer
-The cache stores no objects of the class stdClass: see larder.unserialize_classes
-A time to live is at least one second, or null: 0 given
-There is no option timeout: the options are timeoutMs, classes and serializer
+Objects of the class stdClass are not allowed: see larder.unserialize_classes
+A time to live must be at least one second, or null: 0 given
+Unknown option timeout: the options are timeoutMs, classes and serializer
 bool(true)
 bool(true)
 int(1)

@@ -1,5 +1,5 @@
 --TEST--
-A client of a server: getOrCompute, one process of all clients computes
+A client of a server: getOrCompute, among all clients one process computes
 --EXTENSIONS--
 pcntl
 --SKIPIF--
@@ -38,7 +38,7 @@ foreach (['with its memory' => ['--local-readers', 'same-uid'], 'by its socket' 
     $begin = hrtime(true);
     var_dump($client->getOrCompute('thrown', fn () => 'computed'), hrtime(true) - $begin < 1e9);
 
-    // A stale value: one call computes it anew, all other methods miss.
+    // A stale value: one call computes it again, all other methods miss.
     $client->getOrCompute('page', fn () => 'old', 2, 60);
     var_dump($client->get('page'), $client->has('page'), $client->getMany(['page']));
     usleep(3_200_000);
@@ -48,7 +48,7 @@ foreach (['with its memory' => ['--local-readers', 'same-uid'], 'by its socket' 
         return 'new';
     }, 100, 60);
     var_dump($new, $client->get('page'), $client->touch('page', 200));
-    // php-memcached sees the seconds as flags of the program.
+    // php-memcached reads the seconds as flags of the program.
     $other = stream_socket_client("unix://$socket");
     fwrite($other, "mg page f t\r\n");
     [, $flags, $time] = explode(' ', trim(fgets($other)));
@@ -95,7 +95,7 @@ string(3) "new"
 bool(true)
 bool(true)
 bool(true)
-staleFor is a number of seconds from 0 to 65535, with a time to live
+staleFor must be 0 to 65535 seconds, and needs a time to live
 by its socket
 int(1)
 array(1) {
@@ -123,7 +123,7 @@ string(3) "new"
 bool(true)
 bool(true)
 bool(true)
-staleFor is a number of seconds from 0 to 65535, with a time to live
+staleFor must be 0 to 65535 seconds, and needs a time to live
 
 Warning: Larder\Client::getOrCompute(): The cache %s in %s on line %d
 string(8) "computed"

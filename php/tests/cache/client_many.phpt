@@ -10,7 +10,7 @@ const KEYS = 200;
 $socket = new_folder() . '/socket';
 $listener = stream_socket_server("unix://$socket");
 if (($child = pcntl_fork()) === 0) {
-    // A server that answers once it has all requests. It passes no memory.
+    // A server that answers after it has received all requests. It does not pass its memory.
     $client = stream_socket_accept($listener);
     fgets($client);
     fwrite($client, "ERROR\r\n");

@@ -1,5 +1,5 @@
 --TEST--
-A client of a server and php-memcached read the values of each other
+A client of a server and php-memcached read each other's values
 --SKIPIF--
 <?php
 if (!getenv('LARDERD')) die('skip LARDERD names no larderd');
@@ -42,7 +42,7 @@ echo $of_larder('check(fn ($name) => $cache->get("m-$name", "missing"), $values)
     foreach ($values as $name => $value) { $cache->set("l-$name", $value) or print("$name is not stored\n"); }
     $cache->getOrCompute("page", fn () => [1], 100, 100); $cache->set("n2", 10); $cache->decrement("n2");');
 echo $of_memcached('check(fn ($name) => $cache->get("l-$name"), $values); var_dump($cache->get("n"), $cache->get("m-list"), $cache->get("page"), $cache->get("n2"), $cache->get("l-null"), $cache->getResultCode());');
-// Debian's php-memcached serializes by igbinary, unless it is set otherwise.
+// Debian's php-memcached serializes with igbinary by default.
 echo $of_memcached('$cache->setOption(Memcached::OPT_SERIALIZER, Memcached::SERIALIZER_IGBINARY); $cache->set("i", $values["map"]);');
 echo run([], "$shared \$cache = Larder\\Client::connect('$socket', ['serializer' => 'igbinary']); var_dump(\$cache->get('i') === \$values['map']); \$cache->set('i2', \$values['map']);",
     ["$debian/igbinary.so", getenv('LARDER_SO')]);

@@ -1,5 +1,5 @@
 --TEST--
-Bytes of another program under the mark of an array are an array or miss
+Bytes that another program marks as an array are an array or a miss
 --SKIPIF--
 <?php if (!getenv('LARDERD')) die('skip LARDERD names no larderd'); ?>
 --INI--
@@ -12,7 +12,7 @@ $server = serve("$folder/socket");
 $client = Larder\Client::connect("$folder/socket");
 $other = stream_socket_client("unix://$folder/socket");
 
-/** Stores bytes under the mark of an array, as any client of the server can. */
+/** Stores bytes with the flags of an array, as any client of the server can. */
 function store($other, string $bytes): void
 {
     fwrite($other, 'set key 9 0 ' . strlen($bytes) . "\r\n$bytes\r\n");
@@ -47,10 +47,10 @@ foreach ($whole as $bytes => $value) {
 }
 var_dump($found['array'] > 20, $found['missing'] > 20);
 
-// Counts that ask for the memory of all bytes, again and again.
+// Nested counts that each claim as many items as there are bytes.
 store($other, "\x01" . str_repeat("\x07\x80\x80\x18\x10", 150) . str_repeat("\0", 600_000));
 var_dump($client->get('key'));
-// A key that PHP cannot find as a text.
+// A key that PHP cannot look up as a string.
 store($other, "\x01\x07\x01\x415\x00");
 var_dump($client->get('key'));
 proc_terminate($server);

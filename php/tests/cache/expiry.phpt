@@ -1,5 +1,5 @@
 --TEST--
-Items expire, and stale ones are for getOrCompute only
+Items expire, and only getOrCompute returns stale ones
 --FILE--
 <?php
 $cache = Larder\Cache::open();
@@ -14,10 +14,10 @@ $compute = function (string $key) use (&$computed) { return "$key " . ++$compute
 var_dump($cache->getOrCompute('soft', $compute, 1, 100), $cache->get('soft'));
 sleep(2);
 var_dump($cache->getMany(['short', 'interval', 'long', 'touched', 'counter']));
-// The value is stale: other calls miss, and the first getOrCompute computes it anew.
+// The value is stale: other calls miss, and the first getOrCompute computes it again.
 var_dump($cache->get('soft'), $cache->has('soft'), $cache->touch('soft', 5), iterator_to_array($cache->iterate('soft')));
 var_dump($cache->getOrCompute('soft', function () use ($cache, $compute) {
-    // Meanwhile the stale value serves the others.
+    // During the computation other calls return the stale value.
     echo $cache->getOrCompute('soft', $compute, 1, 100), "\n";
     return 'new';
 }, 1, 100), $cache->get('soft'));

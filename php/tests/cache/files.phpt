@@ -8,7 +8,7 @@ require __DIR__ . '/run.inc';
 $folder = new_folder();
 $path = "$folder/region";
 
-/** Prints what a process finds that opens the file. */
+/** Prints the result of a process that opens the file. */
 function attempt(string $what, string $path, array $options = []): void
 {
     $options = var_export($options, true);
@@ -47,7 +47,7 @@ file_put_contents("$folder/text", 'the notes of a person');
 chmod("$folder/text", 0600);
 attempt('not a cache', "$folder/text");
 echo file_get_contents("$folder/text"), "\n";
-// A region of another layout, which a process uses. Later it makes way for an empty one.
+// A region of another layout that a process uses. Later an empty one replaces it.
 $code = "Larder\\Cache::open('$folder/layout')->set('a', 7); echo 'open'; sleep(60);";
 $process = proc_open([PHP_BINARY, '-n', '-d', 'extension=' . getenv('LARDER_SO'), '-r', $code], [1 => ['pipe', 'w']], $pipes);
 fread($pipes[1], 4);
@@ -73,7 +73,7 @@ null
 permissions given: 2 
 planted: Warning: Larder\Cache::open(): The cache cannot be used, so all keys miss: %s/region belongs to user 33, not to user 0: see larder.owner in Command line code on line 1
 null 
-two names: Warning: Larder\Cache::open(): The cache cannot be used, so all keys miss: %s/region has several names in Command line code on line 1
+two names: Warning: Larder\Cache::open(): The cache cannot be used, so all keys miss: %s/region has several hard links in Command line code on line 1
 null 
 symbolic link: Warning: Larder\Cache::open(): The cache cannot be used, so all keys miss: %s/link is a symbolic link in Command line code on line 1
 null 

@@ -12,7 +12,7 @@ var_dump($cache->get('key999') !== null, $cache->get('key0'));
 ?>
 --EXPECTF--
 
-Warning: Larder\Cache::set(): The cache fails: %s in %s on line %d
+Warning: Larder\Cache::set(): The cache failed: %s in %s on line %d
 bool(false)
 NULL
 bool(false)

@@ -30,7 +30,7 @@ foreach ([[$ours, $igbinary], [$igbinary, $ours]] as $extensions) {
     echo run([], "$open$values$store$check", $extensions);
     echo run(['larder.serializer' => 'igbinary'], "$open$values$check", $extensions);
 }
-// igbinary wrote: its form has four bytes with a version in front.
+// igbinary wrote this: its form begins with four bytes that contain a version.
 echo run([], "$values \$cache = Larder\\Cache::open('$file', ['classes' => '*', 'serializer' => 'igbinary']); $store", [$ours, $igbinary]);
 var_dump(str_contains(file_get_contents($file), "\0\0\0\2\x17\x05Point"));
 echo "without igbinary\n";
@@ -41,13 +41,13 @@ echo run(['larder.serializer' => 'igbinary'], "try { $open } catch (Larder\\Exce
     var_dump(Larder\\Cache::open(null, ['serializer' => 'php'])->set('k', 1));");
 echo run(['larder.serializer' => 'msgpack', 'larder.enable_cli' => '1'], "try { Larder\\Cache::shared(); } catch (Larder\\Exception \$exception) { echo \$exception->getMessage(), \"\\n\"; }", [$ours, $igbinary]);
 echo "classes\n";
-// No code of a class runs that is not allowed, and arrays without objects are read.
+// No code of a disallowed class runs, and arrays without objects are read.
 $restricted = "\$loud = true; \$cache = Larder\\Cache::open('$file', ['classes' => ['ArrayObject'], 'serializer' => 'igbinary']); ";
 echo run([], "$values$restricted var_dump(\$cache->get('object', 'missing'), \$cache->get('objects', 'missing'), \$cache->get('reference') == \$values['reference']);
     \$cache->set('allowed', [new ArrayObject([1]), 1]); var_dump(\$cache->get('allowed')[0]->count());
     \$cache->set('cycle', \$values['reference']); var_dump(\$cache->get('cycle') == \$values['reference']);
     try { \$cache->set('p', new Point()); } catch (Larder\\Exception \$exception) { echo \$exception->getMessage(), \"\\n\"; }", [$ours, $igbinary]);
-// Of random values, those without objects are read, and no others.
+// Among random values, only values without objects are read.
 echo run([], <<<'CODE'
     mt_srand(7);
     function random_value(int $depth, bool &$has_object): mixed {
@@ -93,22 +93,22 @@ both orders
 int(2)
 bool(true)
 without igbinary
-Warning: Larder\Cache::get(): A stored value is of igbinary, which PHP has not loaded, so its key misses in %s on line %d
+Warning: Larder\Cache::get(): A stored value needs igbinary, which PHP has not loaded, so its key misses in %s on line %d
 string(7) "missing"
 The serializer igbinary needs the extension igbinary, which PHP has not loaded
 The serializer igbinary needs the extension igbinary, which PHP has not loaded
 The serializer igbinary needs the extension igbinary, which PHP has not loaded
-There is no serializer msgpack: larder.serializer is php or igbinary
-The option serializer is 'php' or 'igbinary'
+Unknown serializer msgpack: larder.serializer must be php or igbinary
+The option serializer must be 'php' or 'igbinary'
 bool(true)
-There is no serializer msgpack: larder.serializer is php or igbinary
+Unknown serializer msgpack: larder.serializer must be php or igbinary
 classes
-Warning: Larder\Cache::get(): A stored object is of igbinary, which cannot restrict the classes to larder.unserialize_classes, so its key misses in %s on line %d
+Warning: Larder\Cache::get(): A stored object was written by igbinary, which cannot restrict the classes to larder.unserialize_classes, so its key misses in %s on line %d
 string(7) "missing"
 string(7) "missing"
 bool(true)
 int(1)
 bool(true)
-The cache stores no objects of the class Point: see larder.unserialize_classes
+Objects of the class Point are not allowed: see larder.unserialize_classes
 bool(true)
 bool(true)

@@ -1,5 +1,5 @@
 --TEST--
-Keys have any bytes and any length but none
+Keys may have any bytes and any length except zero
 --FILE--
 <?php
 $cache = Larder\Cache::open();
@@ -62,10 +62,10 @@ int(2)
 int(1)
 int(1)
 bool(true)
-get: A key has at least one byte
-has: A key has at least one byte
-delete: A key has at least one byte
-touch: A key has at least one byte
-increment: A key has at least one byte
+get: A key must have at least one byte
+has: A key must have at least one byte
+delete: A key must have at least one byte
+touch: A key must have at least one byte
+increment: A key must have at least one byte
 int(9)
 int(0)

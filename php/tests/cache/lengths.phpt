@@ -17,7 +17,7 @@ $names = array_keys($values);
 $read = function (string $name, string $before) use ($cache, $values) {
     $cache->get($name) === $values[$name] or print("$name after $before is wrong\n");
 };
-// A length is foretold from the two values before.
+// A length is predicted from the two previous values.
 foreach ($names as $first) {
     foreach ($names as $second) {
         foreach ($names as $third) {
@@ -29,7 +29,7 @@ foreach ($names as $first) {
         $read($second, 'a miss');
     }
 }
-// Changing what was read does not change the cache.
+// Changing a value after the read does not change the cache.
 $text = $cache->get('long');
 $text = $cache->get('long');
 $text = $cache->get('room+1');

@@ -1,5 +1,5 @@
 --TEST--
-A process that opens more files than it can keep open closes those that it does not use
+A process that opens more files than it can keep open closes files that it does not use
 --FILE--
 <?php
 require __DIR__ . '/run.inc';
@@ -8,12 +8,12 @@ $caches = [];
 for ($at = 0; $at < 300; ++$at) {
     $caches[$at] = Larder\Cache::open("$folder/$at", ['memory' => '1M']);
     $stored = $caches[$at]->set('key', $at);
-    // One that is in use all the time.
+    // A file that is in use all the time.
     if (!$stored || $caches[0]->get('key') !== 0) {
         exit("file $at cannot be used\n");
     }
 }
-// Those that were closed are opened again.
+// Closed files are opened again.
 $wrong = array_filter($caches, fn ($cache, $at) => $cache->get('key') !== $at, ARRAY_FILTER_USE_BOTH);
 var_dump(count($wrong));
 $maps = file_get_contents('/proc/self/maps');
@@ -36,7 +36,7 @@ var_dump($caches[2]->getOrCompute('computed', function () use ($caches) {
 }));
 var_dump($caches[2]->get('computed'));
 
-/** Uses all other files while it is decoded. */
+/** An object that uses all other files while it is decoded. */
 class Decoded
 {
     public function __wakeup(): void

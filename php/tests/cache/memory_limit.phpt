@@ -3,7 +3,7 @@ The memory limit in the middle of a call leaves the cache usable
 --EXTENSIONS--
 pcntl
 --SKIPIF--
-<?php if (getenv('USE_ZEND_ALLOC') === '0') die("skip the allocator of C knows no limit"); ?>
+<?php if (getenv('USE_ZEND_ALLOC') === '0') die("skip C's allocator has no limit"); ?>
 --INI--
 memory_limit=256M
 larder.memory=128M

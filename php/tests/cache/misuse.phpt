@@ -1,5 +1,5 @@
 --TEST--
-Misuse throws exceptions that say what is wrong
+Misuse throws exceptions that name the error
 --FILE--
 <?php
 class Thrower { public function __serialize(): array { throw new LogicException('inside'); } }
@@ -43,9 +43,9 @@ foreach ($calls as $call) {
 var_dump($cache->has('a'));
 ?>
 --EXPECTF--
-Larder\Exception: A time to live is at least one second, or null: 0 given
-Larder\Exception: A time to live is at least one second, or null: -5 given
-Larder\Exception: A time to live is at least one second, or null: -86400 given
+Larder\Exception: A time to live must be at least one second, or null: 0 given
+Larder\Exception: A time to live must be at least one second, or null: -5 given
+Larder\Exception: A time to live must be at least one second, or null: -86400 given
 TypeError: Larder\Cache::set(): Argument #3 ($ttl) must be of type DateInterval|int|null, string given
 Larder\Exception: The value cannot be stored: it is a resource
 Larder\Exception: The value cannot be stored: it contains a resource
@@ -53,15 +53,15 @@ Larder\Exception: The value cannot be serialized (Serialization of 'Closure' is 
 Larder\Exception: The value cannot be serialized (inside)
 Larder\Exception: The value is not an integer
 Larder\Exception: The value is not an integer
-Larder\Exception: A key is a string: float given
-Larder\Exception: A key has at least one byte
-Larder\Exception: staleFor is a number of seconds from 0 to 134217727, with a time to live
-Larder\Exception: staleFor is a number of seconds from 0 to 134217727, with a time to live
-Larder\Exception: A key has at least one byte
-Larder\Exception: There is no option size: the options are memory, itemLimit, permissions, classes and serializer
-Larder\Exception: The option memory is a number from 1048576 to 1099511627776
-Larder\Exception: The option classes is a list of class names, or '*'
-Larder\Exception: The file /tmp/region is not below open_basedir
+Larder\Exception: A key must be a string: float given
+Larder\Exception: A key must have at least one byte
+Larder\Exception: staleFor must be 0 to 134217727 seconds, and needs a time to live
+Larder\Exception: staleFor must be 0 to 134217727 seconds, and needs a time to live
+Larder\Exception: A key must have at least one byte
+Larder\Exception: Unknown option size: the options are memory, itemLimit, permissions, classes and serializer
+Larder\Exception: The option memory must be a number from 1048576 to 1099511627776
+Larder\Exception: The option classes must be a list of class names, or '*'
+Larder\Exception: The file /tmp/region is not within open_basedir
 Exception: Serialization of 'Larder\Cache' is not allowed
 Error: Trying to clone an uncloneable object of class Larder\Cache
 Error: Call to private Larder\Cache::__construct() from global scope

@@ -1,5 +1,5 @@
 --TEST--
-A process for which a file has no room reads, and warns about its changes until there is room
+A process beyond the limit of a file reads, and warns about its changes until another one ends
 --INI--
 larder.processes=2
 --FILE--
@@ -8,7 +8,7 @@ require __DIR__ . '/run.inc';
 $path = new_folder() . '/cache';
 $cache = Larder\Cache::open($path);
 $cache->set('key', 'value');
-// The second process has the last place, until its input ends.
+// The second process holds the last row of the file until its input ends.
 $code = '$cache = Larder\Cache::open($argv[1]); $cache->get("key"); echo "ready\n"; fgets(STDIN);';
 $command = [PHP_BINARY, '-n', '-d', 'extension=' . getenv('LARDER_SO'), '-r', $code, $path];
 $second = proc_open($command, [['pipe', 'r'], ['pipe', 'w']], $pipes);

@@ -40,7 +40,7 @@ try {
 } catch (LogicException $exception) {
     echo $exception->getMessage(), "\n";
 }
-// A walk goes on while the loop changes the cache.
+// A walk continues while the loop changes the cache.
 for ($at = 0; $at < 1000; ++$at) {
     $cache->set("item $at", $at);
 }
@@ -51,7 +51,7 @@ foreach ($cache->iterate('item ') as $key => $value) {
     $seen[$key] = true;
 }
 var_dump(count($seen), $cache->keys('item '));
-// An iterator keeps its cache, and can begin again.
+// An iterator keeps its cache, and can be rewound.
 $items = (function () { $cache = Larder\Cache::open(); $cache->set('a', 1); return $cache->iterate(); })();
 var_dump(iterator_to_array($items), iterator_to_array($items), $items->valid(), $items->current(), $items->key());
 ?>

@@ -1,5 +1,5 @@
 --TEST--
-A file that loses its name while it is checked is not refused
+A file that is replaced while a process checks it is not refused
 --EXTENSIONS--
 pcntl
 --FILE--
@@ -11,7 +11,7 @@ for ($at = 0; $at < 10; ++$at) {
     symlink('files', "$folder/$at");
 }
 
-// A process that makes a new cache gives the name to another file, too.
+// A process that makes a new cache also replaces the file.
 $replacing = pcntl_fork();
 if ($replacing === 0) {
     umask(0177);
@@ -25,7 +25,7 @@ while (!file_exists("$folder/files/region")) {
     usleep(1000);
     clearstatcache();
 }
-// An open waits for a process that seems to make the file.
+// An open waits for a process that appears to be making the file.
 for ($until = microtime(true) + 3; microtime(true) < $until;) {
     if (pcntl_fork() === 0) {
         for ($at = 0; $at < 10; ++$at) {

@@ -22,7 +22,7 @@ session_start();
 var_dump($_SESSION['count'], strlen($_SESSION['long']));
 session_write_close();
 
-// Requests at the same time count one after the other.
+// Concurrent requests count one after the other.
 $children = [];
 for ($at = 0; $at < 4; ++$at) {
     if (($children[] = pcntl_fork()) === 0) {
@@ -46,7 +46,7 @@ array_map(fn ($child) => pcntl_waitpid($child, $status), $children);
 session_start(['read_and_close' => true]);
 var_dump($_SESSION['count']);
 
-// A new id has the items of the old one; the old one is gone.
+// A new id has the items of the old one; the old session no longer exists.
 session_start();
 session_regenerate_id(true);
 $new = session_id();
@@ -64,7 +64,7 @@ session_start();
 var_dump($_SESSION);
 session_write_close();
 
-// Ids that no request made are refused in the strict mode.
+// Strict mode refuses ids that no request made.
 session_id('planted');
 session_start();
 var_dump(session_id() === 'planted');

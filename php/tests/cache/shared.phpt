@@ -18,7 +18,7 @@ run(['larder.enable_cli' => 1], $code);
 run(['larder.enable_cli' => 1, 'larder.memory' => 0], $code);
 run(['larder.enable_cli' => 1], 'if (pcntl_fork() === 0) { $cache->set("child", getmypid()); exit; }
     pcntl_wait($status); var_dump($cache->get("child") > 0);');
-// Objects of all classes in private memory, unless the setting says otherwise.
+// Private memory accepts objects of all classes, unless the setting restricts them.
 $code = '$cache->set("o", new ArrayObject([1])); var_dump($cache->get("o") instanceof ArrayObject);';
 run(['larder.enable_cli' => 1], $code);
 run(['larder.enable_cli' => 1, 'larder.unserialize_classes' => 'Foo, \ArrayObject'], $code);
@@ -41,4 +41,4 @@ bool(true)
 bool(true)
 bool(true)
 bool(true)
-The cache stores no objects of the class ArrayObject: see larder.unserialize_classes
+Objects of the class ArrayObject are not allowed: see larder.unserialize_classes

@@ -1,8 +1,8 @@
 --TEST--
-The stubs show the same classes as reflection
+The stubs declare the same classes as reflection
 --FILE--
 <?php
-/** Returns what a class declares, a line for each member. */
+/** Returns the declarations of a class, one line for each member. */
 function describe(string $class): string
 {
     $class = new ReflectionClass($class);

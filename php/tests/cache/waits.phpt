@@ -14,7 +14,9 @@ session.cache_limiter=
 <?php
 ob_start();
 $cache = Larder\Cache::shared();
-/** Starts a process that calls a function, and waits until it says that it holds something. */
+/**
+ * Starts a process that calls a function, and waits until it reports that it holds a lease or lock.
+ */
 function hold(callable $call): int {
     global $cache;
     $cache->delete('held');
@@ -45,14 +47,14 @@ $took = seconds(function () use ($cache, &$value) { $value = $cache->getOrComput
 end_of($child);
 var_dump($value, $took > 0.9 && $took < 5);
 
-// A wait of 0 seconds computes at once.
+// A wait of 0 seconds computes immediately.
 ini_set('larder.compute_wait', '0');
 $cache->delete('slow');
 $child = hold(compute());
 var_dump(seconds(fn () => $cache->getOrCompute('slow', fn () => 'computed')) < 0.9);
 end_of($child);
 
-// A lease of one second ends while the callback goes on.
+// A lease of one second ends while the callback continues.
 ini_set('larder.compute_lease', '1');
 ini_set('larder.compute_wait', '30');
 $cache->delete('slow');

@@ -37,7 +37,7 @@ function by_symfony(): array
     ];
 }
 
-/** As `by_symfony`, under Doctrine's interface. */
+/** Same as `by_symfony`, but through Doctrine's interface. */
 function by_doctrine(): array
 {
     require '/usr/share/php/Doctrine/Common/Cache/autoload.php';
@@ -46,7 +46,7 @@ function by_doctrine(): array
     return [fn ($value) => $cache->save('article', $value, 60), fn () => $cache->fetch('article')];
 }
 
-/** Returns how Laravel's store does. */
+/** Returns how Laravel's store stores and reads a value. */
 function by_laravel(): array
 {
     $store = new Illuminate\Cache\ApcStore(new Illuminate\Cache\ApcWrapper(), 'larder');

@@ -1,9 +1,10 @@
 <?php
 
 /**
- * Random calls on the drop-in and on WordPress's own class, with equal results: `compare.php
- * WP_LOAD SEED CALLS`. The drop-in starts new requests in between, which lose their copies, where
- * WordPress's class goes on: what is shared is as durable as one request of WordPress.
+ * Makes random calls on the drop-in and on WordPress's own class, and compares the results:
+ * `compare.php WP_LOAD SEED CALLS`. The drop-in starts new requests in between, which lose their
+ * local copies, while WordPress's class continues in one request. Shared values must last as long
+ * as values in one request of WordPress.
  */
 
 require $argv[1];
@@ -23,7 +24,7 @@ $values = [
 $pick = fn (array $list) => $list[mt_rand(0, count($list) - 1)];
 $several = fn () => array_map(fn () => $pick(array_slice($keys, 0, 12)), range(0, mt_rand(0, 4)));
 
-/** One request of both. */
+/** One request with both classes. */
 $ours = new WP_Object_Cache();
 $own = new Own_Object_Cache();
 $ours->flush();
@@ -37,7 +38,8 @@ $begin = function () use (&$ours, $own): void {
     $own->flush_group('brief');
 };
 $begin();
-// What cannot be stored stays in the request, and the next one does not find what was there before.
+// A value that cannot be stored stays in the request. The next request does not find the previous
+// value.
 $failing = ['unserializable' => (object) [fn () => 1], 'too large' => str_repeat('x', 40 << 20)];
 foreach ($failing as $what => $value) {
     $ours->set('k', 'before', 'a');
@@ -101,7 +103,7 @@ for ($call = 0; $call < $argv[3]; $call++) {
         } catch (TypeError $error) {
             $result = 'TypeError';
         }
-        // The caller's copy is its own: a change of it changes no later result.
+        // The caller has a private copy: changing it does not change later results.
         $results[$which] = var_export([$result, $name === 'get' ? $found : null], true);
         if ($result instanceof stdClass) {
             $result->changed = 'by the caller';

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The drop-in for WordPress in Debian's WordPress, behind nginx and php-fpm, with a MariaDB of its
-own: run.py LARDER_SO [NAME…]. With names, these scenarios alone. WORDPRESS is the folder of
-another version. It needs the packages of conformance/install.sh all, and root, because the servers
-change their user."""
+"""The drop-in for WordPress in Debian's WordPress, behind nginx and php-fpm, with a private
+MariaDB: run.py LARDER_SO [NAME…]. With names it runs only these scenarios. WORDPRESS is the folder
+of another version. It needs the packages of conformance/install.sh all, and root, because the
+servers change their user."""
 
 import concurrent.futures
 import os
@@ -62,7 +62,7 @@ def in_parallel(*tasks):
         return [future.result() for future in [pool.submit(task) for task in tasks]]
 
 
-# The pages of a visitor, and those of the administrator.
+# The pages of a visitor, and the pages of the administrator.
 VISITED = {"the front page": "", "a post": "?p=1", "a page": "?page_id=2", "a category": "?cat=1",
            "a search": "?s=hello", "the feed": "?feed=rss2", "the author": "?author=1"}
 ADMINISTERED = {"the dashboard": "wp-admin/", "the list of posts": "wp-admin/edit.php",
@@ -70,13 +70,13 @@ ADMINISTERED = {"the dashboard": "wp-admin/", "the list of posts": "wp-admin/edi
 
 
 def same_text(text, site):
-    """Returns a page without what differs from one site, second or visit to another."""
+    """Returns a page without the parts that differ between sites, seconds or visits."""
     text = re.sub(r"<!-- queries: \d+ -->|\d\d:\d\d:\d\d", "", text)
     return re.sub(rf"(/|%2F|Site ){site}\b", r"\1SITE", text).splitlines()
 
 
 def expect_same(name, path, visitors):
-    """Compares a page of two sites, which have the same entries."""
+    """Compares a page of two sites with the same entries."""
     wanted, found = (same_text(each.page(path), site) for site, each in visitors.items())
     check(len(wanted) > 20, f"{name} is short: {wanted}")
     for lines in zip(wanted, found):
@@ -139,8 +139,8 @@ def all_workers_see_a_change(wordpress):
 
 @scenario
 def options_that_change_at_the_same_time(wordpress):
-    """Each thread changes options that WordPress keeps in one array. Each must have its last value
-    afterwards, for all workers, and one that two threads change that of the database."""
+    """Each thread changes options that WordPress keeps in one array. Afterwards all workers must
+    see the last value of each option; for one that two threads change, the value in the database."""
     with serve(wordpress) as served:
         admin, visitor = admin_of(served, "one"), Browser(served, "one")
         names = {"title": "blogname", "description": "blogdescription",
@@ -194,18 +194,18 @@ def the_functions_do_what_they_say(wordpress):
         expect("more decrements", browser.call(("wp_cache_get", "n", "g")), [0])
         for number in range(5):
             taken = in_parallel(*[lambda: browser.call(("wp_cache_add", "lock", 1, "g"))] * 8)
-            expect("those that get a lock", taken.count([True]), 1)
+            expect("the requests that took the lock", taken.count([True]), 1)
             expect("its end", browser.call(("wp_cache_delete", "lock", "g")), [True])
         found = browser.call(("wp_cache_set", "a", 1, "g"), ("wp_cache_flush_runtime",),
                              ("wp_cache_get", "a", "g"), ("wp_cache_replace", "b", 1, "g"),
                              ("wp_cache_replace", "a", 2, "g"), ("wp_cache_get", "a", "g", True))
         expect("after flush_runtime", found, [True, True, 1, False, True, 2])
-        # As later releases of WordPress do after they have read several options.
+        # Later releases of WordPress do this after they have read several options.
         browser.call(("wp_cache_set_multiple", {"primed": "x"}, "options"))
         expect("a read option", browser.call(("wp_cache_get", "primed", "options")), ["x"])
         found = browser.call(("wp_cache_set", " ", 1), ("wp_cache_get", ""))
-        expect("names that are no keys", found, [False, False])
-    found = [each for each in wordpress.warnings("one") if "is not blank" not in each]
+        expect("names that are not keys", found, [False, False])
+    found = [each for each in wordpress.warnings("one") if "a non-blank string" not in each]
     expect("warnings", found, [])
 
 
@@ -231,8 +231,8 @@ def what_was_read_before_a_change_is_not_stored_after_it(wordpress):
 
 @scenario
 def an_option_that_changes_meanwhile_keeps_its_change(wordpress):
-    """A slow request has read all options, or the list of absent ones, and writes it with a change
-    of its own after another request has changed or added an option."""
+    """A slow request has read all options, or the list of absent ones. It writes the list with its
+    own change after another request has changed or added an option."""
     with serve(wordpress) as served:
         browser = Browser(served, "one")
         browser.call(("update_option", "quick", "before"))
@@ -266,7 +266,7 @@ def sites_do_not_meet(wordpress):
         sites[0].call(("wp_cache_flush",))
         expect("its own", sites[0].call(("wp_cache_get", "k", "g")), [False])
         expect("that of the other", sites[1].call(("wp_cache_get", "k", "g")), [1])
-        # One database, so that only the salts tell the sites apart.
+        # One database, so that only the salts distinguish the sites.
         sites[0].call(("wp_cache_set", "k", "without", "g"))
         for salt in ("s", "salt"):
             wordpress.set("one", WP_CACHE_KEY_SALT=salt)
@@ -357,9 +357,9 @@ def a_file_outlives_the_workers_and_serves_the_command_line(wordpress):
             check(f"Title {number}" in visitor.page(), "what the command line changed is not there")
         code = "require 'wp-load.php';"
         told = wordpress.php("one", MODULE, "-r", code, **ini)
-        expect("what the command line with the file says", told, "")
+        expect("the output of the command line with the file", told, "")
         told = wordpress.php("one", MODULE, "-r", code)
-        check("shares no memory" in told, f"the command line without a file says {told!r}")
+        check("does not share memory" in told, f"the command line without a file prints {told!r}")
         print(f"   classes {classes or 'none'}: the front page needs {warm} queries")
     code = "require 'wp-load.php'; update_option('blogname', 'Site one');"
     wordpress.php("one", MODULE, "-r", code, **ini)
@@ -383,7 +383,7 @@ def compare(wordpress, site):
         seen = wordpress.php(site, MODULE, HERE / "compare.php", wordpress.code / "wp-load.php",
                              str(seed), "5000", larder__enable_cli=1)
         check(seen.startswith("{"), f"the comparison ends with {seen}")
-    wordpress.warnings(site)  # of keys that are none
+    wordpress.warnings(site)  # about invalid keys
     print(f"   the last of 4 times 5000 calls: {seen.strip()}")
 
 

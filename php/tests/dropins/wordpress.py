@@ -20,7 +20,7 @@ PROGRAM = Path(os.environ.get("WORDPRESS", "/usr/share/wordpress"))
 EXTENSIONS = "mysqlnd mysqli ctype dom fileinfo iconv mbstring posix tokenizer xml".split()
 PASSWORD = "larder-larder-1"
 
-# A path is that of a site, perhaps of a blog in it, and of a file of WordPress.
+# A path consists of a site, optionally a blog in it, and a file of WordPress.
 LOCATION = """
         client_max_body_size 8m;
         rewrite ^(/.*/)$ $1index.php;
@@ -45,7 +45,7 @@ LOCATION = """
 
 
 def plain(text):
-    """Returns the first words of a page."""
+    """Returns the beginning of a page's text."""
     text = re.sub(r"(?s)<(style|script|title).*?</\1>|<[^>]*>", " ", text)
     return " ".join(text.split())[:1000]
 
@@ -104,7 +104,7 @@ class WordPress:
         return subprocess.run([*client, database, "-e", text], capture_output=True, text=True)
 
     def make(self, name, drop_in=True, **constants):
-        """Makes the folder and the database of a site, which is not installed yet."""
+        """Makes the folder and the database of a site, without installing it."""
         content = self.sites / name
         shutil.copytree(PROGRAM / "wp-content", content, symlinks=True)
         (content / "mu-plugins").mkdir()
@@ -114,7 +114,7 @@ class WordPress:
         self.sql(f"CREATE DATABASE {name}")
 
     def set(self, name, drop_in=True, **constants):
-        """Gives a site the drop-in, or takes it away, and constants of wp-config.php."""
+        """Adds or removes a site's drop-in, and sets constants of wp-config.php."""
         content = self.sites / name
         (content / "constants").write_text(json.dumps(constants))
         if drop_in:
@@ -131,7 +131,7 @@ class WordPress:
         return [line for line in lines if any(word in line for word in words)]
 
     def php(self, name, extension, *command, **ini):
-        """Runs PHP as the user of the workers, with a site. Returns what it prints."""
+        """Runs PHP as the workers' user, with a site. Returns its output."""
         defines = [f"extension={each}" for each in (*EXTENSIONS, extension)]
         defines += [f"{key.replace('__', '.')}={value}" for key, value in ini.items()]
         php = ["php", "-n", *(word for define in defines for word in ("-d", define))]
@@ -198,7 +198,7 @@ class Browser:
         raise AssertionError(f"{path} redirects for ever, last to {target}")
 
     def page(self, path="", **query):
-        """Returns the text of a page that must be there."""
+        """Returns the text of a page that must exist."""
         if query:
             path += "?" + urllib.parse.urlencode(query)
         status, text = self.request(path)
@@ -245,7 +245,7 @@ class Browser:
             raise AssertionError(f"{calls[:500]}: {status} {plain(text)}") from None
 
     def queries(self, path="", **query):
-        """Returns the queries of a page that has its end."""
+        """Returns the number of queries from the end of a page."""
         text = self.page(path, **query)
         found = re.search(r"<!-- queries: (\d+) -->", text)
         if not found:

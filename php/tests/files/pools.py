@@ -1,4 +1,4 @@
-"""A php-fpm with pools of several users, and a client that runs PHP code in them."""
+"""php-fpm with pools of several users, and a client that runs PHP code in them."""
 
 import os
 import shutil
@@ -14,8 +14,8 @@ FPM = shutil.which("php-fpm") or next(
 
 
 class Pools:
-    """A php-fpm with larder.so: `users` has the user of each pool, `settings` are ini keys, `admin`
-    has those of a pool, and `jails` names the pools that have the folder as their root."""
+    """php-fpm with larder.so. `users` has the user of each pool, `settings` are ini keys, `admin`
+    has the ini keys of single pools, and `jails` names the pools whose root is the folder."""
 
     def __init__(self, extension, users, settings, workers=3, admin=None, jails=()):
         self.extension, self.users, self.workers = extension, users, workers
@@ -32,7 +32,7 @@ class Pools:
         self.wait()
 
     def configure(self, settings):
-        """Writes the settings: a reload makes php-fpm read them."""
+        """Writes the settings. php-fpm reads them at a reload."""
         pools = "[global]\nerror_log=%s/log\n" % self.folder
         for name, user in self.users.items():
             pools += (
@@ -64,7 +64,7 @@ class Pools:
         return "".join(texts)
 
     def reload(self):
-        """Reloads php-fpm, and waits until the workers are new ones."""
+        """Reloads php-fpm, and waits until all workers are new."""
         before = {self.run("echo getmypid();", pool) for pool in self.users}
         self.process.send_signal(signal.SIGUSR2)
         for _ in range(200):
@@ -77,7 +77,7 @@ class Pools:
         raise SystemExit("php-fpm does not reload:\n" + self.output())
 
     def run(self, code, pool="www"):
-        """Runs code in a worker, and returns what it prints."""
+        """Runs code in a worker, and returns its output."""
         code = code.encode()
         parameters = {
             "SCRIPT_FILENAME": ("" if pool in self.jails else self.folder) + "/run.php", "REQUEST_METHOD": "POST",
@@ -94,7 +94,7 @@ class Pools:
             return answer(client).split("\r\n\r\n", 1)[1]
 
     def run_all(self, code, pool="www"):
-        """Runs code in all workers of a pool at once: each waits a little."""
+        """Runs code in all workers of a pool: each request waits, so that none serves two."""
         import concurrent.futures
         with concurrent.futures.ThreadPoolExecutor(self.workers) as threads:
             return list(threads.map(

@@ -27,7 +27,7 @@ def expect(what, found, wanted):
 
 
 class Case:
-    """A folder for the file, with the sticky bit, and the pools of the test."""
+    """A folder with the sticky bit for the file, and the pools of the test."""
 
     def __init__(self, extension):
         self.extension = extension
@@ -92,7 +92,7 @@ def resize(case):
     pools.reload()
     expect("the size while a CLI uses it", pools.run(limit), "8")
     expect("the items", pools.run(GET % "a"), "1")
-    if "stays as it is" not in pools.output():
+    if "keeps its size" not in pools.output():
         raise Failed("no notice:\n" + pools.output())
     user.kill()
     user.wait()
@@ -104,7 +104,7 @@ def resize(case):
 
 
 def users(case):
-    """A pool of another user has a file of its own."""
+    """A pool of another user has a separate file."""
     pools = case.start({"www": OWNER, "other": OTHER})
     pools.run(SET % ("a", "1"))
     expect("the other pool", pools.run(GET % "a", "other"), "null")
@@ -132,7 +132,7 @@ def group(case):
 
 
 def removed(case):
-    """Workers attach the file that has the name now."""
+    """Workers attach the file that the name currently refers to."""
     pools = case.start()
     pools.run(SET % ("a", "1"))
     expect("all workers", set(pools.run_all(GET % "a")), {"1"})
@@ -143,7 +143,7 @@ def removed(case):
     time.sleep(1.1)
     expect("all workers, with a new file", set(pools.run_all(GET % "a")), {"2"})
     expect("the CLI", case.cli(GET % "a"), "2")
-    # In a folder of root the workers cannot make another file: they keep the one that they share.
+    # In a folder of root the workers cannot make another file, so they keep the shared one.
     os.chmod(case.folder, 0o755)
     os.unlink(case.path)
     time.sleep(2.1)
@@ -179,7 +179,7 @@ def anonymous(case):
 
 
 def pool(case):
-    """A pool can have a file of its own by php_admin_value, and sessions in it."""
+    """A pool can have a separate file by php_admin_value, and sessions in it."""
     settings = {"larder.path": "", "larder.memory": "8M", "session.save_handler": "larder"}
     admin = {"other": {"larder.path": case.path, "larder.owner": "daemon"}}
     pools = case.pools = Pools(case.extension, {"www": OWNER, "other": OTHER}, settings, admin=admin)
@@ -209,7 +209,7 @@ def jail(case):
 
 
 def jail_with_file(case):
-    """A file of a pool with chroot is inside of its root, where the users have no names."""
+    """A file of a pool with chroot is inside its root, where users have no names."""
     settings = {"larder.memory": "8M"}
     admin = {"jail": {"larder.path": "/cache/region"}}
     pools = case.pools = Pools(
@@ -226,8 +226,8 @@ def jail_with_file(case):
 
 
 def jail_without_file(case):
-    """In a pool with chroot, the file of the other pools is not there: all keys miss, and each
-    worker warns once."""
+    """A pool with chroot cannot reach the file of the other pools: all keys miss, and each worker
+    warns once."""
     case.settings["larder.owner"] = "33"
     pools = case.pools = Pools(
         case.extension, {"www": OWNER, "jail": OWNER}, case.settings, jails=["jail"])

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """php-fpm under real conditions, with a module that has APCu's functions: run.py MODULE [NAME…]
 
-MODULE is the file of the extension. With names, these scenarios alone; otherwise all but that of
-MediaWiki, which needs Debian's package of it. SECS is how long workers are killed, 5 by default,
-and LONGEST_MS how long another worker may wait then, 100 by default: a worker that holds a lock may
-lose its processor to other programs, so 20 is for a quiet machine. It needs Debian's php8.2-fpm and
-nginx, and root, because php-fpm changes the user of its workers."""
+MODULE is the file of the extension. With names it runs only these scenarios, otherwise all except
+MediaWiki's, which needs Debian's package of MediaWiki. SECS is how long workers are killed (5 by
+default). LONGEST_MS is how long another worker may wait in this time (100 by default): other
+programs may preempt a worker that holds a lock, so use 20 only on a quiet machine. It needs
+Debian's php8.2-fpm and nginx, and root, because php-fpm changes the user of its workers."""
 
 import concurrent.futures
 import json
@@ -64,7 +64,7 @@ def by_all(site, count, function, *arguments, us=300_000):
 
 
 def all_share(site, workers):
-    """Checks that every worker sees what another one has stored and deleted."""
+    """Checks that every worker sees the stores and deletes of another one."""
     for round_ in range(3):
         writer, stored = call(site, "apcu_store", f"key{round_}", f"value{round_}")
         check(stored is True, f"worker {writer} stores: {stored}")

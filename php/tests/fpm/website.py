@@ -1,4 +1,4 @@
-"""nginx in front of php-fpm, with one extension loaded, in a folder of its own."""
+"""nginx in front of php-fpm, with one extension loaded, in a separate folder."""
 
 import http.client
 import os
@@ -62,8 +62,8 @@ decorate_workers_output = no
 
 
 class Site:
-    """php-fpm and nginx. `ini` are settings of PHP, `more` extensions that it loads besides, `pool`
-    lines of the pool, `application` a part of nginx's configuration."""
+    """php-fpm and nginx. `ini` are settings of PHP, `more` are further extensions, `pool` are lines
+    of the pool, and `application` is a part of nginx's configuration."""
 
     def __init__(
         self, extension, workers=4, ini=None, more=(), pool="", chroot=False, application=""
@@ -121,7 +121,7 @@ class Site:
         return [int(child) for child in children.split()]
 
     def reload(self):
-        """Has php-fpm execute itself anew, as `systemctl reload` does."""
+        """Makes php-fpm execute itself again, like `systemctl reload`."""
         before = set(self.workers())
         self.fpm.send_signal(signal.SIGUSR2)
         deadline = time.monotonic() + 20

@@ -1,5 +1,5 @@
-// Gives the decoder of values bytes that are not what the encoder has written: `fuzz.php` calls it.
-// The bytes end at a page that cannot be read, so that a read beyond them ends the process.
+// Runs the decoder of values on bytes that the encoder did not write; `fuzz.php` calls it. The
+// bytes end at an unreadable page, so that a read beyond them ends the process.
 
 #include "values/values.h"
 #include <signal.h>
@@ -8,12 +8,12 @@
 // The longest input of a case.
 #define INPUT_MAX (1 << 20)
 
-// A decoded value may take this much memory for each byte, as one of the encoder's does: an array
-// of one item takes 2 bytes, and 376 of PHP.
+// The memory that a decoded value may take for each byte. Values of the encoder can take as much:
+// an array of one item takes 2 bytes, and 376 bytes in PHP.
 #define MEMORY_OF_BYTE 256
 #define MEMORY_OF_VALUE 4096
 
-// What an encoder writes before arrays: see src/values/array.c.
+// The byte that the encoder writes before an array: see src/values/array.c.
 #define FORM 1
 #define TYPE_LIST 6
 #define TYPE_MAP 7
@@ -24,7 +24,7 @@ static const unsigned char *case_at;
 static size_t case_bytes;
 static uint64_t random_state;
 
-// What src/values calls: there is no serializer.
+// The functions that src/values calls. This module has no serializer.
 size_t apcu_value_limit(void)
 {
     return INPUT_MAX;
@@ -63,7 +63,7 @@ static uint64_t next_random(void)
     return random_state;
 }
 
-// A number below `limit`, more often a small one.
+// Returns a number below `limit`; small numbers are more frequent.
 static size_t below(size_t limit)
 {
     uint64_t number = next_random();
@@ -78,7 +78,7 @@ typedef struct input {
 
 static input current;
 
-// Puts bytes in the place of `removed` ones, or of all at the end; does nothing if they do not fit.
+// Replaces `removed` bytes, or all bytes up to the end. Does nothing if the result does not fit.
 static void put(size_t at, size_t removed, const void *bytes, size_t count)
 {
     removed = MIN(removed, current.bytes - at);
@@ -101,7 +101,7 @@ static size_t number_to(unsigned char *text, uint64_t number)
     return count;
 }
 
-// Arrays within arrays, whose counts are as large as the bytes after them.
+// Writes nested arrays, each with a count as large as the number of bytes after it.
 static void put_nest(size_t at)
 {
     unsigned char nest[1024];
@@ -193,7 +193,7 @@ static void handle_crash(int number)
     fail(number == SIGSEGV ? "the decoder crashes" : "the decoder fails");
 }
 
-// What has been decoded encodes to bytes that decode to the same.
+// Checks that a decoded value encodes to bytes that decode to an equal value.
 static void check_value(HashTable *array)
 {
     apcu_key key = {0};
@@ -201,21 +201,21 @@ static void check_value(HashTable *array)
     zval value, copy;
     ZVAL_ARR(&value, array);
     if (!apcu_encode(&first, &value, &key) || first.flags != LARDER_TAG_ARRAY) {
-        fail("a decoded array is none that the encoder knows");
+        fail("the encoder refuses a decoded array");
     }
     if (!apcu_decode(&copy, first.at, first.bytes, first.flags, &key)) {
-        fail("a decoded array does not come back");
+        fail("a decoded array, encoded again, does not decode");
     }
     if (!apcu_encode(&second, &copy, &key) || first.bytes != second.bytes
         || memcmp(first.at, second.at, first.bytes) != 0) {
-        fail("a decoded array comes back as another one");
+        fail("a decoded array, encoded again, decodes to another one");
     }
     zval_ptr_dtor(&copy);
     apcu_encoded_free(&first);
     apcu_encoded_free(&second);
 }
 
-// Decodes bytes; true if they are a value.
+// Decodes bytes. True if they are a value.
 static bool decode(const void *bytes, size_t count, uint32_t flags, zend_string *name)
 {
     unsigned char *at = input_end - count;
@@ -239,8 +239,8 @@ static bool decode(const void *bytes, size_t count, uint32_t flags, zend_string 
         }
         zval_ptr_dtor(&value);
     } else if (Z_TYPE(value) != IS_NULL) {
-        // PHP code would get it.
-        fail("damaged bytes leave a value behind");
+        // PHP code would receive this value.
+        fail("damaged bytes leave a value");
     }
     zend_string *found = apcu_name_of_value((const char *)at, count);
     if (found != NULL) {
@@ -299,7 +299,7 @@ static PHP_FUNCTION(fuzz_run)
     random_state = (uint64_t)seed * 2 + 1;
     for (zend_long at = 0; at < cases; ++at) {
         make_input(corpus);
-        // Most are arrays; the rest has any tag, and a key in front.
+        // Most cases are arrays; the others have any tag, and a key in front.
         uint32_t flags = next_random() % 8 != 0 ? LARDER_TAG_ARRAY : next_random() % 16;
         bool has_name = next_random() % 16 == 0;
         if (has_name) {
@@ -314,7 +314,7 @@ static PHP_FUNCTION(fuzz_run)
     RETURN_LONG(values);
 }
 
-// A stack of their own: the decoder may have used up that of the process.
+// Uses a separate signal stack, because the decoder may have used up the process's stack.
 static void handle_crashes(void)
 {
     static char stack[1 << 16];

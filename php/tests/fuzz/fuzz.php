@@ -1,11 +1,11 @@
 <?php
-// Decodes damaged values: `fuzz.php SECS [SEED]`. It prints the seed, with which a run is repeated.
+// Decodes damaged values: `fuzz.php SECS [SEED]`. It prints the seed, which repeats the run.
 
 declare(strict_types=1);
 
 const CASES = 2000;
 
-/** A random value of those that the compact form has. */
+/** Returns a random value that the compact form supports. */
 function random_value(int $depth): mixed
 {
     switch (mt_rand(0, $depth > 0 ? 11 : 8)) {
@@ -42,7 +42,7 @@ function random_array(int $depth): array
     return $array;
 }
 
-/** Bytes that a program could write to do harm. */
+/** Returns bytes that a malicious program could write. */
 function check_cases(): void
 {
     $most = 1 << 20;
@@ -61,7 +61,7 @@ function check_cases(): void
         'a key that is an array' => "\x01\x07\x01\x06\x00\x00",
         'a key that is the text of a number' => "\x01\x07\x01\x415\x00",
         'bytes at the end' => "\x01\x06\x01\x00\x00",
-        'a type that is none' => "\x01\x06\x01\x08",
+        'an invalid type' => "\x01\x06\x01\x08",
         // Each list has as many items as there are bytes, and the first is the next list.
         'large counts in large counts' => "\x01" . str_repeat("\x06\x80\x80\x3E", 200) . str_repeat("\x00", $most - 10_000),
         'large maps in large maps' => "\x01" . str_repeat("\x07\x80\x80\x1F\x10", 200) . str_repeat("\x00", $most - 10_000),

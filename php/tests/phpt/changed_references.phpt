@@ -1,5 +1,5 @@
 --TEST--
-Code that runs in a call changes its arguments through references
+Code that runs during a call changes its arguments through references
 --INI--
 apc.enabled=1
 apc.enable_cli=1

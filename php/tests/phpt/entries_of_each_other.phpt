@@ -1,5 +1,5 @@
 --TEST--
-Two processes compute entries that need each other
+Two processes compute entries that depend on each other
 --SKIPIF--
 <?php if (!extension_loaded('pcntl')) die('skip pcntl required'); ?>
 --INI--

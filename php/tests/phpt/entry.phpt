@@ -48,7 +48,7 @@ usleep(100_000);
 $begun = microtime(true);
 var_dump(apcu_entry('mine', fn () => 'at once'), microtime(true) - $begun < 0.5);
 
-// A killed process lets go of its key.
+// A killed process releases its key.
 exec("kill -9 $pid");
 pcntl_waitpid($pid, $status);
 $begun = microtime(true);

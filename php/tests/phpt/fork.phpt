@@ -7,7 +7,7 @@ apc.enabled=1
 apc.enable_cli=1
 --FILE--
 <?php
-// Fewer under valgrind, with which 40 processes hold a lock for longer than a stopped one may.
+// Fewer under valgrind: there 40 processes would hold a lock longer than a stopped process may.
 $children = (int) (getenv('TEST_CHILDREN') ?: 40);
 apcu_store('counter', 0);
 for ($child = 0; $child < $children; ++$child) {
@@ -27,7 +27,7 @@ var_dump(apcu_fetch('counter') / $children, apcu_fetch(str_repeat('long', 100)) 
 var_dump(apcu_fetch('negative') / $children);
 var_dump((new APCUIterator('/^child/'))->getTotalCount() === $children);
 
-// A child that is killed holds nothing up.
+// A killed child delays no other process.
 for ($round = 0; $round < 10; ++$round) {
     $pid = pcntl_fork();
     if ($pid === 0) {

@@ -1,5 +1,5 @@
 --TEST--
-A full cache evicts items, and does not begin again
+A full cache evicts items, and does not start over empty
 --INI--
 apc.enabled=1
 apc.enable_cli=1
@@ -23,10 +23,10 @@ var_dump($last > 900, apcu_exists('popular'));
 $sma = apcu_sma_info(true);
 var_dump($sma['avail_mem'] >= 0 && $sma['avail_mem'] <= $sma['seg_size']);
 
-// An item of more than half of the memory does not fit, and takes nothing with it.
+// An item of more than half of the memory does not fit, and evicts nothing.
 var_dump(apcu_store('huge', str_repeat('h', 9 << 20)), apcu_exists('huge'), apcu_cache_info(true)['num_entries'] > 2000);
 var_dump(apcu_store(['large' => str_repeat('l', 2 << 20), 'huge' => str_repeat('h', 9 << 20)]));
-// The keys of APCu from 5.1.25 on.
+// Keys that APCu has since 5.1.25.
 var_dump($info['cleanups'], $info['defragmentations']);
 var_dump(apcu_clear_cache(), apcu_cache_info()['cache_list'], apcu_exists('popular'));
 ?>

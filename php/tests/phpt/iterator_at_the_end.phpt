@@ -1,5 +1,5 @@
 --TEST--
-Iterators that live to the end of a request, after PCRE's end
+Iterators that are freed at the end of a request, after PCRE's shutdown
 --INI--
 apc.enabled=1
 apc.enable_cli=1

@@ -53,7 +53,7 @@ foreach ($moves as $name => $move) {
     }
 }
 
-// An iterator that the code forgets does not end.
+// An iterator that the code drops is not freed while it is in use.
 $move = function () { $GLOBALS['iterator'] = null; };
 $iterator = new APCUIterator('/^mover/', APC_ITER_ALL, 50);
 $count = 0;
@@ -62,7 +62,7 @@ foreach ($iterator as $item) {
 }
 echo "forgotten: $count\n";
 
-// The destructors of a chunk run when the next one is read.
+// The destructors of a chunk run when the next chunk is read.
 apcu_clear_cache();
 $iterator = null;
 for ($at = 0; $at < 20; ++$at) {

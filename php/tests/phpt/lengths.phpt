@@ -19,7 +19,7 @@ $names = array_keys($values);
 $read = function (string $name, string $before) use ($values) {
     apcu_fetch($name) === $values[$name] or print("$name after $before is wrong\n");
 };
-// A length is foretold from the two values before.
+// A length is predicted from the two previous values.
 foreach ($names as $first) {
     foreach ($names as $second) {
         foreach ($names as $third) {
@@ -31,7 +31,7 @@ foreach ($names as $first) {
         $read($second, 'a miss');
     }
 }
-// Changing what was read does not change the cache.
+// Changing a value after the read does not change the cache.
 $text = apcu_fetch('long');
 $text = apcu_fetch('long');
 $text = apcu_fetch('room+1');

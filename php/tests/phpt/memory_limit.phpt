@@ -3,7 +3,7 @@ The memory limit in the middle of a call leaves the cache usable
 --SKIPIF--
 <?php
 if (!extension_loaded('pcntl')) die('skip pcntl required');
-if (getenv('USE_ZEND_ALLOC') === '0') die('skip the allocator of C knows no limit');
+if (getenv('USE_ZEND_ALLOC') === '0') die("skip C's allocator has no limit");
 ?>
 --INI--
 apc.enabled=1
@@ -12,7 +12,7 @@ apc.shm_size=128M
 memory_limit=256M
 --FILE--
 <?php
-// Each way into the memory limit, in a child, and what the cache does after it.
+// Each way to reach the memory limit, in a child, and the cache afterwards.
 $ways = [
     'string' => str_repeat('x', 3 << 20),
     'array' => array_fill(0, 100000, 'text'),

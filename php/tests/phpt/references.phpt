@@ -24,7 +24,7 @@ apcu_store('object', ['x' => $object, 'y' => $object]);
 $fetched = apcu_fetch('object');
 var_dump($fetched['x'] === $fetched['y'], $fetched['x']->self === $fetched['x']);
 
-// A tree in which each array contains the one below it twice takes 2^n bytes: it is refused.
+// A tree in which each array contains the next one twice would take 2^n bytes, and is refused.
 $tree = ['leaf'];
 for ($level = 0; $level < 40; ++$level) {
     $tree = [$tree, $tree];

@@ -34,7 +34,7 @@ foreach ($values as $at => $value) {
 apcu_store('nan', NAN);
 var_dump(is_nan(apcu_fetch('nan')));
 
-// A fetched array is the caller's own.
+// A fetched array is private to the caller.
 apcu_store('v', ['a' => [1]]);
 $one = apcu_fetch('v');
 $two = apcu_fetch('v');
@@ -43,7 +43,7 @@ $one[] = 3;
 var_dump($two, array_key_last($one));
 debug_zval_refcount: debug_zval_dump(apcu_fetch('v'));
 
-// The next free index is that of the values.
+// The next free index follows from the values.
 $list = [1, 2, 3];
 unset($list[2]);
 apcu_store('v', $list);

@@ -3,7 +3,7 @@
 use Larder\Cache as Larder;
 use Larder\Psr16;
 
-/** The suite of php-cache, on a cache with a prefix. */
+/** php-cache's test suite on a cache with a prefix. */
 final class Psr16Test extends Cache\IntegrationTests\SimpleCacheTest
 {
     private static Larder $larder;

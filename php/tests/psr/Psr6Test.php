@@ -3,7 +3,7 @@
 use Larder\Cache as Larder;
 use Larder\Psr6;
 
-/** The suite of php-cache, on a pool with a prefix. */
+/** php-cache's test suite on a pool with a prefix. */
 final class Psr6Test extends Cache\IntegrationTests\CachePoolTest
 {
     private static Larder $larder;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds both modules, without a warning, and runs the tests of both, and APCu's: `suites.sh`. The
-# variables are those of cache.sh and apcu_suite.sh.
+# Builds both modules with warnings as errors, and runs the tests of both, and APCu's: `suites.sh`.
+# The variables are the same as for cache.sh and apcu_suite.sh.
 set -euo pipefail
 
 tests=$(cd "$(dirname "$0")/.." && pwd)
@@ -10,7 +10,7 @@ MAKEFLAGS=EXTRA_CFLAGS=-Werror make -s -C "$tests/.." extension debug >"$log" 2>
     cat "$log" >&2
     exit 1
 }
-# The modules of Debian, as far as it has them for this PHP.
+# Debian's modules that are available for this PHP.
 export LARDER_DEBIAN
 LARDER_DEBIAN=$(php-config --extension-dir)
 outcome=0

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds PHP with threads (ZTS) from Debian's source: `build.sh FOLDER`, into FOLDER/php. It fetches
-# the source with a configuration of apt of its own. It is a debug build, which reports memory that a
-# request leaks.
+# the source with a private configuration of apt. The result is a debug build, which reports memory
+# that a request leaks.
 set -euo pipefail
 
 folder=$1
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$folder/php
 
-# Fetches the source of Debian's release, which is older than that of its updates.
+# Fetches the source of Debian's release, which is older than the source of its updates.
 fetch() {
     local apt=$folder/apt suite mirror
     mirror=$("$here/../../../packaging/debian-mirror.sh")
@@ -31,8 +31,8 @@ fetch() {
     rm -rf "$apt"
 }
 
-# The tests need the modules of processes and sessions. The just-in-time compiler of expressions
-# would only add to what runs here.
+# The tests need the modules for processes and sessions. The JIT compiler of PCRE is not needed, and
+# is disabled.
 build() {
     cd "$folder/source"
     ./configure --quiet --prefix="$prefix" --disable-all --disable-cgi --disable-phpdbg \

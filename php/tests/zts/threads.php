@@ -1,6 +1,6 @@
 <?php
-// What each thread does in each of its requests: see threads.c. THREADS, REQUESTS, FOLDER and SOCKET
-// are in the environment.
+// The code of each request in each thread: see threads.c. THREADS, REQUESTS, FOLDER and SOCKET are
+// in the environment.
 
 declare(strict_types=1);
 
@@ -20,7 +20,10 @@ function check(bool $holds, string $what): void
     }
 }
 
-/** A value that only one thread and request stores; some are longer than what fits on a stack. */
+/**
+ * Returns a value that only one thread and request stores. Some are longer than the buffer on the
+ * stack.
+ */
 function value_of(int $thread, int $request): array
 {
     $text = str_repeat(chr(65 + $thread % 26), 1 + ($request * 977) % 9000);
@@ -28,7 +31,7 @@ function value_of(int $thread, int $request): array
         'point' => $request % 3 === 0 ? new Point($request, [$text]) : null];
 }
 
-/** True if a value is one that a thread has stored as a whole. */
+/** True if a thread has stored exactly this value. */
 function is_whole(mixed $value): bool
 {
     return is_array($value) && $value == value_of($value['thread'], $value['request']);
@@ -55,7 +58,10 @@ function use_apcu(int $thread, int $request): void
     }
 }
 
-/** Every other thread has a time of its own. Nothing expires here, as all take part in that. */
+/**
+ * Every second thread has its own time. Nothing expires here, because all threads take part in
+ * expiry.
+ */
 function use_time(int $thread, int $request): void
 {
     apcu_store("time:$thread", 1);
@@ -91,7 +97,7 @@ function use_cache(Larder\Cache $cache, int $thread, int $request): void
 function use_new(int $thread, int $request): void
 {
     apcu_inc("arrived:$request");
-    // A thread that has failed does not arrive.
+    // A thread that has failed does not arrive at the barrier.
     for ($wait = 0; $wait < 100_000 && apcu_fetch("arrived:$request") < (int)getenv('THREADS'); ++$wait) {
         usleep(50);
     }
@@ -99,7 +105,7 @@ function use_new(int $thread, int $request): void
     check($cache->set("own:$thread", $request) && $cache->get("own:$thread") === $request, 'a new file');
 }
 
-/** A file whose name is that of another one now and then: each request attaches the one of now. */
+/** A file that is replaced from time to time: each request attaches the current one. */
 function use_replaced(int $thread, int $request): void
 {
     $path = getenv('FOLDER') . '/replaced';

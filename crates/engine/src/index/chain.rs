@@ -1,10 +1,10 @@
 //! The length limit of a group's chain.
 //!
 //! The hash is seeded, but a process that maps the region can read the seed from the superblock and
-//! choose keys that all lead to one group, even with equal tags. A search of that group visits
+//! choose keys that all belong to one group, even with equal tags. A search of that group visits
 //! every group of its chain and every record whose slot has the key's tag. A chain is therefore
-//! limited to [`CHAIN_GROUPS_MAX`] groups. Beyond that, a new item evicts an item of the chain that
-//! was read least.
+//! limited to [`CHAIN_GROUPS_MAX`] groups. Beyond that, a new item evicts the item of the chain
+//! that was read least.
 //!
 //! Keys that hash at random never reach the limit: groups are split before they hold 15 items on
 //! average.
@@ -16,12 +16,12 @@ use crate::index::group::{Locked, SLOTS};
 use crate::index::removal::Reason;
 use crate::process::thread_slot::ThreadSlot;
 
-/// Why a full chain has no slot for another item.
+/// The reason why a full chain has no slot for another item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crowded {
     /// No overflow group is free.
     NoOverflowGroup,
-    /// The chain has its maximal length, and nothing may be evicted.
+    /// The chain has its maximal length, and the cache must not evict items.
     Full,
 }
 
@@ -29,8 +29,8 @@ pub(crate) enum Crowded {
 pub(crate) const CHAIN_GROUPS_MAX: usize = 32;
 
 impl Index {
-    /// Returns a free slot for a full chain: in a new overflow group, or, at the length limit, the
-    /// slot of an item that it evicts.
+    /// Returns a free slot for a full chain: a slot in a new overflow group or, at the length
+    /// limit, the slot of an item that this evicts.
     #[cold]
     pub(crate) fn make_slot(
         &self,
@@ -45,7 +45,8 @@ impl Index {
         }
         let slots = locked.slots(0).take(CHAIN_GROUPS_MAX * SLOTS);
         let filled = slots.filter(|at| !locked.slot(*at).is_empty());
-        // The first one among those read least, so that colliding new items displace each other.
+        // The first of the items that were read least, so that colliding new items displace each
+        // other.
         let slot_at = filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(Crowded::Full)?;
         let found = self.named_by(slot_at, locked.slot(slot_at));
         self.report_removal(&found, Reason::Evicted);

@@ -1,7 +1,7 @@
 //! Positions in walks over the index.
 
-/// A position in a walk over all items, between two groups of the index. A walk starts at the
-/// default one.
+/// A position in a walk over all items, between two groups of the index. A walk starts with the
+/// default value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     pub(crate) group: u64,
@@ -13,8 +13,9 @@ impl Cursor {
         self.group
     }
 
-    /// Restores the result of [`Cursor::position`], in the same cache or another process's. The
-    /// walk goes on as if nothing had happened in between; behind the end it is over.
+    /// Restores the result of [`Cursor::position`], in the same cache or in another process that
+    /// shares it. The walk continues at this position. A position past the last group ends the
+    /// walk.
     pub const fn at(position: u64) -> Self {
         Self { group: position }
     }

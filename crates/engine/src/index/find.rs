@@ -1,19 +1,19 @@
-//! Finds the record of a key without a lock and without a store.
+//! Finds the record of a key without locking and without writing.
 //!
 //! ```text
 //! slot      names the record
 //! sequence  of its segment, whose low byte the slot must have
-//! slot      again, the same but for freq
+//! slot      again, the same except for freq
 //! record    header, key, …
 //! sequence  again, the same
 //! ```
 //!
 //! The result is exact. At the second load of the slot, the slot named a record of the segment's
-//! use at that time: no slot ever names a record of a finished use, because everything is unlinked
-//! before the sequence changes. If the sequence is unchanged at the end, it was unchanged all the
-//! time, so the copied bytes belong to that record. If the search fails and the group's shape is
-//! unchanged, the key was absent at some time during the search: slots only move together with the
-//! version.
+//! use at that time: no slot ever names a record of a finished use, because every record is
+//! unlinked before the sequence changes. If the sequence is unchanged at the end, it was unchanged
+//! all the time, so the copied bytes belong to that record. If the search fails and the group's
+//! shape is unchanged, the key was absent at some time during the search, because slots move only
+//! together with a change of the version.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
@@ -23,7 +23,7 @@ use crate::index::group::{Control, Locked, SLOTS, prefers_second_line};
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
 
-/// A record and its location.
+/// A found record and its location.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) slot_at: usize,
@@ -41,27 +41,27 @@ impl Found {
     }
 }
 
-/// The number of searches of a chain that changes under the search. Each retry means that another
-/// thread made progress. Only a damaged region reaches the limit, whose slots name nothing or whose
-/// levels contradict each other.
+/// How many times a lookup searches a chain that changes during the search. Each retry means that
+/// another thread made progress. Only a damaged region reaches the limit: its slots may name no
+/// record, or its levels may contradict each other.
 const SEARCHES_MAX: u32 = 1 << 20;
 
 enum Examined {
     Same(Found),
     OtherKey,
-    /// The slot or its segment changed meanwhile; the search starts over.
+    /// The slot or its segment changed during the search. The search starts over.
     Changed,
 }
 
 impl Index {
-    /// Finds the record of a key, dead or alive. The caller confirms what it reads of the record
-    /// with [`Self::is_still_there`].
-    #[inline(always)] // What was found stays in registers.
+    /// Finds the record of a key, whether the item is alive or dead. After reading from the record,
+    /// the caller must confirm the result with [`Self::is_still_there`].
+    #[inline(always)] // So that the result stays in registers.
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
         let tag = self.tag_of(hash);
         let group_at = self.group_at(self.group_of(hash));
         let line = if prefers_second_line(hash) { 7..SLOTS } else { 0..7 };
-        // Most keys are in the preferred line. A hit does not need the control word.
+        // Most keys are in the preferred line. A hit needs no control word.
         for slot_at in line.map(|slot| group_at + 8 + slot * 8) {
             let slot = self.slot(slot_at);
             if slot.has_tag(tag) {
@@ -98,7 +98,7 @@ impl Index {
             if before.shape() != after.shape() {
                 continue;
             }
-            // The group may have been split before the number of groups was raised.
+            // The group may already be split although the number of groups is not raised yet.
             let home = hash & ((1 << after.level()) - 1);
             if home == group {
                 return None;
@@ -131,13 +131,13 @@ impl Index {
     #[inline(always)]
     fn has_key(&self, found: &Found, key: &[u8]) -> bool {
         let Found { header, record_at, slot, .. } = found;
-        // The header of a segment that changes its use may claim any length.
+        // While a segment changes its use, the header may contain any length.
         header.fits(key.len())
             && slot.offset() + header.record_bytes() <= self.region().segment_bytes()
             && self.region().memory().equals(record_at + header.key_at(), key)
     }
 
-    /// True if all reads of a record since it was found were of that record.
+    /// True if all bytes that were read from a record since it was found belong to that record.
     #[inline]
     pub(crate) fn is_still_there(&self, found: &Found) -> bool {
         // Pairs with the release fence in `claim_free`.
@@ -145,7 +145,7 @@ impl Index {
         self.segments().sequence(found.slot.segment()).load(Relaxed) == found.sequence
     }
 
-    /// Finds the record of a key in its locked group. Under the lock only the freq changes.
+    /// Finds the record of a key in its locked group. While a group is locked, only freqs change.
     pub(crate) fn find_locked(&self, locked: &Locked<'_>, hash: u64, key: &[u8]) -> Option<Found> {
         let tag = self.tag_of(hash);
         locked.slots(hash).find_map(|slot_at| {

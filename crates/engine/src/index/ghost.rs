@@ -1,19 +1,19 @@
-//! The ghost: the keys that were evicted from the small pool lately, without their items.
+//! The ghost: the keys that were recently evicted from the small pool, without their items.
 //!
-//! Each group of the index has a row. A row is split with its group and changes under the group's
-//! lock only.
+//! Each group of the index has a row in the ghost. A split of a group also splits its row. A row
+//! changes only under the lock of its group.
 //!
 //! ```text
 //! row      8 marks of u32
 //! mark     fingerprint 20 │ stamp 12          0 = none
 //! ```
 //!
-//! A fingerprint is the hash's tag and five more bits. Stamps run from 1 to 4095 and wrap. A stamp
-//! lasts until the ghost holds 1/64 as many new marks as the cache has items, and a mark is valid
-//! for 64 stamps: the ghost remembers as many keys as there are items. A mark of a large item is
-//! dated back, so that it is valid for a shorter time.
+//! A fingerprint is the hash's tag and five more bits. Stamps run from 1 to 4095 and wrap around.
+//! The stamp advances when the ghost has received 1/64 as many new marks as the cache has items,
+//! and a mark is valid for 64 stamps. So the ghost remembers as many keys as there are items. The
+//! mark of a large item is dated back, so that it is valid for a shorter time.
 //!
-//! The ghost is a hint: a lost or a false mark only puts an item into the other pool.
+//! The ghost is only a hint: a lost or wrong mark only puts an item into the other pool.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -27,24 +27,26 @@ use crate::segment::header::State;
 
 const MARKS: usize = GHOST_ROW_BYTES / 4;
 const STAMP_BITS: u32 = 12;
-/// Stamps are 1 ..= this.
+/// Stamps range from 1 to this number.
 const STAMPS: u32 = (1 << STAMP_BITS) - 1;
 /// The number of stamps for which a mark is valid.
 const STAMPS_VALID: u32 = 64;
-/// The stamps of a mark, times the size of its item in mean sizes. A return after longer promises
-/// fewer reads than the bytes of the item are worth.
+/// The number of stamps for which a mark is valid, times the size of its item divided by the mean
+/// size. If the key returns later than that, the item would be read too rarely to be worth its
+/// bytes.
 const STAMPS_BY_SIZE: u64 = 96;
 /// The bits of a fingerprint besides those of the tag.
 const MORE_BITS: u32 = 5;
-/// The lowest of them. Tags end below; the bit that chooses a line is above.
+/// The position of the lowest of these bits in the hash. The tag is below them, and the bit that
+/// chooses a line is above.
 const MORE_SHIFT: u32 = 42;
 
-/// A mark: a key, and when it was evicted.
+/// A mark: the fingerprint of a key, and the stamp of its eviction.
 #[derive(Clone, Copy)]
 struct Mark(u32);
 
 impl Mark {
-    /// Makes a mark that is valid until the number of stamps has passed. It is dated back.
+    /// Creates a mark that is valid for this number of stamps. To expire earlier, it is dated back.
     fn valid_for(stamps: u32, fingerprint: u32, stamp: u32) -> Self {
         let early = STAMPS_VALID.saturating_sub(stamps);
         let dated = (stamp - 1 + STAMPS - early) % STAMPS + 1;
@@ -55,7 +57,7 @@ impl Mark {
         self.0 >> STAMP_BITS
     }
 
-    /// Returns the age of the mark in stamps; larger than all others for an empty mark.
+    /// Returns the age of the mark in stamps. An empty mark is older than all others.
     fn age(self, stamp: u32) -> u32 {
         match self.0 & STAMPS {
             0 => u32::MAX,
@@ -64,8 +66,7 @@ impl Mark {
     }
 }
 
-/// Returns the number of stamps for which the ghost remembers an item of this size, beyond the
-/// present one.
+/// Returns for how many stamps after the current one the ghost remembers an item of this size.
 pub(crate) fn stamps_for(item_bytes: u64, mean_bytes: u64) -> u32 {
     let stamps = STAMPS_BY_SIZE.saturating_mul(mean_bytes) / item_bytes.max(1);
     stamps.min(u64::from(STAMPS_VALID)) as u32
@@ -104,7 +105,7 @@ impl Index {
         (0..MARKS).map(move |mark| self.region().half(row_at + mark * 4))
     }
 
-    /// True if the key with this hash was evicted from the small pool lately.
+    /// True if the key with this hash was recently evicted from the small pool.
     pub(crate) fn ghost_holds(&self, group: u64, hash: u64) -> bool {
         let Some(row_at) = self.ghost_row_at(group) else {
             return false;
@@ -115,8 +116,8 @@ impl Index {
             .any(|mark| mark.fingerprint() == fingerprint && mark.age(stamp) <= STAMPS_VALID)
     }
 
-    /// Remembers a key that leaves the small pool, in place of the oldest mark of its row, for a
-    /// number of stamps beyond the present one.
+    /// Remembers a key that is evicted from the small pool, for this number of stamps after the
+    /// current one. It replaces the oldest mark of the row.
     pub(crate) fn remember(&self, locked: &Locked<'_>, hash: u64, stamps: u32) {
         let Some(row_at) = self.ghost_row_at(locked.group) else {
             return;
@@ -154,14 +155,15 @@ impl Index {
         let added = self.region().word(global::GHOST_ADDED);
         let total = added.fetch_add(count, Relaxed) + count;
         let per_stamp = (items / u64::from(STAMPS_VALID)).max(1);
-        // A segment may hold several stamps' worth. A concurrent caller may lose a count; stamps
-        // are a hint.
+        // One segment may fill several stamps. Concurrent callers may lose a count, which is
+        // acceptable because stamps are a hint.
         self.region().word(global::GHOST_STAMP).fetch_add(total / per_stamp, Relaxed);
         added.store(total % per_stamp, Relaxed);
     }
 
-    /// Splits the row of a group with it: marks with `tag_bit` set move to the new group's row. The
-    /// caller holds the lock of the old group; no thread reaches the new one yet.
+    /// Splits the row of a group together with the group: marks with `tag_bit` set move to the new
+    /// group's row. The caller holds the lock of the old group, and no thread can reach the new one
+    /// yet.
     pub(crate) fn split_ghost_row(&self, group: u64, new_group: u64, tag_bit: u32) {
         let (Some(row_at), new_at) = (self.ghost_row_at(group), self.ghost_row_at(new_group))
         else {
@@ -178,8 +180,8 @@ impl Index {
         }
     }
 
-    /// Extends the ghost by a segment if groups lack rows. Called when segments are freed; a cache
-    /// without eviction needs no ghost.
+    /// Extends the ghost by a segment if some groups have no row. Called when segments are freed; a
+    /// cache without eviction needs no ghost.
     pub(crate) fn extend_ghost(&self, thread: &ThreadSlot) {
         let rows = self.region().word(global::GHOST_ROWS);
         let have = rows.load(Relaxed);
@@ -190,8 +192,8 @@ impl Index {
             self.region().layout().ghost_directory_at + (have as usize >> self.ghost_shift()) * 4;
         let named = self.region().half(directory);
         if named.load(Relaxed) == 0 {
-            // The spare segments stay free for survivors; without them, whole segments would be
-            // evicted.
+            // The spare segments stay free for survivors. Without them, eviction would drop all
+            // items of a segment.
             let Some(segment) = self.segments().take_any(thread, self.segments().spare_segments())
             else {
                 return;
@@ -204,8 +206,8 @@ impl Index {
                 self.segments().free(thread, segment);
             }
         }
-        // Pairs with the acquire in `ghost_row_at`. The process that entered the segment may be
-        // dead by now.
+        // Pairs with the acquire in `ghost_row_at`. The process that entered the segment may have
+        // died, so this thread counts the rows for it.
         rows.fetch_max(have + (1 << self.ghost_shift()), AcqRel);
     }
 }

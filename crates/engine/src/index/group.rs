@@ -12,10 +12,10 @@
 //!
 //! `owner` excludes other writers of the group. `version` changes whenever slots move. `level` is
 //! the number of low hash bits that lead to the group, less [`LEVEL_BASE`]. `overflow` is the
-//! number + 1 of the next group of the chain. An overflow group has no lock of its own: while it is
-//! in no chain and not free, `owner` is the thread slot that holds it.
+//! number + 1 of the next group of the chain. An overflow group is not locked separately. While it
+//! is neither in a chain nor free, `owner` is the thread slot that holds it.
 //!
-//! Groups that wait for their split overflow most: up to one overflow group stands beside five
+//! Groups overflow most shortly before their split: there is up to one overflow group for five
 //! groups. A terabyte of the smallest items, of 16 bytes and 14 in the index, has 3.4 · 10⁹ groups
 //! and 0.7 · 10⁹ overflow groups, fewer than 2³⁰. With 26 bits, numbers ran out at 4 · 10⁹ items.
 
@@ -32,13 +32,13 @@ use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::segment::slot::{Slot, TAG_BITS};
 
-/// The slots of a group.
+/// The number of slots in a group.
 pub(crate) const SLOTS: usize = 15;
 /// The first slot of the second line.
 pub(crate) const SECOND_LINE: usize = 7;
 
-/// The number of times that a lock attempt follows a split to another group. More splits mean a
-/// damaged level.
+/// How many times locking a key's group is retried because a split moved the key to another group.
+/// More splits mean that the level is damaged.
 const LOCKS_MAX: u32 = 1000;
 
 /// A group's control word.
@@ -50,10 +50,11 @@ impl Control {
         Self(level_field(level) << LEVEL_SHIFT)
     }
 
-    /// The control word of an overflow group that is in a chain or leads to the next.
+    /// The control word of an overflow group in use, before an owner or the next group of the chain
+    /// is added to it.
     pub(crate) const OVERFLOW: Self = Self(0);
 
-    /// The control word of a free overflow group: a level that no group has.
+    /// The control word of a free overflow group: its level is one that no group has.
     pub(crate) const FREE: Self = Self(LEVEL_MASK << LEVEL_SHIFT);
 
     pub(crate) fn owner(self) -> u64 {
@@ -64,13 +65,14 @@ impl Control {
         Self(self.0 & ((1 << OWNER_SHIFT) - 1) | owner << OWNER_SHIFT)
     }
 
-    /// Returns all fields but the owner. A reader that found nothing must see them unchanged.
+    /// Returns all fields except the owner. A lookup that found nothing is valid only if they did
+    /// not change.
     #[inline]
     pub(crate) fn shape(self) -> u64 {
         self.0 << OWNER_BITS
     }
 
-    /// Returns all fields but the version.
+    /// Returns all fields except the version.
     pub(crate) fn without_version(self) -> Self {
         Self(self.0 & !(VERSION_MASK << VERSION_SHIFT))
     }
@@ -85,7 +87,7 @@ impl Control {
         Self(others | level_field(level) << LEVEL_SHIFT)
     }
 
-    /// Returns the word with the next version: slots have moved.
+    /// Returns the word with the next version, which tells readers that slots have moved.
     pub(crate) fn moved(self) -> Self {
         let version = (self.0 >> VERSION_SHIFT).wrapping_add(1) & VERSION_MASK;
         Self(self.without_version().0 | version << VERSION_SHIFT)
@@ -96,8 +98,8 @@ impl Control {
         (self.0 as u32 & OVERFLOW_GROUPS_MAX as u32).checked_sub(1)
     }
 
-    /// Returns the word with another overflow group, or with none if its number exceeds the field,
-    /// so that it never reaches the level.
+    /// Returns the word with another overflow group. If the group's number exceeds the field, the
+    /// word names no group, so that the number never changes the level.
     pub(crate) fn with_overflow(self, group: Option<u32>) -> Self {
         let fitting = group.filter(|group| u64::from(*group) < OVERFLOW_GROUPS_MAX);
         debug_assert_eq!(fitting, group, "an overflow group has a number beyond its field");
@@ -108,7 +110,8 @@ impl Control {
 /// The maximal number of overflow groups: their numbers + 1 have the bits below the level.
 pub(crate) const OVERFLOW_GROUPS_MAX: u64 = (1 << LEVEL_SHIFT) - 1;
 
-/// A level that no group has: the smallest segment has more groups than this many bits tell apart.
+/// A level that no group has: even the smallest segment has more groups than this many bits
+/// distinguish.
 const LEVEL_BASE: u32 = 8;
 const LEVEL_SHIFT: u32 = 30;
 const LEVEL_MASK: u64 = (1 << 5) - 1;
@@ -117,14 +120,14 @@ const VERSION_MASK: u64 = (1 << 16) - 1;
 const OWNER_SHIFT: u32 = VERSION_SHIFT + 16;
 const OWNER_BITS: u32 = u64::BITS - OWNER_SHIFT;
 
-/// Returns what a control word has of a level.
+/// Returns the level field of a control word for this level.
 const fn level_field(level: u32) -> u64 {
     let field = level.wrapping_sub(LEVEL_BASE) as u64;
     debug_assert!(0 < field && field < LEVEL_MASK, "a level is beyond its field");
     field & LEVEL_MASK
 }
 
-/// Returns the maximal number of segments of overflow groups in a region of this many segments.
+/// Returns the maximal number of overflow segments in a region of this many segments.
 pub(crate) fn overflow_segments_max(segments: usize, group_shift: u32) -> usize {
     segments.min(OVERFLOW_GROUPS_MAX as usize >> group_shift)
 }
@@ -152,7 +155,7 @@ impl Locked<'_> {
         self.index.chain(self.at)
     }
 
-    /// Returns the offsets of all slots, the line that readers of `hash` load first in front.
+    /// Returns the offsets of all slots. The line that readers of `hash` load first comes first.
     #[inline]
     pub(crate) fn slots(&self, hash: u64) -> Slots<'_> {
         self.index.slots(self.at, hash)
@@ -171,30 +174,30 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Returns the offsets of a group's slots, the line preferred by `hash` first.
+/// Returns the offsets of a group's slots. The line that `hash` prefers comes first.
 #[inline]
 pub(crate) fn slots_of(group_at: usize, hash: u64) -> impl Iterator<Item = usize> {
     let (first, second) = if prefers_second_line(hash) { (7..15, 0..7) } else { (0..7, 7..15) };
     first.chain(second).map(move |slot| group_at + 8 + slot * 8)
 }
 
-/// Returns the line of its group that holds most hashes like this one, so that a lookup typically
-/// costs one cache miss.
+/// True if a hash prefers the second line of its group. Most keys are stored in their preferred
+/// line, so that a lookup typically costs one cache miss.
 #[inline]
 pub(crate) fn prefers_second_line(hash: u64) -> bool {
     hash >> 47 & 1 != 0
 }
 
-/// An iterator over the offsets of the slots of a group and its overflow groups. Written out by
-/// hand: chained iterators cost a store a hundred instructions.
+/// An iterator over the offsets of the slots of a group and its overflow groups. It is written out
+/// by hand because chained iterators cost a hundred instructions for each store.
 pub(crate) struct Slots<'a> {
     index: &'a Index,
     group_at: usize,
-    /// The slot of each group that comes first.
+    /// The first slot to return of each group.
     first: usize,
-    /// The number of slots of the current group that were returned.
+    /// The number of slots of the current group that were already returned.
     shown: usize,
-    /// The number of overflow groups visited: in a damaged region a chain may be a ring.
+    /// The number of overflow groups visited: in a damaged region the chain may be a cycle.
     overflows: usize,
 }
 
@@ -219,19 +222,19 @@ impl Iterator for Slots<'_> {
 }
 
 impl Index {
-    /// Returns the tag of a hash: the bits just above those that all groups share from the start,
-    /// so that a split needs no key.
+    /// Returns the tag of a hash: the bits directly above the bits that choose among the initial
+    /// groups. So a split needs no key.
     #[inline]
     pub(crate) fn tag_of(&self, hash: u64) -> u64 {
         hash >> self.first_level & ((1 << TAG_BITS) - 1)
     }
 
-    /// Returns the group of a hash, as far as the number of groups determines it.
+    /// Returns the group of a hash according to the number of groups.
     #[inline]
     pub(crate) fn group_of(&self, hash: u64) -> u64 {
         // Pairs with the release in `finish_split`: the counted groups are filled.
         let groups = self.region().word(global::GROUPS).load(Acquire);
-        // The next power of two - 1, also for the number of a damaged region.
+        // The next power of two - 1, even if the number of groups is damaged.
         let mask = u64::MAX >> (groups.wrapping_sub(1) | 1).leading_zeros();
         let group = hash & mask;
         if group < groups { group } else { group & mask >> 1 }
@@ -243,7 +246,7 @@ impl Index {
         self.region().word(global::GROUPS).load(Acquire).min(self.groups_max())
     }
 
-    /// Returns the number of groups that all segments could hold.
+    /// Returns the maximal number of groups: as many as fit in all segments.
     pub(crate) fn groups_max(&self) -> u64 {
         (self.region().layout().segments as u64) << self.group_shift
     }
@@ -274,8 +277,8 @@ impl Index {
         self.region().memory().prefetch(group_at + GROUP_BYTES / 2);
     }
 
-    /// Looks a group up in a directory, which names the segments of its groups in order, each as
-    /// number + 1.
+    /// Looks up a group in a directory. The directory names the segments of the groups in order,
+    /// each as number + 1.
     #[inline]
     fn in_directory(&self, directory_at: usize, group: usize) -> usize {
         // Pairs with the release that entered the segment in the directory.
@@ -289,11 +292,11 @@ impl Index {
     #[inline]
     pub(crate) fn chain(&self, group_at: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(group_at), |at| self.overflow_of(*at))
-            // In a damaged region the chain may be a ring.
+            // In a damaged region the chain may be a cycle.
             .take(CHAIN_GROUPS_MAX)
     }
 
-    /// Returns the overflow group behind a group.
+    /// Returns the overflow group that follows a group in its chain.
     #[inline]
     fn overflow_of(&self, group_at: usize) -> Option<usize> {
         // Pairs with the release that linked the overflow group.
@@ -301,8 +304,8 @@ impl Index {
         control.overflow().map(|group| self.overflow_at(group))
     }
 
-    /// Returns the offsets of the slots of a group and its overflow groups, the line that readers
-    /// of `hash` load first in front.
+    /// Returns the offsets of the slots of a group and its overflow groups. The line that readers
+    /// of `hash` load first comes first.
     #[inline]
     pub(crate) fn slots(&self, group_at: usize, hash: u64) -> Slots<'_> {
         let first = if prefers_second_line(hash) { SECOND_LINE } else { 0 };
@@ -314,10 +317,11 @@ impl Index {
         Slot(self.region().word(slot_at).load(Acquire))
     }
 
-    /// Stores a word into a slot of a group that the caller has locked. This may lose the increment
-    /// of the old word's freq by a concurrent reader.
+    /// Stores a word in a slot of a group that the caller has locked. If a reader raises the freq
+    /// of the old word at the same time, its increment may be lost.
     pub(crate) fn set_slot(&self, slot_at: usize, slot: Slot) {
-        // Pairs with the acquire of readers: a reader that sees the slot sees the record.
+        // Pairs with the acquire of readers: a reader that loads the new slot finds the complete
+        // record.
         self.region().word(slot_at).store(slot.0, Release);
     }
 
@@ -330,13 +334,14 @@ impl Index {
             if hash & ((1 << level) - 1) == group {
                 return Ok(locked);
             }
-            // The group was split during the wait; the number of groups is current by now.
+            // The group was split during the wait. The next attempt reads the current number of
+            // groups.
         }
         // No group is split this often: its level is damaged.
         Err(Stuck)
     }
 
-    /// Locks the group of a hash if no other thread holds it for longer than an operation takes.
+    /// Locks the group of a hash unless another thread holds it for longer than an operation takes.
     pub(crate) fn lock_soon(&self, thread: &ThreadSlot, hash: u64) -> Option<Locked<'_>> {
         let mut wait = Wait::default();
         loop {
@@ -357,7 +362,7 @@ impl Index {
         self.try_lock_group(thread, group, leads_here)
     }
 
-    /// Locks a group if no other thread holds it and its control word `fits`.
+    /// Locks a group if no other thread holds it and its control word satisfies `fits`.
     pub(crate) fn try_lock_group(
         &self,
         thread: &ThreadSlot,
@@ -371,7 +376,8 @@ impl Index {
             return None;
         }
         self.peers().intend_to_lock(thread, group);
-        // As in `lock_group`. The exchange compares the checked word, so the level is the group's.
+        // Same as in `lock_group`. The exchange compares the checked word, so the level is the
+        // group's.
         let mine = control.with_owner(thread.owner());
         word.compare_exchange(control.0, mine.0, AcqRel, Relaxed).is_ok().then(|| Locked {
             index: self,
@@ -390,7 +396,7 @@ impl Index {
                 let mine = control.with_owner(op.thread.owner());
                 self.peers().intend_to_lock(op.thread, group);
                 // The acquire pairs with the release of the last owner's unlock. The release keeps
-                // the intent in front.
+                // the intent before the exchange.
                 if word.compare_exchange_weak(control.0, mine.0, AcqRel, Relaxed).is_ok() {
                     return Ok(Locked { index: self, group, at });
                 }
@@ -399,8 +405,8 @@ impl Index {
         }
     }
 
-    /// Locks one group of a walk over all groups like [`Self::lock_group`], but does not wait after
-    /// [`Peers::has_failed_often`].
+    /// Locks one group of a walk over all groups. Same as [`Self::lock_group`], but does not wait
+    /// after [`Peers::has_failed_often`].
     ///
     /// [`Peers::has_failed_often`]: crate::process::Peers::has_failed_often
     pub(crate) fn lock_walked_group(&self, op: &Op<'_>, group: u64) -> Result<Locked<'_>, Stuck> {
@@ -410,7 +416,7 @@ impl Index {
         }
     }
 
-    /// Returns a group that a dead process had locked, for its repair.
+    /// Returns a group that a dead process had locked, so that the caller can repair it.
     pub(crate) fn take_over_group(&self, group: u64) -> Locked<'_> {
         Locked { index: self, group, at: self.group_at(group) }
     }
@@ -418,8 +424,8 @@ impl Index {
 
 const _: () = assert!(GROUP_BYTES == 8 * (SLOTS + 1));
 const _: () = assert!(OWNER_BITS == 13 && layout::OWNERS_MAX < 1 << OWNER_BITS);
-// The first segment of an index has more than one group, and all segments have fewer than the last
-// level tells apart.
+// The first segment of an index has more than one group, and no segment has as many groups as the
+// last level distinguishes.
 const _: () = assert!(layout::SEGMENT_BYTES_MIN / GROUP_BYTES > 1 << LEVEL_BASE);
 const _: () = assert!(
     (layout::SEGMENTS_MAX * (layout::SEGMENT_BYTES_MAX / GROUP_BYTES)).ilog2() + 1
@@ -444,7 +450,7 @@ mod tests {
     fn no_overflow_group_has_a_number_that_reaches_into_the_level() {
         let last = OVERFLOW_GROUPS_MAX as u32 - 1;
         assert_eq!(Control::new(9).with_overflow(Some(last)).level(), 9);
-        // The largest region, and the one with the smallest segments.
+        // The largest region, and the region with the smallest segments.
         for (segments, segment_bytes) in
             [(layout::SEGMENTS_MAX, layout::SEGMENT_BYTES_MAX), (1 << 20, 64 << 10)]
         {

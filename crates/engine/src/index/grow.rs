@@ -1,20 +1,20 @@
 //! Growth of the index: linear hashing, one group at a time.
 //!
-//! With `2^L + p` groups, the next split is that of group `p`: slots whose hash has bit `L` set
-//! move to the new group `p + 2^L`. The bit belongs to the tag, so a split reads no key. Readers
-//! never wait:
+//! With `2^L + p` groups, the next split is the split of group `p`: slots whose hash has bit `L`
+//! set move to the new group `p + 2^L`. The bit belongs to the tag, so a split reads no key.
+//! Readers never wait:
 //!
 //! 1. lock group `p`; fill the new group, which no reader can reach yet
 //! 2. one store of `p`'s control word: level + 1. From here on, readers that miss in `p` follow it
 //! 3. clear the moved slots in `p`
 //! 4. raise the number of groups, unlock
 //!
-//! Until step 4 no writer reaches the new group without the lock of `p`, so a moved slot that a
+//! Until step 4, writers reach the new group only with the lock of `p`. So a moved slot that a
 //! reader still finds in `p` is current.
 //!
-//! The lock of group `p` is also the claim to split: a store tries it once. While a stopped process
-//! holds the lock, the index does not grow and its chains become longer. A store splits one group,
-//! so no store pays for the growth that others caused.
+//! The lock of group `p` is also the right to split it. A store tries to take it once. While a
+//! stopped process holds the lock, the index does not grow and its chains become longer. A store
+//! splits one group, so a store never pays for growth that other stores caused.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -30,31 +30,31 @@ use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::State;
 use crate::segment::slot::{Slot, TAG_BITS};
 
-/// The percentage of filled slots above which the index grows. Groups that wait for their split are
-/// fuller than the others; a higher limit makes too many of them overflow.
+/// The index grows when more than this percentage of its slots is filled. Groups that are about to
+/// be split are fuller than the others. A higher limit makes too many of them overflow.
 pub(crate) const LOAD_PERCENT_MAX: u64 = 72;
 
 /// The number of groups that `Engine::maintain` splits in one call.
 const MAINTAINED_SPLITS_MAX: usize = 1024;
 
-/// The number of attempts of a split that runs out of overflow groups.
+/// How often a split is attempted if it runs out of overflow groups.
 const ATTEMPTS_MAX: usize = 2;
 
-/// The number of groups whose filled slots a recount looks at. The estimate for a larger index is
-/// wrong by a few thousandths.
+/// The number of groups in which a recount counts filled slots. For a larger index, the estimate is
+/// off by a few thousandths.
 const RECOUNTED_GROUPS_MAX: u64 = 1 << 16;
 
-/// What became of an attempt to split the next group.
+/// The outcome of an attempt to split the next group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Split {
     Done,
-    /// Another thread splits it, or changes it.
+    /// Another thread holds the group, or has just split it.
     Busy,
 }
 
 impl Index {
-    /// Splits the next group if the index has too few, and another thread does not. The caller
-    /// holds neither group nor appender.
+    /// Splits the next group if the index has too few groups, unless another thread splits it. The
+    /// caller holds neither group nor appender.
     #[inline]
     pub(crate) fn grow_if_due(&self, op: &Op<'_>) {
         if op.thread.may_be_crowded() {
@@ -68,12 +68,12 @@ impl Index {
             && match self.split(op) {
                 Ok(Split::Done) => true,
                 Ok(Split::Busy) => !self.look_after_splitter(op),
-                Err(_) => false, // No memory: the thread tries again when it has stored more.
+                Err(_) => false, // No memory: the thread tries again after more stores.
             };
         op.thread.set_may_be_crowded(is_due);
     }
 
-    /// Splits groups until the index has enough, up to a number of them.
+    /// Splits groups until the index has enough, but at most [`MAINTAINED_SPLITS_MAX`] of them.
     pub(crate) fn grow_on(&self, op: &Op<'_>) {
         for _ in 0..MAINTAINED_SPLITS_MAX {
             if !self.is_crowded() || self.split(op) != Ok(Split::Done) {
@@ -82,8 +82,8 @@ impl Index {
         }
     }
 
-    /// If the index falls far behind, the thread that holds the next group may be dead. Returns
-    /// true if it is far behind.
+    /// Returns true if the index is much too small. Then the thread that holds the next group may
+    /// be dead, so this also looks for dead peers when that is due.
     fn look_after_splitter(&self, op: &Op<'_>) -> bool {
         let is_far_behind = self.is_filled_to(LOAD_PERCENT_MAX + 10);
         if is_far_behind && self.peers().has_peers() && self.peers().is_reap_due() {
@@ -102,14 +102,14 @@ impl Index {
         items.wrapping_mul(100) > groups.wrapping_mul(SLOTS as u64 * percent)
     }
 
-    /// Returns the number of filled slots of one group, without those of its chain.
+    /// Returns the number of filled slots in one group, without its overflow groups.
     pub(crate) fn filled_slots(&self, group_at: usize) -> u64 {
         slots_of(group_at, 0).filter(|at| !self.slot(*at).is_empty()).count() as u64
     }
 
-    /// Recounts the filled slots. A process that was killed may have filled or emptied slots
-    /// without counting them. Concurrent stores make the count inexact by as much as they change,
-    /// and of a large index it is an estimate. The count only decides when the index grows.
+    /// Recounts the filled slots, because a killed process may have filled or emptied slots without
+    /// counting them. Concurrent stores make the count inexact by the number of slots they change,
+    /// and in a large index the count is an estimate. It only decides when the index grows.
     ///
     /// Cost: a load from each of at most [`RECOUNTED_GROUPS_MAX`] groups.
     pub(crate) fn recount_slots(&self) {
@@ -131,10 +131,10 @@ impl Index {
     pub(crate) fn split(&self, op: &Op<'_>) -> Result<Split, StoreError> {
         let groups = self.region().word(global::GROUPS).load(Acquire).max(1);
         if groups.ilog2().wrapping_sub(self.first_level()) >= TAG_BITS {
-            // Tags have no more bits; groups overflow from here on.
+            // The tag has no more bits. From here on, groups overflow.
             return Err(StoreError::NoMemory);
         }
-        // No thread holds a group while it takes a segment, which may have to be emptied.
+        // A thread must not hold a group while it takes a segment, because that may evict.
         let new_at = self.new_group(op, groups)?;
         for _ in 0..ATTEMPTS_MAX {
             let Some(locked) = self.lock_next_group(op.thread, groups) else {
@@ -153,17 +153,17 @@ impl Index {
         Ok(Split::Busy)
     }
 
-    /// Locks the group that is next with this many groups, unless another thread holds it or has
-    /// split it.
+    /// Locks the group that is next to be split when there are this many groups, unless another
+    /// thread holds it or has split it.
     pub(crate) fn lock_next_group(&self, thread: &ThreadSlot, groups: u64) -> Option<Locked<'_>> {
         let level = groups.ilog2();
-        // With another number of groups, this one has been split and has another level.
+        // If the number of groups has changed, this group was split and has another level.
         let is_next = |control: Control| control.level() == level;
         self.try_lock_group(thread, groups - (1 << level), is_next)
     }
 
-    /// Does step 1 of a split: copies slots and marks to the new group, which no reader can reach
-    /// yet. Returns false if it needs more overflow groups than are free.
+    /// Does step 1 of a split: copies slots and ghost marks to the new group, which no reader can
+    /// reach yet. Returns false if too few overflow groups are free.
     pub(crate) fn fill_new_group(
         &self,
         thread: &ThreadSlot,
@@ -182,13 +182,13 @@ impl Index {
 
     /// Does step 2 of a split.
     pub(crate) fn lead_to_new_group(&self, locked: &Locked<'_>, new_group: u64) {
-        // Pairs with the acquire of readers: a reader that sees the level sees the new group
+        // Pairs with the acquire of readers: a reader that loads the new level finds the new group
         // filled.
         locked.set_control(locked.control().with_level(new_group.ilog2() + 1).moved());
     }
 
-    /// Does steps 3 and 4 of a split, after readers follow the new level. Repair repeats it if it
-    /// finds a split half done.
+    /// Does steps 3 and 4 of a split, when readers already follow the new level. Repair repeats
+    /// these steps if it finds an unfinished split.
     pub(crate) fn finish_split(&self, thread: &ThreadSlot, locked: &Locked<'_>, new_group: u64) {
         Selection::of(self, locked.chain(), self.moves_to(new_group)).clear(self);
         self.shorten_chain(thread, locked);
@@ -196,18 +196,18 @@ impl Index {
         self.region().word(global::GROUPS).store(new_group + 1, Release);
     }
 
-    /// Returns the condition under which a slot moves to a new group.
+    /// Returns a function that tests whether a slot moves to a new group.
     fn moves_to(&self, new_group: u64) -> impl Fn(Slot) -> bool {
         let tag_bit = new_group.ilog2() - self.first_level();
         move |slot| slot.tag() >> tag_bit & 1 != 0
     }
 
-    /// Returns the offset for a new group.
+    /// Returns the offset of a new group, and takes a segment for it if necessary.
     pub(crate) fn new_group(&self, op: &Op<'_>, group: u64) -> Result<usize, StoreError> {
         let ordinal = group as usize >> self.group_shift();
         let named = self.region().half(self.region().layout().groups_directory_at + ordinal * 4);
         if named.load(Relaxed) == 0 {
-            // A split writes all of a group before a reader can reach it.
+            // A split writes the complete group before a reader can reach it.
             let segment = op.take_segment()?;
             self.segments().set_own_state(segment, State::Index, op.thread);
             // Pairs with the acquire in `in_directory`.
@@ -220,8 +220,9 @@ impl Index {
         Ok(self.group_at(group))
     }
 
-    /// Writes slots into a group that no thread can reach yet, and into overflow groups behind it,
-    /// which the thread slot owns. Returns false if too few are free.
+    /// Writes slots to a group that no thread can reach yet and, if necessary, to overflow groups
+    /// that follow it, which the thread slot owns. Returns false if too few overflow groups are
+    /// free.
     fn fill_chain(
         &self,
         thread: &ThreadSlot,
@@ -237,7 +238,7 @@ impl Index {
                 0 => None,
                 _ => self.take_overflow(thread),
             };
-            // No thread sees this word before the release that makes the group reachable.
+            // No thread loads this word before the release that makes the group reachable.
             self.region().word(at).store(control.with_overflow(overflow).0, Release);
             match overflow {
                 Some(group) => at = self.overflow_at(group),
@@ -255,7 +256,7 @@ impl Index {
         slots_of(group_at, 0).for_each(|at| self.set_slot(at, Slot::EMPTY));
     }
 
-    /// Frees the overflow groups behind a group that no thread can reach.
+    /// Frees the overflow groups that follow a group that no thread can reach.
     fn free_chain_behind(&self, group_at: usize) {
         let overflow_of = |at| Control(self.region().word(at).load(Relaxed)).overflow();
         let mut next = overflow_of(group_at);
@@ -267,7 +268,7 @@ impl Index {
         }
     }
 
-    /// Moves the rest of a chain to its front and frees the groups that become empty.
+    /// Moves the remaining slots of a chain to its front and frees the groups that become empty.
     pub(crate) fn shorten_chain(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
         if locked.control().overflow().is_none() {
             return;
@@ -276,7 +277,7 @@ impl Index {
         let (chain, keep) = (filled.groups(), filled.count().div_ceil(SLOTS).max(1));
         let end = chain.last().map(|at| Control(self.region().word(*at).load(Relaxed)));
         if keep >= chain.len() || end.is_some_and(|end| end.overflow().is_some()) {
-            return; // Nothing to cut; or the chain of a damaged region is a ring.
+            return; // Nothing to cut, or the chain of a damaged region is a cycle.
         }
         let strays = filled.behind(keep);
         let mut left = strays.clone();
@@ -284,14 +285,15 @@ impl Index {
             left.copy_into(self, *group_at, filled.others(number));
         }
         debug_assert!(left.count() == 0, "the kept groups have no room for all slots");
-        // A reader that saw the old holes and then the new places must search again.
+        // A reader that loaded the new places before they were filled, and the old ones after they
+        // were cleared, must search again.
         locked.set_control(locked.control().moved());
         strays.clear(self);
         self.cut_chain(thread, &chain[keep - 1..]);
     }
 
-    /// Ends a chain behind the first of these groups, and frees the empty ones behind it. The
-    /// thread slot owns them in between, so that repair finds them if the process dies here.
+    /// Ends a chain after the first of these groups, and frees the empty groups that followed it.
+    /// Until then the thread slot owns them, so that repair finds them if the process dies here.
     fn cut_chain(&self, thread: &ThreadSlot, rest: &[usize]) {
         let control = |at: usize| Control(self.region().word(at).load(Relaxed));
         let store = |at: usize, control: Control| self.region().word(at).store(control.0, Release);
@@ -328,7 +330,7 @@ mod tests {
 
     const NOW: Second = 10;
 
-    /// Stores items with these numbers and the key of each, unless its group is `avoided`.
+    /// Stores items with these numbers, each with its key, unless the key's group is `avoided`.
     fn store(engine: &Engine, thread: &ThreadSlot, numbers: Range<u32>, avoided: Option<u64>) {
         for key in numbers.map(u32::to_le_bytes) {
             let group = engine.index().group_of(engine.index().hash(&key));
@@ -356,7 +358,7 @@ mod tests {
         let filled =
             || count.load(Relaxed).wrapping_add(engine.peers().unreported_slots().cast_unsigned());
         assert_eq!(filled(), 3000);
-        // As if the process had filled slots and died before counting them, many times.
+        // Simulates a process that filled slots and died before counting them, many times.
         count.fetch_sub(2000, Relaxed);
         engine.reclaimer().reap_peer(dead.peers().row());
         engine.maintain(&thread, NOW);
@@ -370,7 +372,7 @@ mod tests {
         let groups = || engine.index().groups();
         store(&engine, &thread, 0..100, None);
         assert_eq!(groups(), 512);
-        // As if the index had found no memory while this many items were stored.
+        // Simulates an index that found no memory while this many items were stored.
         engine.region().word(global::ITEMS).fetch_add(20_000, Relaxed);
         for stores in 1..200 {
             let before = groups();

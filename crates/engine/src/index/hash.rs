@@ -6,8 +6,8 @@ use crate::index::Index;
 
 impl Index {
     /// Hashes a key: rapidhash v3 with secrets made from the region's seed. docs/region-format.md
-    /// describes it in full, for readers in other languages; conformance/region/hash.json has test
-    /// vectors for all of them.
+    /// describes it completely, for readers in other languages; conformance/region/hash.json
+    /// contains test vectors for all of them.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         rapidhash_v3_seeded(key, &self.secrets)
@@ -27,7 +27,7 @@ mod tests {
     use crate::fixtures::SMALL;
     use crate::open::Config;
 
-    /// Arbitrary seeds, and the extremes.
+    /// Arbitrary seeds, and the extreme values.
     const SEEDS: [u64; 5] = [0, 1, 0x0123_4567_89AB_CDEF, 1 << 63, u64::MAX];
 
     fn engine(hash_seed: u64) -> Engine {

@@ -1,4 +1,4 @@
-//! The parts of a found record: key, value, metadata, the table of a large value.
+//! The parts of a found record: key, value, metadata, and the table of a large value.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -12,14 +12,14 @@ use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::FREQ_MAX;
 
-/// Returns the offset of the table's first slot in the record of a large value.
+/// Returns the offset of the first slot in the table of a large value's record.
 pub(crate) fn table_at(record_at: usize, header: Header) -> usize {
     record_at + header.value_at() + 8
 }
 
 impl Index {
-    /// Counts a read in the slot, for eviction. Returns false if the slot changed meanwhile and the
-    /// note is lost. After a few reads nothing changes, and a read does not write.
+    /// Counts a read in the slot, for eviction. Returns true if it raised the freq. The read is not
+    /// counted if the slot has changed since. At the highest freq, a read writes nothing.
     #[inline]
     pub(crate) fn note_read(&self, found: &Found) -> bool {
         let (slot, freq) = (found.slot, found.slot.freq());
@@ -43,8 +43,8 @@ impl Index {
     ) -> Meta {
         let cas = self.version(found);
         let header = match TOGETHER {
-            // Loaded again after the version: a reader that sees the version of a mark sees the
-            // mark. Pairs with the release in `update_meta_here`.
+            // Loaded again after the version: a reader that loads the version of a mark also loads
+            // the mark. Pairs with the release in `update_meta_here`.
             true => Header::load(self.region().memory(), found.record_at),
             false => found.header,
         };
@@ -79,8 +79,8 @@ impl Index {
         }
     }
 
-    /// Returns the value of a linked item, pieces included. The caller holds the lock of its group,
-    /// which a thread that empties a segment needs for each piece that it moves.
+    /// Returns the value of a linked item, including its pieces. The caller holds the lock of its
+    /// group. A thread that empties a segment needs that lock for each piece that it moves.
     pub(crate) fn linked_value(&self, found: &Found) -> Vec<u8> {
         let mut value = Vec::new();
         if !found.header.is_large() {
@@ -112,7 +112,8 @@ impl Index {
         Number(self.region().word(found.record_at + found.header.value_at()).load(Acquire))
     }
 
-    /// Appends the value of a record, as clients see it, to `out`. Not for large values.
+    /// Appends the value of a record, in the form that clients read, to `out`. Not for large
+    /// values.
     #[inline(always)]
     pub(crate) fn read_value(&self, found: &Found, out: &mut impl Sink) {
         let value_at = found.record_at + found.header.value_at();
@@ -154,15 +155,15 @@ impl Index {
         key
     }
 
-    /// Notes for a reader, which holds no lock, that it uses a found item now. Does nothing if
-    /// another thread holds the item's group or the item has moved since.
+    /// Notes, for a reader without a lock, that the reader uses a found item now. Does nothing if
+    /// another thread holds the item's group or if the item has moved since.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_use(&self, thread: &ThreadSlot, hash: u64, found: &Found, now: Second) {
         let Some(_locked) = self.try_lock(thread, hash) else {
             return;
         };
-        // While its group is locked, a slot that still names the record keeps it in place.
+        // While the group is locked, the record stays in place if the slot still names it.
         let is_there = self.slot(found.slot_at).is_same(found.slot)
             && self.segments().sequence(found.slot.segment()).load(Acquire) == found.sequence;
         if is_there {

@@ -1,4 +1,5 @@
-//! Whether a found record is alive: its deadline, flushes, and reservations by loads.
+//! Decides whether a found record is alive: by its deadline, by flushes, and by reservations of
+//! loads.
 
 use larder_item::{Deadline, KEY_BYTES_MAX, Second};
 
@@ -6,10 +7,10 @@ use crate::index::Index;
 use crate::index::find::Found;
 use crate::segment::record::Header;
 
-/// Why a read found nothing.
+/// The reason why a read found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// No item has the key.
+    /// The key has no item.
     Absent,
     /// The item's deadline has passed.
     Expired,
@@ -18,7 +19,7 @@ pub enum Miss {
 }
 
 impl Index {
-    /// Returns why a present record counts as absent, or `None` if it is alive.
+    /// Returns why a found record counts as absent, or `None` if it is alive.
     #[inline]
     pub(crate) fn death(&self, found: &Found, now: Second) -> Option<Miss> {
         if self.segments().is_flushed(found.sequence) {
@@ -36,7 +37,7 @@ impl Index {
         found.header.version(self.region().memory(), found.record_at)
     }
 
-    /// Returns the second until which a found record reserves its key, or `None` for an item.
+    /// Returns the second until which a found record reserves its key, or `None` if it is an item.
     #[inline]
     pub(crate) fn reserved_until(&self, found: &Found) -> Option<Deadline> {
         self.reservation_end(found.header, found.record_at)
@@ -50,7 +51,7 @@ impl Index {
 
     fn reservation_end(&self, header: Header, record_at: usize) -> Option<Deadline> {
         let is_marked = header.is_stale() && header.is_token_sent();
-        // A lease has a value, and a key that no item has.
+        // A lease is a reservation with a value, under a key that no item can have.
         let is_empty = header.value_bytes() == 0 || header.key_bytes() > KEY_BYTES_MAX;
         let is_reservation = is_marked
             && is_empty

@@ -25,14 +25,14 @@ pub(crate) mod removal;
 pub(crate) mod selection;
 pub(crate) mod unlink;
 
-/// The groups whose slots name the records in the segments.
+/// The index: groups whose slots name the records in the segments.
 #[derive(Debug)]
 pub(crate) struct Index {
     segments: Segments,
     secrets: RapidSecrets,
-    /// The number of low hash bits that choose a group before any group is split.
+    /// The number of low hash bits that choose a group before the first split.
     first_level: u32,
-    /// A group's number shifted right by this is the number of its segment in the directory.
+    /// The shift from a group's number to the number of its segment in the directory.
     group_shift: u32,
     /// The listeners that removals are reported to.
     removals: RemovalListeners,

@@ -1,11 +1,12 @@
-//! Overflow groups: the groups behind a full group of the index.
+//! Overflow groups: the groups that follow a full group of the index.
 //!
-//! They lie in segments of their own. The header of each such segment counts its free groups, so
-//! that a search passes over full segments with one load each. A thread that takes a group lowers
-//! the count first and then searches; a thread that frees one raises the count last. At rest the
-//! count is the number of free groups. A process that dies in between leaves it one too low; the
-//! repair counts again, and may count a group that another thread is just taking. A search that
-//! finds no free group in such a segment lowers the count.
+//! They are stored in separate segments. The header of each such segment counts its free groups, so
+//! that a search skips a full segment after one load. A thread that takes a group first lowers the
+//! count and then searches for the group. A thread that frees a group raises the count last. When
+//! no thread changes it, the count is the number of free groups. If a process dies between the two
+//! steps, the count is one too low. The repair then counts again, and may also count a group that
+//! another thread is just taking. A search that finds no free group in a segment with a positive
+//! count lowers the count.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -19,8 +20,8 @@ use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::{FREE_GROUPS, State};
 
-/// The free groups of an overflow segment: the number of changes in the upper half, the count in
-/// the lower half.
+/// The free groups of an overflow segment: the number of changes in the upper half, and the count
+/// in the lower half.
 #[derive(Clone, Copy)]
 struct Free(u32);
 
@@ -47,11 +48,11 @@ impl Index {
         Some(at + 8)
     }
 
-    /// Makes more overflow groups. The caller holds no group.
+    /// Adds a segment of overflow groups. The caller holds no group.
     pub(crate) fn add_overflow_segment(&self, op: &Op<'_>) -> Result<(), StoreError> {
         let before = self.overflow_groups();
         let segment = op.take_segment()?;
-        // Threads that miss an overflow group at the same time need one segment together.
+        // Threads that run out of overflow groups at the same time share one new segment.
         if self.overflow_groups() != before {
             self.segments().free(op.thread, segment);
             return Ok(());
@@ -69,12 +70,12 @@ impl Index {
             let named = self.overflow_segment(ordinal);
             let is_ours = named.load(Relaxed) == 0
                 && named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok();
-            // Also on behalf of a thread that entered a segment and died.
+            // This also counts a segment that another thread entered before it died.
             let end = (ordinal as u64 + 1) << self.group_shift();
             self.region().word(global::OVERFLOW_GROUPS).fetch_max(end, AcqRel);
             if is_ours {
                 self.segments().set_state(segment, State::Overflow);
-                // The next ones come from here.
+                // The next groups are taken from here.
                 let first = (ordinal as u64) << self.group_shift();
                 self.region().word(global::OVERFLOW_NEXT).store(first, Relaxed);
                 return Ok(());
@@ -85,12 +86,12 @@ impl Index {
         Err(StoreError::NoMemory)
     }
 
-    /// Claims a free overflow group: the next one behind the one claimed last.
+    /// Claims a free overflow group. The search begins after the group that was claimed last.
     ///
-    /// Cost: a load from each full segment of overflow groups on the way, and one from each group
-    /// that is in use in the segment found.
+    /// Cost: a load for each full segment of overflow groups on the way and, in the segment that it
+    /// takes the group from, a load for each group in use on the way.
     pub(crate) fn take_overflow(&self, thread: &ThreadSlot) -> Option<u32> {
-        // The exchanges below keep the intent in front.
+        // The exchanges below keep the intent before them.
         self.peers().intend_to_overflow(thread);
         let hint = self.region().word(global::OVERFLOW_NEXT);
         let segments = self.overflow_segments();
@@ -116,17 +117,17 @@ impl Index {
             word.load(Relaxed) == Control::FREE.0
                 && word.compare_exchange(Control::FREE.0, mine.0, AcqRel, Relaxed).is_ok()
         });
-        // If nothing changed meanwhile, the count was too high.
+        // If the count did not change during the search, it was too high.
         if group.is_none() && Some(self.free_count_of(ordinal).load(Relaxed)) != lower(before) {
             self.count_freed(ordinal);
         }
         Some(self.overflow_number(ordinal, group?))
     }
 
-    /// Frees an empty overflow group of the thread slot that is in no chain.
+    /// Frees an empty overflow group that the thread slot owns and that is in no chain.
     pub(crate) fn free_overflow(&self, group: u32) {
         let at = self.overflow_at(group);
-        // Pairs with the exchange in `take_overflow_of`. A late reader sees the end of a chain.
+        // Pairs with the exchange in `take_overflow_of`. For a late reader the chain ends here.
         self.region().word(at).store(Control::FREE.0, Release);
         self.count_freed(group as usize >> self.group_shift());
     }
@@ -136,25 +137,26 @@ impl Index {
         let _ = self.free_count_of(ordinal).fetch_update(AcqRel, Relaxed, raise);
     }
 
-    /// Clears the owner of an overflow group that a chain holds now.
+    /// Clears the owner of an overflow group that is now in a chain.
     pub(crate) fn disown(&self, at: usize) {
         let word = self.region().word(at);
         word.store(Control(word.load(Relaxed)).with_owner(0).0, Release);
     }
 
-    /// Counts the free groups of one segment of overflow groups again.
+    /// Recounts the free groups of one segment of overflow groups.
     pub(crate) fn recount_overflow(&self, ordinal: usize) {
         let before = Free(self.free_count_of(ordinal).load(Acquire));
         let counted = self.walked_free(ordinal);
         if counted != before.count() {
-            // A thread that takes or frees one meanwhile has counted it.
+            // If another thread took or freed a group since the count was loaded, it has changed
+            // the count itself, and the exchange fails.
             let after = before.with_count(counted).0;
             let count = self.free_count_of(ordinal);
             let _ = count.compare_exchange(before.0, after, AcqRel, Relaxed);
         }
     }
 
-    /// Returns the number of free groups of a segment. Walks the segment.
+    /// Counts the free groups of a segment by walking over all its groups.
     pub(crate) fn walked_free(&self, ordinal: usize) -> u32 {
         let is_free = |group: &usize| {
             let at = self.overflow_at(self.overflow_number(ordinal, *group));
@@ -163,7 +165,7 @@ impl Index {
         (0..self.groups_of_segment()).filter(is_free).count() as u32
     }
 
-    /// Returns the number of free groups of a segment as its header counts them.
+    /// Returns the number of free groups of a segment according to its header.
     pub(crate) fn counted_free(&self, ordinal: usize) -> u32 {
         Free(self.free_count_of(ordinal).load(Relaxed)).count()
     }
@@ -248,7 +250,7 @@ mod tests {
         assert!(said.contains("512 groups of overflow segment 0 are free, 511 count"), "{said}");
         index.recount_overflow(0);
         engine.validate().unwrap();
-        // A group that was counted free while a thread was taking it.
+        // This group was counted as free while a thread was taking it.
         count.fetch_add(1, Relaxed);
         (0..512).for_each(|group| assert_eq!(index.take_overflow(&thread), Some(group)));
         assert_eq!((index.counted_free(0), index.take_overflow(&thread)), (1, None));
@@ -269,8 +271,8 @@ mod tests {
         assert!(u64::from(index.overflow_groups()) <= OVERFLOW_GROUPS_MAX);
     }
 
-    /// Items fall into groups by Poisson's law. A group that waits for its split has up to twice as
-    /// many items as one that was split.
+    /// Items are distributed over groups according to a Poisson distribution. A group that waits
+    /// for its split has up to twice as many items as one that was split.
     #[test]
     fn a_terabyte_of_the_smallest_items_needs_fewer_overflow_groups_than_have_numbers() {
         const MEMORY_BYTES: f64 = (1_u64 << 40) as f64;

@@ -7,8 +7,8 @@ use crate::segment::slot::Slot;
 /// The number of keys whose memory is fetched at the same time.
 const KEYS_AT_ONCE: usize = 16;
 
-/// The prefetched part of a record: header, key and a small value. The processor detects the
-/// sequential read of a longer one.
+/// The number of bytes of a record that are prefetched: header, key and a small value. If the
+/// record is longer, the processor detects the sequential read.
 const RECORD_BYTES: usize = 192;
 
 impl Index {
@@ -29,15 +29,15 @@ impl Index {
         }
     }
 
-    /// Prefetches a hash's row of the ghost. It lies apart from the group, and a processor fetches
-    /// both in the time of one.
+    /// Prefetches the ghost row of a hash. The row is not next to the group, and a processor
+    /// fetches both in the time of one.
     pub(crate) fn prefetch_ghost_row(&self, hash: u64) {
         if let Some(row_at) = self.ghost_row_at(self.group_of(hash)) {
             self.region().memory().prefetch(row_at);
         }
     }
 
-    /// Prefetches the record that most likely belongs to a key with this hash.
+    /// Prefetches the record that most likely has the key with this hash.
     fn prefetch_record(&self, hash: u64) {
         let tag = self.tag_of(hash);
         let mut slots = slots_of(self.group_at(self.group_of(hash)), hash).map(|at| self.slot(at));

@@ -13,30 +13,30 @@ use crate::index::Index;
 use crate::index::find::Found;
 use crate::index::life::Miss;
 
-/// Why an item was removed.
+/// The reason why an item was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// A client deleted it.
     Deleted,
     /// A store replaced it.
     Replaced,
-    /// Its deadline had passed. Reported when the item is found, not in that second.
+    /// Its deadline had passed. Reported when a thread finds the item, not in that second.
     Expired,
     /// Eviction removed it.
     Evicted,
-    /// A flush hid it. Reported when the item is found.
+    /// A flush hid it. Reported when a thread finds the item.
     Cleared,
 }
 
-/// An item that left the cache.
+/// An item that was removed from the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
     /// Its key.
     pub key: Vec<u8>,
-    /// Its value; `None` for a value in pieces, which would have to be copied while other threads
-    /// wait.
+    /// Its value; `None` for a value in pieces, because other threads would have to wait while it
+    /// is copied.
     pub value: Option<Vec<u8>>,
-    /// Why it was removed.
+    /// The reason for the removal.
     pub reason: Reason,
 }
 
@@ -61,7 +61,7 @@ impl Leaving<'_> {
         self.found.header.key_bytes()
     }
 
-    /// Returns its metadata. [`Meta::seen`] and the clock give the time since its last use.
+    /// Returns its metadata. The time since its last use is [`Self::now`] minus [`Meta::seen`].
     pub fn meta(&self) -> Meta {
         self.index.meta(self.found, self.index.value_bytes(self.found), self.now())
     }
@@ -71,7 +71,7 @@ impl Leaving<'_> {
         self.index.region().now()
     }
 
-    /// Returns why it is removed.
+    /// Returns the reason for the removal.
     pub fn reason(&self) -> Reason {
         self.reason
     }
@@ -88,7 +88,7 @@ type Hook = Box<dyn Fn(&Leaving<'_>) + Send + Sync>;
 /// The listeners for removals.
 #[derive(Default)]
 pub(crate) struct RemovalListeners {
-    /// True if a listener wants removals. Without one, a removal costs this load.
+    /// True if a listener wants reports of removals. Otherwise a removal costs only this load.
     is_wanted: Arc<AtomicBool>,
     listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
     /// The callback for items that no client removed.
@@ -101,7 +101,7 @@ impl RemovalListeners {
         let _ = self.listener.set(listener);
     }
 
-    /// Returns the switch for the listener.
+    /// Returns the switch that turns the listener on and off.
     pub(crate) fn is_wanted(&self) -> &Arc<AtomicBool> {
         &self.is_wanted
     }
@@ -128,7 +128,7 @@ impl Index {
         self.report_as(found, reason, false);
     }
 
-    /// As [`Self::report_removal`], for a record that the expiry sweep found.
+    /// Same as [`Self::report_removal`] for a record that the expiry sweep found.
     pub(crate) fn report_swept(&self, found: &Found, reason: Reason) {
         self.report_as(found, reason, true);
     }
@@ -162,7 +162,7 @@ impl Index {
 }
 
 impl From<Miss> for Reason {
-    /// Returns the reason for the removal of a dead item.
+    /// Returns the reason to report when an item that died this way is removed.
     fn from(death: Miss) -> Self {
         match death {
             Miss::Flushed => Self::Cleared,

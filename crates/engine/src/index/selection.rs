@@ -1,11 +1,11 @@
-//! Slots of a locked chain that are to be moved. A split selects them without allocating memory.
+//! Slots of a locked chain that must move. A split selects them without allocating memory.
 
 use crate::index::Index;
 use crate::index::chain::CHAIN_GROUPS_MAX;
 use crate::index::group::{SECOND_LINE, SLOTS};
 use crate::segment::slot::Slot;
 
-/// A bit for each slot of a group.
+/// One bit for each slot of a group.
 type Marks = u16;
 
 /// All slots of a group.
@@ -13,7 +13,7 @@ pub(crate) const ALL: Marks = (1 << SLOTS) - 1;
 /// The slots of its first line.
 const FIRST_LINE: Marks = (1 << SECOND_LINE) - 1;
 
-/// The groups of a chain and selected slots in them.
+/// The groups of a chain, and the selected slots in each of them.
 #[derive(Clone)]
 pub(crate) struct Selection {
     groups_at: [usize; CHAIN_GROUPS_MAX],
@@ -22,7 +22,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Selects the filled slots of a chain that are `wanted`.
+    /// Selects the filled slots of a chain for which `wanted` returns true.
     pub(crate) fn of(
         index: &Index,
         chain: impl Iterator<Item = usize>,
@@ -52,12 +52,12 @@ impl Selection {
         self.marks.iter().map(|marks| marks.count_ones() as usize).sum()
     }
 
-    /// Returns the places of a group of the chain that are not selected.
+    /// Returns the places of a group in the chain that are not selected.
     pub(crate) fn others(&self, number: usize) -> Marks {
         ALL & !self.marks[number]
     }
 
-    /// Returns the selection without the slots of the first groups of the chain.
+    /// Returns the selection without the slots in the first `groups` groups of the chain.
     pub(crate) fn behind(&self, groups: usize) -> Self {
         let mut rest = self.clone();
         rest.marks[..groups].fill(0);
@@ -71,8 +71,8 @@ impl Selection {
         }
     }
 
-    /// Copies selected slots to the `free` places of a group, each into its former line if
-    /// possible, and removes the copied ones from the selection.
+    /// Copies selected slots to the `free` places of a group, if possible in the same line as
+    /// before, and removes the copied slots from the selection.
     pub(crate) fn copy_into(&mut self, index: &Index, group_at: usize, mut free: Marks) {
         for is_same_line in [true, false] {
             for number in 0..self.groups {
@@ -95,12 +95,13 @@ fn slot_at(group_at: usize, place: usize) -> usize {
     group_at + 8 + place * 8
 }
 
-/// Returns the slots of the line of a slot. The line is the only hash bit known without the key.
+/// Returns the places of a slot's line. Without the key, the line is the only known bit of the
+/// hash.
 fn line_of(place: usize) -> Marks {
     if place < SECOND_LINE { FIRST_LINE } else { ALL & !FIRST_LINE }
 }
 
-/// Returns the marked places, the first one in front.
+/// Returns the marked places, from the first to the last.
 fn places(mut marks: Marks) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = (marks != 0).then(|| marks.trailing_zeros() as usize);

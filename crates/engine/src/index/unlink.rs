@@ -10,13 +10,13 @@ use crate::segment::header::Account;
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
 
-/// Slots of an old table that a new table takes over.
+/// Slots of a large value's old table that its new table takes over.
 #[derive(Clone, Copy)]
 pub(crate) struct Carried {
     pub(crate) count: usize,
-    /// The index of the first one in the old table.
+    /// The index of the first such slot in the old table.
     pub(crate) from: usize,
-    /// The index of the first one in the new table.
+    /// The index of the first such slot in the new table.
     pub(crate) to: usize,
 }
 
@@ -33,16 +33,16 @@ impl Index {
         self.discharge_item(found, None);
     }
 
-    /// As [`Self::unlink`], for a caller that discharges the item afterwards.
+    /// Same as [`Self::unlink`] for a caller that discharges the item afterwards.
     pub(crate) fn clear_slot(&self, thread: &ThreadSlot, found: &Found) {
         self.peers().intend_to_replace(thread, found.slot.0);
         self.set_slot(found.slot_at, Slot::EMPTY);
         self.peers().note_slots(thread, -1);
     }
 
-    /// Subtracts an item's record and its pieces, except those carried over, from the accounts. The
-    /// caller holds the lock of its group. The record goes last: after it, its segment may be
-    /// reused, and with it the table that names the pieces.
+    /// Subtracts an item's record and its pieces from the accounts, except pieces that are carried
+    /// over. The caller holds the lock of the item's group. The record is subtracted last: after
+    /// that its segment may be reused, and the table that names the pieces would be overwritten.
     pub(crate) fn discharge_item(&self, found: &Found, carried: Option<Carried>) {
         if found.header.is_large() {
             let is_carried = |piece| carried.is_some_and(|carried| carried.holds(piece));
@@ -65,7 +65,7 @@ impl Index {
         self.unlink_dead(thread, found);
     }
 
-    /// As [`Self::remove_dead`], for an item that the expiry sweep found.
+    /// Same as [`Self::remove_dead`] for an item that the expiry sweep found.
     pub(crate) fn sweep_up(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.report_swept(found, death.into());
         self.peers().bump(thread, Counter::CrawlerReclaimed, 1);

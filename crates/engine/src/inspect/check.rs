@@ -1,14 +1,14 @@
 //! Checks a region before a process works on it.
 //!
-//! A process that follows a damaged word may walk in a ring, wait for an owner that does not exist,
-//! or write behind the end of a segment. The words that lead from one part of the region to another
-//! are therefore checked once, when a process opens a region that no other process uses: those of
-//! the index, the segment headers and the appenders, not the records. Half-finished work of a
-//! killed process is no damage: `repair` finishes it afterwards.
+//! A process that follows a damaged link may walk in a cycle, wait for an owner that does not
+//! exist, or write past the end of a segment. The words that link one part of the region to another
+//! are therefore checked once, when a process opens a region that no other process uses. They are
+//! in the index, the segment headers and the appenders. Records are not checked. Unfinished work of
+//! a killed process is not damage: `repair` finishes it afterwards.
 //!
-//! Cost: a load from each segment's header, and from one word of each group, of a bounded number of
-//! groups. An operation that meets a damaged group behind that bound fails or loses items of that
-//! group, but ends. `Inspection` checks all groups.
+//! Cost: a load from each segment's header, and from one word of each group, for a bounded number
+//! of groups. An operation that meets a damaged group beyond that bound fails or loses items of
+//! that group, but it ends. `Inspection` checks all groups.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -23,11 +23,11 @@ use crate::segment::header::State;
 use crate::segment::slot::TAG_BITS;
 use crate::superblock::AttachError;
 
-/// The number of groups that an opening checks: those of about 600,000 items. It takes two
-/// milliseconds if the region's pages have to be mapped first.
+/// The number of groups that are checked when a region is opened: those of about 600,000 items. It
+/// takes two milliseconds if the region's pages have to be mapped first.
 const GROUPS_AT_OPENING_MAX: u64 = 1 << 16;
 
-/// Returns an error that names a field and its value.
+/// Returns an error that names a field and its value, if a condition is false.
 macro_rules! ensure {
     ($condition:expr, $($field:tt)+) => {
         if !$condition {
@@ -37,8 +37,8 @@ macro_rules! ensure {
 }
 
 impl Engine {
-    /// Checks the words that lead from one part of the region to another. The size of the region
-    /// bounds the work, whatever it holds. Concurrent changes by other processes may look
+    /// Checks all words that link one part of the region to another. The size of the region bounds
+    /// the work, whatever the region contains. Concurrent changes by other processes may look
     /// inconsistent.
     ///
     /// # Errors
@@ -47,8 +47,8 @@ impl Engine {
         self.check_words_of(u64::MAX)
     }
 
-    /// As [`Self::check_words`], in the time that a start may take: in a large index it checks the
-    /// first groups only.
+    /// Same as [`Self::check_words`], but limited to the time that a start may take: in a large
+    /// index it checks only the first groups.
     pub(crate) fn check_words_at_opening(&self) -> Result<(), AttachError> {
         self.check_words_of(GROUPS_AT_OPENING_MAX)
     }
@@ -81,7 +81,7 @@ impl Engine {
             "its number of overflow groups is {overflow_groups}"
         );
         let used = in_use(self.global(global::SEGMENTS_USED));
-        // Threads that died may have counted one each before they took it.
+        // Each thread that died may have counted one segment without taking it.
         ensure!(
             used <= segments + self.region().layout().thread_slots as u64,
             "its number of segments in use is {used}"
@@ -103,7 +103,7 @@ impl Engine {
             let owner = self.global(global::EVICTORS + 8 * place);
             ensure!(
                 self.peers().may_own(owner),
-                "it is evicted from by thread slot {owner}, which no process has"
+                "an evictor place is held by thread slot {owner}, which no process owns"
             );
         }
         Ok(())
@@ -113,15 +113,18 @@ impl Engine {
         let (next, fresh) = (self.global(global::NEXT_SEQUENCE), self.segments().used_segments());
         for segment in self.segments().segment_numbers() {
             let state = self.segments().state(segment);
-            ensure!(self.segments().has_state(segment), "the state of segment {segment} is none");
+            ensure!(
+                self.segments().has_state(segment),
+                "the state of segment {segment} is unknown"
+            );
             let owner = self.segments().segment_owner(segment);
             ensure!(
                 self.peers().may_own(owner),
-                "segment {segment} is taken by thread slot {owner}, which no process has"
+                "segment {segment} is taken by thread slot {owner}, which no process owns"
             );
             ensure!(
                 u64::from(segment) < fresh || state == State::Free || owner != 0,
-                "segment {segment} is {}, and none from {fresh} on has been used",
+                "segment {segment} is {}, but no segment from {fresh} on has been used",
                 state.name()
             );
             if !matches!(state, State::Active | State::Sealed | State::Emptying) {
@@ -148,14 +151,14 @@ impl Engine {
         for (owner, segment) in self.segments().appender_words() {
             ensure!(
                 self.peers().may_own(owner),
-                "an appender is claimed by thread slot {owner}, which no process has"
+                "an appender is claimed by thread slot {owner}, which no process owns"
             );
             let Some(segment) = segment else {
                 continue;
             };
             ensure!(
                 self.segments().segment_numbers().contains(&segment),
-                "an appender has segment {segment}"
+                "an appender has segment {segment}, which does not exist"
             );
             let is_active = self.segments().state(segment) == State::Active || owner != 0;
             ensure!(
@@ -169,8 +172,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks that each used place of a directory names a segment of that kind, which no other
-    /// place names.
+    /// Checks that each used entry of a directory names a segment of the directory's kind, and that
+    /// no other entry names the same segment.
     fn check_directories(&self) -> Result<(), AttachError> {
         let groups = self.global(global::GROUPS).div_ceil(1 << self.index().group_shift());
         let overflow = self.global(global::OVERFLOW_GROUPS) >> self.index().group_shift();
@@ -195,9 +198,9 @@ impl Engine {
                 ensure!(
                     self.segments().segment_numbers().contains(&segment)
                         && self.segments().state(segment) == state,
-                    "place {place} of the directory of {name} is segment {segment}"
+                    "entry {place} of the directory of {name} names segment {segment}"
                 );
-                ensure!(!named[segment as usize], "segment {segment} is twice in the directories");
+                ensure!(!named[segment as usize], "segment {segment} is in the directories twice");
                 named[segment as usize] = true;
             }
         }
@@ -218,7 +221,7 @@ impl Engine {
                 Control(self.region().word(self.index().overflow_at(group)).load(Relaxed)).owner();
             ensure!(
                 self.peers().may_own(owner),
-                "overflow group {group} is taken by thread slot {owner}, which no process has"
+                "overflow group {group} is taken by thread slot {owner}, which no process owns"
             );
         }
         Ok(())
@@ -237,18 +240,18 @@ impl Engine {
         for (group, at) in part.zip((first_at..).step_by(GROUP_BYTES)) {
             let control = Control(self.global(at));
             let right = level + u32::from(!unsplit.contains(&group));
-            // The common case: neither locked nor with overflow groups.
+            // The common case: the group is neither locked nor followed by overflow groups.
             if control.without_version() == Control::new(right) {
                 continue;
             }
-            // A process that died may have split it before it raised the number of groups.
+            // A process may have split the group and died before it raised the number of groups.
             let is_right =
                 control.level() == right || group == unsplit.start && control.level() == level + 1;
             ensure!(is_right, "the level of group {group} is {}", control.level());
             let owner = control.owner();
             ensure!(
                 self.peers().may_own(owner),
-                "group {group} is locked by thread slot {owner}, which no process has"
+                "group {group} is locked by thread slot {owner}, which no process owns"
             );
             self.check_chain(group, control, chained)?;
         }
@@ -268,12 +271,12 @@ impl Engine {
             ensure!(groups <= CHAIN_GROUPS_MAX, "the chain of group {group} is too long");
             let Some(is_chained) = chained.get_mut(overflow as usize) else {
                 return Err(AttachError::Damaged(format!(
-                    "group {group} has overflow group {overflow}"
+                    "group {group} has overflow group {overflow}, which does not exist"
                 )));
             };
             ensure!(
                 !std::mem::replace(is_chained, true),
-                "group {group} leads to overflow group {overflow}, which is in a chain already"
+                "group {group} leads to overflow group {overflow}, which is already in a chain"
             );
             let control = Control(self.global(self.index().overflow_at(overflow)));
             ensure!(control != Control::FREE, "group {group} leads to a free overflow group");

@@ -1,4 +1,4 @@
-//! The segments and peers of a region, for people.
+//! Reports of the segments and peers of a region, for people.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,47 +10,47 @@ use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::{State, begun};
 use crate::segment::stream::Pool;
 
-/// A segment at one time.
+/// The state of a segment at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentReport {
     /// Its number.
     pub number: u32,
     /// Its state: `free`, `reserved`, `active`, `sealed`, `emptying`, `index`, `overflow`, `ghost`.
     pub state: &'static str,
-    /// True if a thread slot owns it.
+    /// True if a thread slot owns the segment.
     pub is_taken: bool,
-    /// True if it holds items of the small pool, through which new ones pass; false for the main
-    /// pool.
+    /// True if the segment belongs to the small pool, which new items pass through; false for the
+    /// main pool.
     pub is_small: bool,
-    /// The TTL class of its items.
+    /// The TTL class of the segment's items.
     pub ttl_class: u32,
-    /// The second in which its use started; `None` if it holds no items.
+    /// The second in which the current use of the segment started; `None` if it holds no items.
     pub begun: Option<Second>,
-    /// The bytes of records in it, dead ones included.
+    /// The bytes of records in the segment, including dead ones.
     pub filled_bytes: usize,
     /// The number of reachable items.
     pub items: u64,
     /// The bytes of reachable records.
     pub live_bytes: usize,
-    /// True if the last two may be too high until a recount.
+    /// True if `items` and `live_bytes` may be too high until a recount.
     pub is_suspect: bool,
 }
 
 impl Engine {
-    /// Returns all segments that have ever been used.
+    /// Returns reports of all segments that have ever been used.
     pub fn segment_reports(&self) -> impl Iterator<Item = SegmentReport> {
         self.segments().used_segment_numbers().map(|segment| self.segment_report(segment))
     }
 
-    /// True if the cache has a segment of this number.
+    /// True if the cache has a segment with this number.
     pub fn has_segment(&self, segment: u32) -> bool {
         self.segments().segment_numbers().contains(&segment)
     }
 
-    /// Returns a segment; one that has never been used is free.
+    /// Returns the report of a segment. A segment that has never been used is free.
     ///
     /// # Panics
-    /// The cache has no segment of this number.
+    /// If the cache has no segment with this number.
     pub fn segment_report(&self, segment: u32) -> SegmentReport {
         assert!(self.has_segment(segment), "no segment {segment}");
         let state = self.segments().state(segment);
@@ -72,11 +72,12 @@ impl Engine {
         }
     }
 
-    /// Checks a region in use, group by group under its lock, and returns the number of items seen.
-    /// [`Engine::validate`] checks more, but only a region at rest.
+    /// Checks a region that is in use, group by group under each group's lock, and returns the
+    /// number of items found. [`Engine::validate`] checks more, but requires that no operation is
+    /// in progress.
     ///
     /// # Errors
-    /// The first broken invariant, in words, or that a stopped process holds a group.
+    /// Describes the first broken invariant, or reports that a stopped process holds a group.
     pub fn validate_in_use(&self, thread: &ThreadSlot) -> Result<u64, Broken> {
         let op = &self.op(thread, self.now());
         let mut items = 0;

@@ -23,10 +23,10 @@ pub struct Dumped {
     pub meta: Meta,
 }
 
-/// What a walk shows. The default shows all live items.
+/// Selects the items of a walk. The default selects all live items.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DumpFilter<'a> {
-    /// The first bytes of the keys.
+    /// The prefix that the keys must have.
     pub key_prefix: &'a [u8],
 }
 
@@ -37,25 +37,29 @@ pub struct Sampled {
     pub key_bytes: usize,
     /// Its metadata.
     pub meta: Meta,
-    /// The item was stored, or last survived an eviction, in this second or later.
+    /// The second in which the use of the item's segment started. The item was stored, or last
+    /// survived an eviction, in this second or later.
     pub placed: Second,
-    /// True if it is in the small pool, through which new items pass; false for the main pool.
+    /// True if the item is in the small pool, which new items pass through; false for the main
+    /// pool.
     pub is_new: bool,
     /// True if it was read since it was stored or last survived an eviction.
     pub is_read: bool,
 }
 
 impl Engine {
-    /// Appends the items of one group that `filter` selects to `out`, and moves the cursor behind
-    /// the group. Returns false at the end of the walk.
+    /// Appends the items in one group that match `filter` to `out`, and moves the cursor to the
+    /// next group. Returns false at the end of the walk.
     ///
-    /// The walk shows every item that exists from its first step to its last at least once: an item
-    /// changes its place in the index only when its group is split, and then moves to a later
-    /// group; relocation changes what a slot names, not the slot. Items that are stored, removed or
-    /// split off meanwhile may be shown, once or twice, or not.
+    /// The walk shows each item that exists throughout the walk at least once. An item changes its
+    /// place in the index only when its group is split, and then moves to a later group; relocation
+    /// changes the record that a slot names, not the slot. An item that a split moves during the
+    /// walk may be shown twice. An item that is stored or removed during the walk may be shown
+    /// once, twice or not at all.
     ///
-    /// The walk skips a group that a stopped process holds, after a second. After three such
-    /// seconds it waits for none: another program has written over the region.
+    /// If a stopped process holds a group, the walk skips the group after a second. After three
+    /// such waits the walk waits no longer, because then another program must have overwritten the
+    /// region.
     ///
     /// Cost: holds the lock of the group while it copies the keys, as a store does; holds nothing
     /// between steps.
@@ -82,8 +86,8 @@ impl Engine {
     ) -> bool {
         self.segments().flush_if_due(now);
         let group = cursor.group;
-        // Loaded at each step: the index may have grown. A split of a group that the walk has
-        // passed is over by then or starts later, because the walk held the group's lock.
+        // Loaded at each step because the index may have grown. A split of a group that the walk
+        // has passed is either finished or starts later, because the walk held the group's lock.
         if group >= self.index().groups() {
             return false;
         }
@@ -103,7 +107,7 @@ impl Engine {
             && self.region().memory().equals(found.record_at + found.header.key_at(), prefix)
     }
 
-    /// Prefetches what the next steps of a walk will read.
+    /// Prefetches the memory that the next steps of a walk will read.
     pub(crate) fn prefetch_groups_from(&self, group: u64) {
         let groups = self.index().groups();
         if group < groups {
@@ -117,8 +121,8 @@ impl Engine {
         }
     }
 
-    /// Returns an item's value and metadata without counting a read: a walk over all items says
-    /// nothing about which are wanted.
+    /// Returns an item's value and metadata without counting a read. A walk over all items does not
+    /// show which items clients want.
     pub fn peek_value(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
         self.segments().flush_if_due(now);
         let hash = self.index().hash(key);
@@ -146,8 +150,8 @@ impl Engine {
         }
     }
 
-    /// Passes live items to `visit` until it returns false, in no particular order. Items stored or
-    /// moved meanwhile may be shown or not; one may be shown twice.
+    /// Passes live items to `visit` until it returns false, in no particular order. An item that is
+    /// stored or moved during the call may be shown or not, or shown twice.
     pub fn dump(&self, now: Second, mut visit: impl FnMut(Dumped) -> bool) {
         for group in 0..self.index().groups() {
             for found in self.index().linked(group) {
@@ -160,16 +164,16 @@ impl Engine {
         }
     }
 
-    /// Passes the live items of at most `groups_max` groups of the index, spread evenly over it, to
-    /// `visit`. Returns the factor that scales a count of them to all items; 1 if all were shown.
-    /// Items that change meanwhile may be shown or not.
+    /// Passes the live items in at most `groups_max` groups, spread evenly over the index, to
+    /// `visit`. Returns the factor that scales a count of these items to all items; 1 if all groups
+    /// were visited. Items that change during the call may be shown or not.
     ///
     /// Cost: two cache misses a group and one an item; a group has about ten.
     pub fn sample(&self, groups_max: usize, now: Second, mut visit: impl FnMut(&Sampled)) -> f64 {
         self.segments().flush_if_due(now);
         let groups = self.index().groups();
         let shown = groups.min(groups_max.max(1) as u64);
-        // In 128 bits, because both numbers may be large.
+        // Computed in 128 bits because both numbers may be large.
         let group_in = |turn| (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
         for turn in 0..shown {
             self.prefetch_groups_from(group_in(turn + 1));
@@ -183,8 +187,8 @@ impl Engine {
         self.index().groups()
     }
 
-    /// Returns the approximate number of items: each storing thread may have a few dozen that are
-    /// not counted yet.
+    /// Returns the approximate number of items: each thread that stores may have a few dozen items
+    /// that are not counted yet.
     ///
     /// Cost: one load.
     pub fn items_about(&self) -> u64 {
@@ -192,9 +196,9 @@ impl Engine {
         self.region().word(global::ITEMS).load(Relaxed).cast_signed().max(0).unsigned_abs()
     }
 
-    /// Passes the live items of some groups of the index to `visit`. A few consecutive groups are a
-    /// sample of all items, because the hash spreads keys over the groups. Items that change
-    /// meanwhile may be shown or not.
+    /// Passes the live items in some groups of the index to `visit`. A few consecutive groups are a
+    /// sample of all items, because the hash spreads keys over the groups. Items that change during
+    /// the call may be shown or not.
     ///
     /// Cost: two cache misses a group and one an item; a group has about ten.
     pub fn sample_groups(
@@ -225,8 +229,8 @@ impl Engine {
         }
     }
 
-    /// Calls `look` for an item found without a lock. Returns `None` if the item is dead or changed
-    /// meanwhile.
+    /// Calls `look` for an item that was found without a lock. Returns `None` if the item is dead
+    /// or changed during the call.
     pub(crate) fn look_at<T>(
         &self,
         found: &Found,
@@ -268,7 +272,8 @@ mod tests {
         engine.store(&Operation::new(&mover, 10), &request, b"v").unwrap();
         let hash = engine.index().hash(b"k");
         let found = engine.index().find(hash, b"k").unwrap();
-        // As in the middle of a split: out of one place, and not in the other yet.
+        // Simulates the middle of a split: the slot was removed from one place and not yet stored
+        // in the other.
         let locked = engine.index().lock(&engine.op(&mover, 10), hash).unwrap();
         engine.index().set_slot(found.slot_at, Slot::EMPTY);
         thread::scope(|scope| {

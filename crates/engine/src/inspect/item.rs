@@ -1,4 +1,4 @@
-//! Reports of items: what is known of them, without their values.
+//! Reports of items, without their values.
 
 use larder_item::{Meta, Second};
 
@@ -11,36 +11,36 @@ use crate::process::wait::Wait;
 use crate::segment::header::begun;
 use crate::segment::record::PIECE_HEAD_BYTES;
 
-/// What is known of an item.
+/// A report of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemReport {
     /// The length of its key in bytes.
     pub key_bytes: usize,
     /// Its metadata.
     pub meta: Meta,
-    /// The memory of its records, without its slot in the index, in bytes.
+    /// The memory of its records in bytes, without its slot in the index.
     pub memory_bytes: usize,
     /// The second in which it was stored or last changed.
     pub stored: Second,
-    /// True if `stored` is not known better than by the memory around the item: an item that was
-    /// read since. It may be early by the time in which a segment is filled, and late if eviction
-    /// has moved the item.
+    /// True if `stored` is only approximate, because the item was read since it was stored. Then
+    /// `stored` is the second in which the use of the item's segment started. It is too early by at
+    /// most the time in which the segment was filled, and too late if eviction has moved the item.
     pub is_stored_about: bool,
-    /// How often it was read lately, as eviction counts: 0 to 3.
+    /// How often the item was recently read, as counted for eviction: 0 to 3.
     pub reads: u32,
 }
 
-/// The items of a step of a walk.
+/// The items of one step of a walk.
 #[derive(Clone, Debug, Default)]
 pub struct ItemReports {
     /// The reports.
     pub items: Vec<ItemReport>,
-    /// Their keys, one behind the other.
+    /// The keys of the items, concatenated in the same order.
     pub keys: Vec<u8>,
 }
 
 impl ItemReports {
-    /// Removes all reports and keeps the memory for others.
+    /// Removes all reports and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.items.clear();
         self.keys.clear();
@@ -48,8 +48,8 @@ impl ItemReports {
 }
 
 impl Engine {
-    /// Appends reports of the items of one group that `filter` selects to `out`, and moves the
-    /// cursor behind the group. Returns false at the end of the walk. See [`Engine::dump_group`].
+    /// Appends reports of the items in one group that match `filter` to `out`, and moves the cursor
+    /// to the next group. Returns false at the end of the walk. See [`Engine::dump_group`].
     pub fn report_group(
         &self,
         thread: &ThreadSlot,
@@ -65,9 +65,10 @@ impl Engine {
         })
     }
 
-    /// Returns the report of an item; `None` if there is none. Counts no read.
+    /// Returns the report of the key's item, or `None` if the key has no item. Does not count a
+    /// read.
     ///
-    /// Cost: as a read, without the copy of the value.
+    /// Cost: same as a read, without the copy of the value.
     pub fn report_item(&self, key: &[u8], now: Second) -> Option<ItemReport> {
         self.segments().flush_if_due(now);
         let hash = self.index().hash(key);

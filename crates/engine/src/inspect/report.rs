@@ -11,54 +11,56 @@ use crate::engine::Engine;
 use crate::segment::header::{State, begun};
 use crate::segment::stream::Pool;
 
-/// The sizes of the parts of a cache at one time. Other threads change them meanwhile, so they need
-/// not add up exactly.
+/// The sizes of the parts of a cache at one moment. Other threads change the cache during the
+/// measurement, so the sizes need not add up exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The memory limit in bytes.
     pub memory_bytes: u64,
-    /// The bytes of a segment.
+    /// The length of a segment in bytes.
     pub segment_bytes: u64,
-    /// The segments that may be in use.
+    /// The number of segments that may be in use.
     pub segments: u64,
-    /// The free ones among them.
+    /// The number of these segments that are free.
     pub segments_free: u64,
-    /// The segments that have ever been in use, at most `segments`.
+    /// The number of segments that have ever been in use, at most `segments`.
     pub segments_used: u64,
-    /// The segments that a thread empties now.
+    /// The number of segments that threads are emptying.
     pub segments_emptying: u64,
-    /// The segments of index groups, overflow groups included.
+    /// The number of segments of index groups, including overflow groups.
     pub segments_index: u64,
-    /// The segments of the ghost, which remembers recently evicted keys.
+    /// The number of segments of the ghost, which remembers recently evicted keys.
     pub segments_ghost: u64,
-    /// The segments of items.
+    /// The number of segments of items.
     pub segments_items: u64,
-    /// Those of the small pool among them.
+    /// The number of these segments that belong to the small pool.
     pub segments_small: u64,
-    /// The segments that readers of large values pin.
+    /// The number of segments that readers of large values pin.
     pub segments_pinned: u64,
-    /// The mean time in seconds that evicted items spent in their segments; 0 without evictions.
+    /// The mean time in seconds that evicted items had spent in their segments; 0 without
+    /// evictions.
     pub eviction_age_secs: u64,
-    /// The items, including dead ones that are not removed yet.
+    /// The number of items, including dead ones that are not removed yet.
     pub items: u64,
     /// The bytes of these items' records.
     pub live_bytes: u64,
-    /// The index groups.
+    /// The number of index groups.
     pub groups: u64,
-    /// The overflow groups in use.
+    /// The number of overflow groups in use.
     pub overflow_groups: u64,
-    /// The bytes of all groups in use.
+    /// The bytes of all groups in use, overflow groups included.
     pub index_bytes: u64,
     /// The bytes of records that stores wrote.
     pub bytes_written: u64,
     /// The bytes of records that were moved to keep them.
     pub bytes_relocated: u64,
-    /// The second in which the use of the oldest segment of items started; 0 if there is none.
+    /// The second in which the current use of the oldest segment of items started; 0 if no segment
+    /// holds items.
     pub oldest: Second,
 }
 
 impl Report {
-    /// Returns the bytes of items as a percentage of the segments that hold items.
+    /// Returns the bytes of items as a percentage of the size of the segments that hold items.
     pub fn live_percent(&self) -> u64 {
         (self.live_bytes * 100).checked_div(self.segments_items * self.segment_bytes).unwrap_or(0)
     }
@@ -67,7 +69,7 @@ impl Report {
 impl Engine {
     /// Returns the number of items, including dead ones that are not removed yet.
     ///
-    /// Cost: a load of every segment's account.
+    /// Cost: a load of each segment's account.
     pub fn items(&self) -> u64 {
         self.segments().total().items
     }
@@ -121,8 +123,8 @@ impl Engine {
         report
     }
 
-    /// Returns the number of items of each size, as record bytes rounded up to 32. Walks the whole
-    /// index.
+    /// Returns the number of items for each size. The size is the length of the record, rounded up
+    /// to a multiple of 32 bytes. Walks over the complete index.
     pub fn sizes(&self) -> BTreeMap<u64, u64> {
         let mut sizes = BTreeMap::new();
         for group in 0..self.index().groups() {

@@ -1,4 +1,4 @@
-//! Validation of every invariant of a region at rest.
+//! Checks every invariant of a region, while no operation is in progress.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -29,7 +29,7 @@ macro_rules! ensure {
     };
 }
 
-/// What the index reaches, per segment.
+/// The items and bytes that the index reaches, for each segment.
 #[derive(Default)]
 pub(crate) struct Reached {
     accounts: HashMap<u32, Account>,
@@ -43,14 +43,15 @@ impl Reached {
 }
 
 impl Engine {
-    /// Checks everything that holds while no operation is under way: every slot names a complete
-    /// record of its key in a live segment, in the right group, once; accounts equal the reachable
-    /// content; every segment and overflow group has a place. The account of a segment in which a
-    /// process died may be too high until a recount. For tests, fuzzers and inspection: it walks
-    /// the whole index.
+    /// Checks everything that must hold while no operation is in progress. Every slot names a
+    /// complete record of its key in a live segment; it is in the right group, and only one slot
+    /// names each item. Accounts equal the reachable content. Every segment and every overflow
+    /// group is accounted for. The account of a segment in which a process died may be too high
+    /// until a recount. This is for tests, fuzzers and inspection: it walks over the complete
+    /// index.
     ///
     /// # Errors
-    /// The first broken invariant, in words.
+    /// Describes the first broken invariant.
     pub fn validate(&self) -> Result<(), Broken> {
         let mut reached = Reached::default();
         let groups = self.index().groups();
@@ -67,13 +68,13 @@ impl Engine {
         let free = self.validate_overflow()?;
         ensure!(
             overflow_groups + free == all,
-            "{overflow_groups} overflow groups in chains and {free} free ones are not {all}"
+            "{overflow_groups} overflow groups are in chains and {free} are free, out of {all}"
         );
         Ok(())
     }
 
     /// Checks the counts of free overflow groups, and returns how many are free. A count that is
-    /// too low hides a free group; one that is too high costs a search.
+    /// too low hides a free group; a count that is too high costs a search.
     fn validate_overflow(&self) -> Result<u64, Broken> {
         let mut all = 0;
         for ordinal in 0..self.index().overflow_segments() {
@@ -138,13 +139,13 @@ impl Engine {
         );
         ensure!(
             hash & ((1 << level) - 1) == group,
-            "{slot} is in group {group}, where its hash does not lead"
+            "{slot} is in group {group}, but its hash leads to another group"
         );
         if found.header.is_large() {
             let mut value_bytes = 0;
             for at in self.index().table(found) {
                 let piece = self.index().named_by(at, self.index().slot(at));
-                ensure!(piece.header.is_piece(), "{} of {slot} is no piece", piece.slot);
+                ensure!(piece.header.is_piece(), "{} of {slot} is not a piece", piece.slot);
                 let named = self.region().word(piece.record_at + 8).load(Relaxed);
                 ensure!(named == hash, "{} belongs to another item than {slot}", piece.slot);
                 self.validate_record(piece.slot, piece.header, piece.sequence, reached)?;
@@ -153,7 +154,7 @@ impl Engine {
             let told = self.region().word(found.record_at + found.header.value_at()).load(Relaxed);
             ensure!(
                 told == value_bytes,
-                "{slot} says that it has {told} bytes, and has {value_bytes}"
+                "the table of {slot} claims {told} bytes, but the pieces have {value_bytes}"
             );
         }
         Ok(())
@@ -178,12 +179,12 @@ impl Engine {
         );
         ensure!(
             sequence != 0 && slot.is_of(sequence),
-            "{slot} is older or newer than its segment, of sequence {sequence}"
+            "{slot} does not belong to the current use of its segment, with sequence {sequence}"
         );
         let end = slot.offset() + header.record_bytes();
         ensure!(
             end <= self.segments().filled(segment),
-            "{slot} ends at {end}, beyond what is filled"
+            "{slot} ends at {end}, beyond the filled part of its segment"
         );
         ensure!(reached.locations.insert(slot.location()), "{slot} is named twice");
         reached.accounts.entry(segment).or_default().add(Account::of(header));
@@ -197,7 +198,7 @@ impl Engine {
             free += u64::from(state == State::Free);
             ensure!(
                 !matches!(state, State::Reserved | State::Emptying),
-                "segment {segment} is left {state}"
+                "segment {segment} is still {state}"
             );
             let owner = self.segments().segment_owner(segment);
             ensure!(owner == 0, "segment {segment} is taken by thread slot {owner}");
@@ -210,7 +211,7 @@ impl Engine {
                 };
                 ensure!(
                     is_right,
-                    "segment {segment} counts {counted}, and the index reaches {account}"
+                    "segment {segment} counts {counted}, but the index reaches {account}"
                 );
                 self.reclaimer().records(segment).for_each(drop);
             }

@@ -1,11 +1,11 @@
-//! Model tests: the engine in many orders of its threads. Each test states one guarantee that
+//! Model tests: the engine with its threads in many orders. Each test states one guarantee that
 //! readers, writers and evictors give each other.
 //!
-//! The engine is the real one. Its threads are tasks of `shuttle`, which may switch to another
+//! The tests run the real engine. Its threads are tasks of `shuttle`, which may switch to another
 //! thread before any access to the region and in the middle of any copy. A test describes a
-//! [`Scene`](stage::Scene) and what holds at its end. [`explore`](stage::explore) plays it
-//! repeatedly, each time in another order, under sequential consistency. Miri plays the same scenes
-//! to check the memory orderings (docs/concurrency.md).
+//! [`Scene`](stage::Scene) and the conditions at its end. [`explore`](stage::explore) plays the
+//! scene repeatedly, each time in another order, under sequential consistency. Miri plays the same
+//! scenes to check the memory orderings (docs/concurrency.md).
 
 mod items;
 mod memory;

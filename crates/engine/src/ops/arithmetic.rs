@@ -31,10 +31,10 @@ pub struct ArithmeticRequest<'a> {
     pub delta: u64,
     /// The cas token that the item must have, if any.
     pub cas: Option<u64>,
-    /// The cas token that the item gets, as in
+    /// The cas token to give to the item, as in
     /// [`StoreRequest::version`](crate::StoreRequest::version).
     pub version: Option<u64>,
-    /// The deadline that the item gets, or `None` to keep its own.
+    /// The new deadline of the item, or `None` to keep its deadline.
     pub deadline: Option<Deadline>,
 }
 
@@ -65,8 +65,8 @@ pub enum Arithmetic {
 
 impl Engine {
     /// Increments or decrements a number (memcached's protocol, section "Increment/Decrement"). The
-    /// first change converts the item to a number record, which later changes update in place, with
-    /// one store.
+    /// first change converts the item to a number record. Later changes update this record in
+    /// place, with one store.
     ///
     /// # Errors
     /// [`StoreError::NoMemory`] if memory for the new record is missing.
@@ -86,8 +86,9 @@ impl Engine {
         )
     }
 
-    /// Changes a number record if the text of the new number keeps its length and the record has
-    /// room for a new deadline, if one is given. The caller holds the lock of the item's group.
+    /// Changes a number record in place if the text of the new number has the same length and, if a
+    /// new deadline is given, the record has a deadline field. The caller holds the lock of the
+    /// item's group.
     fn arithmetic_in_place(
         &self,
         op: &Op<'_>,
@@ -112,7 +113,7 @@ impl Engine {
         UpdatedValue::Done(Arithmetic::Number { number: moved.0, meta })
     }
 
-    /// Writes a record with the changed number. Returns `None` if the item changed meanwhile.
+    /// Writes a record with the changed number. Returns `None` if the item changed during the call.
     fn arithmetic_anew(
         &self,
         op: &Op<'_>,
@@ -132,14 +133,14 @@ impl Engine {
             return Some(Ok(Arithmetic::NonNumeric));
         };
         let moved = number.moved(counting.direction, counting.delta);
-        // With a long run of spaces after its digits, it stays a text.
+        // If many spaces follow the digits, the value stays a text.
         let text = moved.text_over(old.len());
         let over = Replace {
             found,
             origin: self.origin(found, version, &old),
             version: counting.version,
             deadline: counting.deadline,
-            // As in memcached, where a longer number is another item.
+            // Same as in memcached, where a longer number is a new item.
             keeps_identity: text.len() == old.len(),
         };
         let stored = self.replace_by_number(op, counting.key, &over, Some(moved.0), &text)?;

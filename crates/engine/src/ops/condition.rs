@@ -11,13 +11,14 @@ use crate::ops::request::{Stale, StoreRequest};
 pub(crate) enum Condition<'a> {
     /// The conditions of a request.
     Requested(&'a StoreRequest<'a>),
-    /// Only over the record that the new one was made from.
+    /// Only if the record that the new one was made from is still the item of the key.
     Replace(Replace<'a>),
     /// Only if the key is unchanged since a load of its value started.
     Loaded(Basis),
-    /// Only if memory has no live item of the key, and what was found outside is still current.
+    /// Only if the key has no live item in memory, and the item that was found outside memory is
+    /// still current.
     Restored(Restored<'a>),
-    /// A reservation until a second, only if the key has neither item nor reservation.
+    /// Reserves the key until a second, only if the key has neither an item nor a reservation.
     Reserve(Deadline),
 }
 
@@ -25,21 +26,22 @@ pub(crate) enum Condition<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Restored<'a> {
     pub(crate) request: &'a StoreRequest<'a>,
-    /// Asked under the lock of the item's group.
+    /// Returns true if the item is still current. Called under the lock of the item's group.
     pub(crate) is_current: &'a dyn Fn() -> bool,
 }
 
-/// The record that another one was made from.
+/// The record that a new record was made from.
 #[derive(Clone, Copy)]
 pub(crate) struct Replace<'a> {
     pub(crate) found: &'a Found,
-    /// The `Engine::origin` of the record when it was read.
+    /// The result of `Engine::origin` when the record was read.
     pub(crate) origin: u64,
-    /// The version that the client asked for.
+    /// The version that the client requested.
     pub(crate) version: Option<u64>,
-    /// The deadline of the new record in place of the old one's.
+    /// The deadline of the new record, or `None` to keep the old deadline.
     pub(crate) deadline: Option<Deadline>,
-    /// True if the new record is the same item: it keeps marks and read statistics.
+    /// True if the new record is the same item: it keeps the marks and read statistics of the old
+    /// one.
     pub(crate) keeps_identity: bool,
 }
 
@@ -58,9 +60,10 @@ impl Replace<'_> {
 }
 
 impl Condition<'_> {
-    /// Returns the deadline field of the new record. A record made from another one keeps the field
-    /// even for "never", because a touch may change the old deadline before the publication. So
-    /// does a store with [`Stale::IfOlder`], which may keep the old deadline.
+    /// Returns the deadline field of the new record. A record that was made from another one keeps
+    /// the field even for "never", because a touch may change the old deadline before the
+    /// publication. A store with [`Stale::IfOlder`] also has the field, because it may keep the old
+    /// deadline.
     pub(crate) fn deadline_field(&self, request: &StoreRequest<'_>) -> Option<Deadline> {
         let keeps = match self {
             Self::Replace(over) => over.found.header.deadline_at().is_some(),
@@ -79,8 +82,8 @@ impl Condition<'_> {
         }
     }
 
-    /// True if the publication counts as a stored item. As in memcached, a number that keeps its
-    /// length is the same item.
+    /// True if the publication counts as a stored item. Same as in memcached, a number that keeps
+    /// its length is not a new item.
     pub(crate) fn is_new_item(&self) -> bool {
         match self {
             Self::Replace(over) => !over.keeps_identity,

@@ -1,4 +1,4 @@
-//! Changes as the journal gets them.
+//! Changes, in the form that the journal records.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -16,7 +16,7 @@ use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 
-/// What a change of its metadata gives a found item.
+/// The metadata of a found item after a change.
 #[derive(Clone, Copy)]
 pub(crate) struct Altered {
     pub(crate) deadline: Option<Deadline>,
@@ -25,7 +25,7 @@ pub(crate) struct Altered {
 }
 
 impl Engine {
-    /// Records a new item that is written and not yet published. The caller holds the lock of its
+    /// Records a new item that is written but not yet published. The caller holds the lock of its
     /// group.
     pub(crate) fn record_new(
         &self,
@@ -41,7 +41,7 @@ impl Engine {
         let change = Change { now: op.now, is_resident, is_gone: &is_flushed };
         match condition {
             Condition::Restored(_) => return Ok(()),
-            // A lease is in memory only.
+            // The disk does not store leases.
             Condition::Reserve(_) if key.len() > KEY_BYTES_MAX => return Ok(()),
             Condition::Reserve(_) => {
                 return journal.absence(key, &change).map_err(|why| StoreError::from(why).into());
@@ -52,7 +52,8 @@ impl Engine {
             return journal.removal(key, &change).map_err(|why| StoreError::from(why).into());
         }
         let value = self.value_under_lock(new).ok_or(Unpublished::PieceLost)?;
-        // The pieces of an upload are not linked yet: an evictor may have emptied them meanwhile.
+        // The pieces of an upload are not linked yet, so an evictor may have emptied their
+        // segments.
         if !pieces.iter().all(|piece| self.is_kept(piece)) {
             return Err(Unpublished::PieceLost);
         }
@@ -60,8 +61,8 @@ impl Engine {
         journal.item(&entry, &change).map_err(|why| StoreError::from(why).into())
     }
 
-    /// Records a change of a found item's metadata. Returns false if the item's value is lost: the
-    /// item is then removed from memory. The caller holds the lock of its group.
+    /// Records a change of a found item's metadata. Returns false if the item's value is lost; then
+    /// this has removed the item from memory. The caller holds the lock of its group.
     pub(crate) fn record_altered(
         &self,
         op: &Op<'_>,
@@ -118,8 +119,8 @@ impl Engine {
         record(journal, &change).map_err(StoreError::from)
     }
 
-    /// Returns the value of a record whose group is locked; `None` if another thread is emptying
-    /// the segment of a piece: those of an upload are not linked yet.
+    /// Returns the value of a record whose group is locked, or `None` if another thread is emptying
+    /// the segment of a piece. That can happen because the pieces of an upload are not linked yet.
     fn value_under_lock(&self, found: &Found) -> Option<Vec<u8>> {
         if !found.header.is_large() {
             return Some(self.index().linked_value(found));
@@ -135,9 +136,9 @@ impl Engine {
         pieces.iter().all(|piece| self.is_kept(piece)).then_some(value)
     }
 
-    /// Demotes the live items of one group of the index to the journal of evictions,
-    /// and advances the cursor unless it refused one. Returns false at the end, and without such a
-    /// journal. The items stay.
+    /// Passes the live items of one group of the index to the journal of evictions, and advances
+    /// the cursor unless the journal refused an item. The items also stay in memory. Returns false
+    /// at the end of the walk, and if the engine has no such journal.
     ///
     /// Cost: holds the lock of the group while its items are copied.
     pub fn demote_group(&self, thread: &ThreadSlot, cursor: &mut Cursor, now: Second) -> bool {
@@ -145,19 +146,19 @@ impl Engine {
         self.reclaimer().demote_group(&self.op(thread, now), cursor)
     }
 
-    /// True if there is hardly a free segment, so that a restored item evicts another.
+    /// True if almost no segment is free, so that restoring an item would evict another one.
     ///
     /// Cost: a few loads.
     pub fn is_memory_full(&self) -> bool {
         self.segments().free_segments() <= self.segments().free_segments_high()
     }
 
-    /// Stores an item that was found outside memory, under the version of the request and without a
-    /// record in the journal: if memory has no live item of the key ([`Stored::NotStored`]), and if
-    /// `is_current` says under the lock of the key's group that the item is still the one that was
-    /// found ([`Stored::NotFound`]).
+    /// Stores an item that was found outside memory, under the version of the request and without
+    /// recording it in the journal. Returns [`Stored::NotStored`] if memory has a live item of the
+    /// key, and [`Stored::NotFound`] if `is_current`, called under the lock of the key's group,
+    /// returns false because the item is no longer the one that was found.
     ///
-    /// Cost: as [`Engine::store`].
+    /// Cost: same as [`Engine::store`].
     ///
     /// # Errors
     /// [`StoreError`].

@@ -1,16 +1,16 @@
 //! Loads: a store that succeeds only if the key is unchanged since its load started.
 //!
 //! ```text
-//! begin ─▶ the live item of the key is the basis ───────────────┐
-//!      └─▶ there is none: a reservation takes its place ────────┤
-//!                                                               ▼
-//! end: is what the index names for the key still the basis? ── store, otherwise not
+//! begin ─▶ the key has a live item: the item is the basis ───────┐
+//!      └─▶ otherwise: a reservation is stored as the basis ──────┤
+//!                                                                ▼
+//! end: does the index still name the basis for the key? ── yes: store, no: do not store
 //! ```
 //!
-//! A reservation is a record without a value whose deadline has always passed: every reader takes
-//! it for an expired item, and a store, a delete or a flush of the key removes it as one. Every
-//! process that shares the region therefore also notices a delete of an absent key. Its flags hold
-//! the second until which it is kept.
+//! A reservation is a record without a value whose deadline has always passed. Readers treat it as
+//! an expired item, and a store, a delete or a flush of the key removes it like an expired item.
+//! Therefore all processes that share the region also detect a delete of an absent key. The flags
+//! of a reservation contain the second until which it is kept.
 
 pub(crate) mod lease;
 
@@ -28,18 +28,18 @@ use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Draft, Form};
 
-/// How often a load tries to reserve a key that other threads store and delete.
+/// How often a load tries to reserve a key while other threads store and delete it.
 const RESERVATIONS_MAX: u32 = 8;
 
 impl Engine {
-    /// Returns the basis for a load of a key's value. With `reserved_until`, a key without an item
-    /// is reserved at least until then, unless its memory is needed; otherwise the basis of such a
-    /// key is [`Basis::ABSENT`].
+    /// Returns the basis for a load of a key's value. If `reserved_until` is given and the key has
+    /// no item, this reserves the key at least until that second, unless the memory of the
+    /// reservation is needed. Without it, the basis of a key without an item is [`Basis::ABSENT`].
     ///
-    /// Cost: a delete; with a reservation also a store.
+    /// Cost: same as a delete; with a reservation also a store.
     ///
     /// # Errors
-    /// [`StoreError`], also if memory for the reservation is missing.
+    /// [`StoreError`], also if no memory is available for the reservation.
     pub fn begin_load(
         &self,
         operation: &Operation<'_>,
@@ -66,14 +66,15 @@ impl Engine {
     }
 
     /// Stores a loaded value unless the key changed since `basis` was taken. [`Stored::Exists`] and
-    /// [`Stored::NotStored`] mean that another item is there, [`Stored::NotFound`] that none is. A
-    /// touch that leaves the record in place is no change. Ignores the request's mode and cas
-    /// token.
+    /// [`Stored::NotStored`] mean that the key has another item, and [`Stored::NotFound`] that it
+    /// has no item. A touch that leaves the record in place does not count as a change. Ignores the
+    /// request's mode and cas token.
     ///
-    /// Cost: as [`Engine::store`].
+    /// Cost: same as [`Engine::store`].
     ///
     /// # Errors
-    /// [`StoreError`]; the present item stays, and after [`StoreError::Journal`] the reservation.
+    /// [`StoreError`]; the current item stays, and after [`StoreError::Journal`] also the
+    /// reservation.
     pub fn end_load(
         &self,
         operation: &Operation<'_>,
@@ -88,14 +89,14 @@ impl Engine {
         let condition = Condition::Loaded(basis);
         let stored = self.place(op, &request, value, &condition).map_err(StoreError::from);
         self.index().grow_if_due(op);
-        // The caller tries again after a refusal of the journal.
+        // The caller tries again after the journal has refused the change.
         if !matches!(stored, Ok(Stored::Stored { .. }) | Err(StoreError::Journal(_))) {
             self.cancel_load(op.thread, request.key, basis)?;
         }
         stored
     }
 
-    /// Removes the reservation of a load if it is still there. Nothing else changes.
+    /// Removes the reservation of a load if it still exists. Does not change anything else.
     ///
     /// # Errors
     /// [`Stuck`].
@@ -113,15 +114,15 @@ impl Engine {
         Ok(())
     }
 
-    /// True if a found record can be the basis of a load: an item that is alive, or a reservation
-    /// that no flush has ended.
+    /// True if a found record can be the basis of a load: a live item, or a reservation that no
+    /// flush has ended.
     fn is_basis(&self, found: &Found, now: Second) -> bool {
         self.index().death(found, now).is_none()
             || !self.segments().is_flushed(found.sequence)
                 && self.index().reserved_until(found).is_some()
     }
 
-    /// Stores a reservation if the key has neither item nor reservation.
+    /// Stores a reservation if the key has neither an item nor a reservation.
     fn reserve_key(
         &self,
         op: &Op<'_>,

@@ -1,31 +1,32 @@
-//! Lookups without a store, for processes that map the region for reading only.
+//! Lookups that write nothing, for processes that map the region for reading only.
 
 use larder_item::{Meta, Second};
 
 use crate::engine::Engine;
 use crate::segment::slot::FREQ_MAX;
 
-/// The number of lookups of an item that changes meanwhile. If it still changes then, its writer is
-/// stopped.
+/// How often a lookup is retried while the item changes. If the item still changes after that, its
+/// writer is stopped.
 const LOOKS_MAX: u32 = 1000;
 
 /// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// Its metadata.
+    /// The metadata of the item.
     pub meta: Meta,
-    /// True if the owner should hear of the read: the item was not read a few times lately, or not
-    /// within the last minute.
+    /// True if the reader should report the read to the cache's owner, because the item has been
+    /// read only a few times recently, or not within the last minute.
     pub is_worth_noting: bool,
 }
 
 impl Engine {
-    /// Appends the value of an item to `out`. Returns `None`, with `out` unchanged, if there is no
-    /// such item or the lookup needs a store; the owner of the cache knows which.
+    /// Appends the value of an item to `out`. Returns `None` and leaves `out` unchanged if the key
+    /// has no live item, or if the lookup would have to write. The cache's owner can distinguish
+    /// the two.
     ///
     /// The lookup counts nothing, writes nothing and holds nothing.
     ///
-    /// Cost: as [`Engine::read`]; copies each piece of a large value.
+    /// Cost: same as [`Engine::read`]; copies each piece of a large value.
     pub fn look_up(&self, key: &[u8], now: Second, out: &mut Vec<u8>) -> Option<Looked> {
         if self.segments().is_flush_due(now) {
             return None;
@@ -152,7 +153,7 @@ mod tests {
                     engine.region().word(at).store(random(), Relaxed);
                 }
             }
-            // The possible maximum would take long.
+            // With the highest possible value, the walk would take too long.
             engine.region().word(global::OVERFLOW_GROUPS).fetch_and(7, Relaxed);
             look_around(&engine);
         }

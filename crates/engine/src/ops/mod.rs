@@ -1,5 +1,5 @@
-//! The operations: one file for each operation of the public interface, and publication, which they
-//! share.
+//! The operations: one file for each operation of the public interface, and the publication of
+//! records, which all stores share.
 
 pub(crate) mod arithmetic;
 pub(crate) mod basis;

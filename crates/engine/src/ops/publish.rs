@@ -25,13 +25,13 @@ use crate::segment::header::Account;
 use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
 use crate::segment::slot::Slot;
 
-/// The fields that are determined under the lock of the group.
+/// The fields that are only determined under the lock of the group.
 struct Life {
     /// The freq of its slot.
     freq: u64,
     /// The header with these fields.
     header: Header,
-    /// The deadline in place of the draft's.
+    /// The deadline that replaces the draft's.
     deadline: Option<Deadline>,
 }
 
@@ -40,32 +40,33 @@ pub(crate) struct Publication<'a> {
     pub(crate) draft: &'a Draft<'a>,
     /// The pieces of a large value that were written for it.
     pub(crate) pieces: &'a [Piece],
-    /// The pieces that it takes over from the record it replaces.
+    /// The pieces that the record takes over from the record that it replaces.
     pub(crate) carried: Option<Carried>,
     pub(crate) condition: Condition<'a>,
 }
 
-/// The verdict of a condition that is no error.
+/// The result of evaluating a condition.
 enum Verdict {
     Store,
-    /// The value is out of date: it is stored as stale.
+    /// Store the value as stale, because it is out of date.
     StoreStale,
     Not(Stored),
-    /// The origin of the new record has changed.
+    /// The record that the new one was made from has changed.
     Changed,
 }
 
-/// Why a record was not published.
+/// The reason why a record was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unpublished {
-    /// The caller gets this error.
+    /// The operation fails with this error.
     Refused(StoreError),
     /// A piece was evicted before the publication.
     PieceLost,
-    /// The group is full and no overflow group is free. The caller must release group and appender
-    /// before it makes more.
+    /// The group is full and no overflow group is free. The caller must release the group and the
+    /// appender before it adds overflow groups.
     NoSlot,
-    /// The origin of the record has changed: the caller makes it again.
+    /// The record that the new one was made from has changed. The caller must make the new record
+    /// again.
     Changed,
 }
 
@@ -94,16 +95,16 @@ impl From<Unpublished> for StoreError {
     fn from(unpublished: Unpublished) -> Self {
         match unpublished {
             Unpublished::Refused(error) => error,
-            // Only memory that is too small or too busy for the value leads here.
+            // This happens only if memory is too small for the value, or too many threads use it.
             Unpublished::PieceLost | Unpublished::Changed | Unpublished::NoSlot => Self::NoMemory,
         }
     }
 }
 
 impl Engine {
-    /// Publishes a written record under its key, whose group is locked, if the condition holds;
-    /// otherwise the next record takes its room. One store to a slot is the moment of the change: a
-    /// reader sees the old item or the new one.
+    /// If the condition holds, publishes a written record under its key, whose group is locked.
+    /// Otherwise the next record reuses the space. One store to a slot is the moment of the change:
+    /// a reader finds either the old item or the new one.
     pub(crate) fn publish(
         &self,
         op: &Op<'_>,
@@ -121,15 +122,16 @@ impl Engine {
             Verdict::Not(stored) => return Ok(stored),
             Verdict::Changed => return Err(Unpublished::Changed),
         }
-        // Before the check for a flush: a flushed piece is not lost.
+        // Computed before the check for a flush, because a flushed piece does not count as lost.
         let are_kept = pieces.iter().all(|piece| self.is_kept(piece));
         if pieces.iter().any(|piece| self.segments().is_flushed(piece.sequence)) {
-            // A flush happened while the value was arriving: the store happened before it.
+            // A flush happened while the value was arriving. The store counts as done before the
+            // flush.
             old.inspect(|old| {
                 self.index().report_removal(old, Reason::Cleared);
                 self.index().unlink(op.thread, old);
             });
-            // Lost pieces go with their segments, which are reclaimable.
+            // Lost pieces need nothing more: their segments are reclaimable.
             for piece in *pieces {
                 self.give_back_piece(op.thread, piece);
             }
@@ -187,7 +189,7 @@ impl Engine {
             Condition::Requested(request) => request,
             Condition::Loaded(Basis::ABSENT) if live.is_none() => return Verdict::Store,
             Condition::Loaded(Basis::ABSENT) => return Verdict::Not(Stored::NotStored),
-            // An item that expired during the load is still a valid basis.
+            // An item that has expired during the load is still a valid basis.
             Condition::Loaded(basis) => {
                 return match old {
                     Some(old) if self.is_based_on(old, *basis) => Verdict::Store,
@@ -226,7 +228,8 @@ impl Engine {
         }
     }
 
-    /// Determines the header of an item that replaces a live one, or none.
+    /// Determines the freq, the header and the deadline of a new item. `live` is the live item that
+    /// it replaces, if there is one.
     fn liveness(
         &self,
         draft: &Draft<'_>,
@@ -236,8 +239,8 @@ impl Engine {
     ) -> Life {
         let header = draft.header();
         let freq = live.map_or(0, |live| self.index().slot(live.slot_at).freq());
-        // The replacement of a live item is as popular as that one was, and a store over an item is
-        // a use of it, as a read is: decision 0025.
+        // A new item that replaces a live one inherits its popularity, and a store over a live item
+        // counts as a use of it, like a read: decision 0025.
         let anew = live.map_or(0, |_| (freq + 1).min(INITIAL_FREQ_MAX));
         match (condition, live) {
             (Condition::Replace(over), Some(live)) => {
@@ -277,7 +280,7 @@ impl Engine {
         }
     }
 
-    /// Returns the slot to publish in: the old record's, or an empty one.
+    /// Returns the slot to publish in: the old record's slot, or an empty slot.
     fn slot_for(
         &self,
         thread: &ThreadSlot,
@@ -294,8 +297,8 @@ impl Engine {
         }
     }
 
-    /// Fills in what is determined under the lock: the version, and what changed since the new
-    /// record was made from the old one (a touched deadline, moved pieces).
+    /// Fills in the fields that are determined under the lock: the version, and everything that
+    /// changed since the new record was made from the old one (a touched deadline, moved pieces).
     fn fill_in_under_lock(
         &self,
         thread: &ThreadSlot,
@@ -317,7 +320,7 @@ impl Engine {
             deadline = kept;
             self.region().half(room.at() + at).store(deadline.0, Relaxed);
         }
-        // A reservation is expired for readers, but the expiry sweep keeps it longer.
+        // Readers treat a reservation as expired, but the expiry sweep keeps it longer.
         let swept_at = if let Condition::Reserve(until) = condition { *until } else { deadline };
         self.segments().note_deadline(room.segment, swept_at);
         let Some(at) = header.version_at() else {
@@ -329,7 +332,8 @@ impl Engine {
         version
     }
 
-    /// Reports a replaced record. A record made from it continues the item and is no replacement.
+    /// Reports a replaced record. A record that was made from the old one continues the item, so it
+    /// does not count as a replacement.
     fn report_replaced(&self, old: &Found, condition: &Condition<'_>, now: Second) {
         match (condition, self.index().death(old, now)) {
             (_, Some(death)) => self.index().report_removal(old, death.into()),

@@ -17,13 +17,13 @@ use crate::process::wait::Wait;
 pub struct ReadOptions {
     /// True if the read counts for eviction and [`Meta::fetched`].
     pub noted: bool,
-    /// True if the caller wants the value. Otherwise the read only writes the response header, also
+    /// True if the caller wants the value. Otherwise the read only writes the response header, even
     /// for a large item, and never returns [`Read::Large`].
     pub value: bool,
 }
 
 impl ReadOptions {
-    /// Reads the value and counts the read.
+    /// Returns the value and counts the read.
     pub const WHOLE: Self = Self { noted: true, value: true };
 }
 
@@ -38,21 +38,22 @@ impl Default for ReadOptions {
 pub enum Read {
     /// The value is appended to the buffer.
     Hit(Meta),
-    /// The value is kept in pieces: only the response header is written. The caller reads the
-    /// pieces and closes the value.
+    /// The value is in pieces, and only the response header was written. The caller reads the
+    /// pieces and then closes the value.
     Large(Meta, LargeValue),
-    /// There is no live item.
+    /// The key has no live item.
     Miss(Miss),
 }
 
 impl Engine {
-    /// Reads an item. `head` appends to `out` what precedes the value; if the item changes
-    /// meanwhile, `out` is reset and `head` is called again. Then the value is appended.
+    /// Reads an item. First calls `head`, which appends the bytes that precede the value to `out`,
+    /// and then appends the value. If the item changes during the read, `out` is reset and `head`
+    /// is called again.
     ///
     /// Cost: one cache miss for the group, one or two for the record. It takes no lock. A hit
-    /// stores to shared memory only for the first few reads of an item and the first in about a
-    /// minute.
-    #[inline(never)] // By itself, and not in its caller's frame, it takes two nanoseconds less.
+    /// writes to shared memory only for the first few reads of an item, and for the first read in
+    /// about a minute.
+    #[inline(never)] // Two nanoseconds faster than inlined in its caller.
     pub fn read<S: Sink>(
         &self,
         thread: &ThreadSlot,
@@ -64,10 +65,10 @@ impl Engine {
         self.read_in_full::<false, S>(thread, key, ReadOptions::WHOLE, now, out, head)
     }
 
-    /// As [`Engine::read`], with options. The returned metadata is consistent: a reader that sees
-    /// the cas token of a stale mark sees the mark. ([`Engine::read`] may see the token a few
-    /// nanoseconds earlier.)
-    #[inline(never)] // As above.
+    /// Same as [`Engine::read`], but with options. The returned metadata is consistent: if it has
+    /// the cas token of a stale mark, it also has the mark. ([`Engine::read`] may return the new
+    /// token a few nanoseconds before the mark.)
+    #[inline(never)] // Same as above.
     #[allow(clippy::too_many_arguments, reason = "the hot path takes them in registers")]
     pub fn read_as<S: Sink>(
         &self,
@@ -81,7 +82,8 @@ impl Engine {
         self.read_in_full::<true, S>(thread, key, reading, now, out, head)
     }
 
-    /// Both variants, generic so that the common one contains none of the other.
+    /// Implements both variants. It is generic, so that the common variant contains no code of the
+    /// other.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the hot path takes them in registers")]
     fn read_in_full<const TOGETHER: bool, S: Sink>(
@@ -101,7 +103,8 @@ impl Engine {
             let Some(found) = self.index().find(hash, key) else {
                 return Read::Miss(Miss::Absent);
             };
-            // Calls that are not inlined get a copy, so that the original stays in registers.
+            // Functions that are not inlined receive a copy, so that the original stays in
+            // registers.
             if let Some(miss) = self.index().death(&found, now) {
                 if self.index().is_still_there(&found) {
                     return Read::Miss(self.unlink_expired(
@@ -118,7 +121,7 @@ impl Engine {
                     return Read::Hit(meta);
                 }
             } else if found.header.is_large() {
-                // The value is read without pins if a stopped process empties its segment.
+                // If a stopped process is emptying the segment, the value is read without pins.
                 if let Some(mut large) = self.open_large(&{ found })
                     && (self.pin_large(&mut large) || self.peers().is_held_up(&wait))
                 {
@@ -167,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Returns the metadata of a found item, or `None` if it changed meanwhile.
+    /// Returns the metadata of a found item, or `None` if it changed during the call.
     pub(crate) fn meta_of(&self, found: &Found, now: Second) -> Option<Meta> {
         let meta = self.index().meta(found, self.index().value_bytes(found), now);
         (self.index().is_still_there(found) && self.is_value_unchanged(found, meta.cas))
@@ -176,7 +179,7 @@ impl Engine {
 
     /// Returns the metadata of an item without counting a read.
     ///
-    /// Cost: as [`Engine::read`], without the value.
+    /// Cost: same as [`Engine::read`], without the value.
     pub fn peek(&self, key: &[u8], now: Second) -> Option<Meta> {
         self.segments().flush_if_due(now);
         let hash = self.index().hash(key);
@@ -196,8 +199,8 @@ impl Engine {
         }
     }
 
-    /// Unlinks a dead record unless the slot names another one by now. A reservation stays and
-    /// reads as absent.
+    /// Unlinks a dead record, unless the slot now names another record. A reservation stays and
+    /// counts as absent.
     fn unlink_expired(&self, op: &Op<'_>, hash: u64, dead: &Found, miss: Miss) -> Miss {
         let is_kept = self.index().reserved_until(dead).is_some_and(|until| !until.is_past(op.now));
         if is_kept && !self.segments().is_flushed(dead.sequence) {
@@ -213,13 +216,13 @@ impl Engine {
         miss
     }
 
-    /// Reads the whole value of a found record. Returns `None` if it changed meanwhile.
+    /// Returns the complete value of a found record, or `None` if it changed during the call.
     pub(crate) fn value_of(&self, found: &Found) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         if found.header.is_large() {
             let mut large = self.open_large(found)?;
             while self.read_piece(&mut large, &mut value).ok()? {
-                // The table of a damaged region may name a piece any number of times.
+                // In a damaged region, the table may name a piece any number of times.
                 if value.len() > large.value_bytes().min(self.region().memory().bytes()) {
                     return None;
                 }

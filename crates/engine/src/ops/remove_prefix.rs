@@ -1,15 +1,15 @@
-//! Removal of all items with a prefix that were stored before it began.
+//! Removal of all items with a prefix that were stored before the removal began.
 //!
 //! ```text
 //! begin ─▶ the moment: every store that has ended is before it
-//!      └─▶ group by group: remove what has the prefix and was stored before ─▶ end
+//!      └─▶ group by group: remove items with the prefix that were stored before ─▶ end
 //! ```
 //!
-//! It is exact for all stores: an item stored after the beginning stays, one stored before it is
-//! removed, unless it leaves the cache otherwise. A change of a value counts as a store, a touch
-//! does not. Items that threads of other processes move or change in place are the exception: these
-//! do not know of the removal, so an item that they have moved since the beginning may stay, and
-//! one that they have changed in place is removed.
+//! A removal is exact for all stores: an item that is stored after the beginning stays, and an item
+//! that was stored before it is removed, unless it leaves the cache for another reason. A change of
+//! a value counts as a store, but a touch does not. Items that threads of other processes move or
+//! change in place are the exception, because other processes are not aware of the removal: an item
+//! that they moved since the beginning may stay, and an item that they changed in place is removed.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::index::cursor::Cursor;
 use crate::index::removal::by_prefix::{PrefixRemovals, Target};
 use crate::process::thread_slot::ThreadSlot;
 
-/// A removal by prefix in progress. Dropping it ends the removal where it is.
+/// A removal by prefix in progress. Dropping it stops the removal at its current position.
 #[derive(Debug)]
 pub struct PrefixRemoval {
     removals: Arc<PrefixRemovals>,
@@ -35,7 +35,7 @@ impl PrefixRemoval {
         self.target.prefix()
     }
 
-    /// Returns how many items it has removed.
+    /// Returns the number of items that it has removed.
     pub fn removed(&self) -> u64 {
         self.target.removed()
     }
@@ -55,10 +55,10 @@ impl Drop for PrefixRemoval {
 }
 
 impl Engine {
-    /// Begins to remove the items whose keys begin with `prefix`, and the keys with this prefix
-    /// that loads have reserved. Those stored later stay.
+    /// Begins to remove the items whose keys begin with `prefix`, and the reservations that loads
+    /// made for such keys. Items stored later stay.
     ///
-    /// Cost: claims each appender for a moment; no more than that, however many items there are.
+    /// Cost: claims each appender for a moment. The number of items does not matter.
     ///
     /// # Errors
     /// [`Stuck`] if a stopped process holds an appender.
@@ -71,13 +71,15 @@ impl Engine {
         self.begin_prefix_removal_with(thread, prefix, || (), now).map(|(removal, ())| removal)
     }
 
-    /// As [`Engine::begin_prefix_removal`], with a removal from what a journal keeps of evicted
-    /// items. `begin` begins that one, under the lock that orders the journal's records. From then
-    /// on the journal must not keep an item that [`Change::is_gone`](crate::Change) reports, and
-    /// [`Engine::restore`] must not find an item current that the journal's removal takes.
+    /// Same as [`Engine::begin_prefix_removal`], but together with a removal from the evicted items
+    /// in a journal. `begin` begins the journal's removal, under the lock that orders the journal's
+    /// records. From then on, the journal must not record an item for which
+    /// [`Change::is_gone`](crate::Change) returns true, and [`Engine::restore`] must not find an
+    /// item current that the journal's removal takes.
     ///
-    /// An item that is evicted meanwhile is recorded before `begin`, or reported and not recorded.
-    /// One that returns meanwhile is not found current, or its place is before the moment.
+    /// An item that is evicted at the same time is either recorded before `begin`, or reported as
+    /// gone and not recorded. An item that is restored at the same time is either no longer
+    /// current, or its record is at a place that the moment covers.
     ///
     /// # Errors
     /// [`Stuck`] if a stopped process holds an appender.
@@ -90,26 +92,27 @@ impl Engine {
     ) -> Result<(PrefixRemoval, T), Stuck> {
         let op = &self.op(thread, now);
         let removals = Arc::clone(self.index().prefix_removals());
-        // Before the moment: a thread that moves an item meanwhile sees the removal, or moves it
-        // to a place that the moment covers.
+        // Added before the moment is determined: a thread that moves an item at the same time
+        // either finds the removal, or moves the item to a place that the moment covers.
         let target = removals.add(prefix);
         let removal = PrefixRemoval { removals, target, cursor: Cursor::default() };
-        // A thread that restores an item holds an appender while it asks whether that is current.
+        // A thread that restores an item holds an appender while it checks whether the item is
+        // current.
         let begun = begin();
         removal.target.begin(self.segments().moment(op)?);
         Ok((removal, begun))
     }
 
-    /// Removes the items of one more group of the index. Returns false at the end.
+    /// Removes the items in one more group of the index. Returns false at the end.
     ///
-    /// Every item that exists from the beginning on is met: an item changes its place in the index
-    /// only when its group is split, and then moves to a later group.
+    /// The walk finds each item that has existed since the beginning: an item changes its place in
+    /// the index only when its group is split, and then moves to a later group.
     ///
     /// Cost: holds the lock of the group, as a store does, for a cache miss or two for each of
     /// about ten items.
     ///
     /// # Errors
-    /// [`Stuck`] if a stopped process holds the group. The next call tries it again.
+    /// [`Stuck`] if a stopped process holds the group. The next call tries the same group again.
     pub fn remove_prefix_of_group(
         &self,
         thread: &ThreadSlot,
@@ -118,7 +121,7 @@ impl Engine {
     ) -> Result<bool, Stuck> {
         self.segments().flush_if_due(now);
         let (group, target) = (removal.cursor.group, &removal.target);
-        // Loaded at each step, as by `dump_group`: the index may have grown.
+        // Loaded at each step, same as in `dump_group`, because the index may have grown.
         if group >= self.index().groups() {
             return Ok(false);
         }
@@ -139,7 +142,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Removes the item of one key, if the removal takes it. Returns false if there is none.
+    /// Removes the item of one key if the removal takes it. Returns false if it has removed
+    /// nothing.
     ///
     /// # Errors
     /// [`Stuck`] if a stopped process holds the key's group.
@@ -161,8 +165,8 @@ impl Engine {
         Ok(taken.is_some())
     }
 
-    /// Returns how much of the index a removal has passed: 0 to 1. It may fall while the index
-    /// grows.
+    /// Returns the fraction of the index that a removal has passed: 0 to 1. It may become smaller
+    /// while the index grows.
     pub fn progress_of(&self, removal: &PrefixRemoval) -> f64 {
         removal.cursor.group as f64 / self.index().groups() as f64
     }

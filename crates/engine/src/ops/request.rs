@@ -2,16 +2,16 @@
 
 use larder_item::{Deadline, StoreMode};
 
-/// When a store leaves a stale item.
+/// When a stored item becomes stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stale {
     /// Never: the stored value is up to date.
     #[default]
     Never,
-    /// If the request's cas token is **lower** than the item's. The value is stored, because it is
-    /// better than none, but the item is stale and keeps its deadline and its recache mark. Only
-    /// for [`StoreMode::Set`] and [`StoreMode::Replace`]; a higher token is refused as any other
-    /// mismatch.
+    /// Only if the request's cas token is **lower** than the item's. The value is stored
+    /// nevertheless, because an old value is better than no value. The item becomes stale and keeps
+    /// its deadline and the mark of its recache token. Only for [`StoreMode::Set`] and
+    /// [`StoreMode::Replace`]. A higher token is refused like any other mismatch.
     IfOlder,
     /// Always.
     Always,
@@ -31,19 +31,20 @@ pub struct StoreRequest<'a> {
     pub key: &'a [u8],
     /// The condition of the store.
     pub mode: StoreMode,
-    /// The cas token that the present item must have, if any.
+    /// The cas token that the current item must have, if any.
     pub cas: Option<u64>,
     /// The client flags.
     pub flags: u32,
     /// The deadline. Appending and prepending keep the deadline and the flags of the item.
     pub deadline: Deadline,
-    /// The cas token that the item gets in place of the next one. 0 means none, and a cache without
-    /// tokens ignores it. Later tokens differ from it, and are higher unless it exceeds 2⁵³.
+    /// The cas token to give to the item in place of the next one. 0 counts as `None`, and a cache
+    /// without tokens ignores it. Later tokens differ from it, and are higher unless it exceeds
+    /// 2⁵³.
     pub version: Option<u64>,
-    /// True if the recache token of the stored item counts as sent. Appending and prepending clear
-    /// the token and the stale mark.
+    /// True to mark the recache token of the stored item as already sent. Appending and prepending
+    /// clear the mark of the token and the stale mark.
     pub token_sent: bool,
-    /// When the stored item is stale.
+    /// Whether the stored item becomes stale.
     pub stale: Stale,
 }
 
@@ -70,12 +71,13 @@ pub enum Stored {
     Stored {
         /// The item's version.
         cas: u64,
-        /// The length of its value in bytes, including a present part.
+        /// The length of its value in bytes. After an append or a prepend this includes the old
+        /// value.
         value_bytes: usize,
     },
     /// The condition of the mode did not hold.
     NotStored,
-    /// The item there has another cas token.
+    /// The item of the key has another cas token.
     Exists,
     /// No item has the key.
     NotFound,

@@ -1,4 +1,4 @@
-//! Stores, and new items made from present ones.
+//! Stores, and new items that are made from existing ones.
 
 use larder_item::{Deadline, Second, StoreMode, check_key};
 use larder_stats::Counter;
@@ -17,16 +17,17 @@ use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header, INITIAL_FREQ_MAX, Marks};
 use crate::segment::stream::{Pool, Stream};
 
-/// How often a large value is written before the store fails: a thread without a processor may find
-/// its first pieces evicted, but not every time.
+/// How often a large value is written before the store fails. A thread that waited for a processor
+/// may find its first pieces evicted, but not every time.
 pub(crate) const LARGE_ATTEMPTS_MAX: u32 = 8;
 
 impl Engine {
-    /// Stores an item. A failed [`StoreMode::Set`] removes the present item, as in memcached:
-    /// clients must not read a value that was to be replaced. With a journal the item stays.
+    /// Stores an item. A failed [`StoreMode::Set`] removes the current item, as in memcached,
+    /// because clients must not read a value that should have been replaced. With a journal that
+    /// records stores the item stays.
     ///
     /// Cost: copies the value once; locks one group for the publication; if no segment is free,
-    /// empties one first.
+    /// first empties one.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -46,34 +47,36 @@ impl Engine {
                 .map_err(StoreError::from),
         };
         self.index().grow_if_due(op);
-        // After waiting for a stopped process, the delete would wait for it again.
+        // The store has already waited for a stopped process. The delete would wait for it again.
         if stored.as_ref().is_err_and(|error| !matches!(error, StoreError::Stuck(_))) {
             self.give_up(operation, request);
         }
         stored
     }
 
-    /// Removes the item that a failed [`StoreMode::Set`] was to replace. With a journal that
-    /// records stores it stays.
+    /// Removes the item that a failed [`StoreMode::Set`] should have replaced. With a journal that
+    /// records stores the item stays.
     pub fn give_up(&self, operation: &Operation<'_>, request: &StoreRequest<'_>) {
         let is_plain = request.mode == StoreMode::Set && request.cas.is_none();
         if is_plain && !self.journal().is_some_and(Journal::records_stores) {
-            // An item that a stopped process holds stays; the error says so.
+            // If a stopped process holds the item, the item stays. The error of the store reports
+            // that.
             let _ = self.delete(operation, request.key, None);
             self.forget_evicted(&self.op_of(operation), request.key);
         }
     }
 
-    /// Lets a journal of evictions forget the item of a key, if memory has none.
+    /// Removes the item of a key from a journal of evictions, if memory has no item of the key.
     fn forget_evicted(&self, op: &Op<'_>, key: &[u8]) {
         let Some(journal) = self.journal_of(op) else { return };
         let hash = self.index().hash(key);
         if let Ok(locked) = self.index().lock(op, hash)
             && self.index().find_locked(&locked, hash, key).is_none()
         {
-            // As a resident one: nothing is to be found out of it.
+            // `is_resident` is true so that the journal does not look for the item.
             let change = Change { now: op.now, is_resident: true, is_gone: &|| false };
-            // It refuses only while the cache stops; the error of the set is what counts.
+            // The journal refuses this only while the cache stops. The error of the set is more
+            // important.
             let _ = journal.removal(key, &change);
         }
     }
@@ -89,7 +92,7 @@ impl Engine {
         self.place_as(op, request, value, Form::Plain, condition)
     }
 
-    /// As [`Self::place`], with another form of a small value.
+    /// Same as [`Self::place`], but with another form of a small value.
     fn place_as(
         &self,
         op: &Op<'_>,
@@ -135,7 +138,7 @@ impl Engine {
             let published = match self.index().lock_soon(op.thread, draft.hash) {
                 Some(locked) => self.publish(op, publication, &room, &locked),
                 None => {
-                    // While this thread waits, the appender is for others.
+                    // Release the appender for others while this thread waits.
                     drop(room);
                     match self.write_under_lock(op, publication, stream)? {
                         Some(published) => published,
@@ -150,8 +153,8 @@ impl Engine {
         }
     }
 
-    /// Locks the group, then writes a record and publishes it. Returns `None` if the record finds
-    /// no room at once.
+    /// Locks the group, then writes a record and publishes it. Returns `None` if this would have to
+    /// wait for space for the record.
     #[cold]
     fn write_under_lock(
         &self,
@@ -169,8 +172,8 @@ impl Engine {
         Ok(Some(self.publish(op, publication, &room, &locked)))
     }
 
-    /// Returns the stream for a store: that of the replaced record, or the main pool if the ghost
-    /// remembers the key. The guess may be wrong, which costs a little of the hit ratio; the
+    /// Returns the stream for a store: the stream of the replaced record, or the main pool if the
+    /// ghost remembers the key. The guess may be wrong, which slightly lowers the hit ratio. The
     /// decisive check happens under the lock.
     pub(crate) fn stream_for(&self, hash: u64, deadline: Deadline, now: Second) -> Stream {
         if self.segments().evicts() {
@@ -195,7 +198,7 @@ impl Engine {
     }
 
     /// Writes the pieces of a large value and the record that names them. Retries if other writers
-    /// evicted a piece meanwhile.
+    /// evict a piece before the publication.
     fn place_large(
         &self,
         op: &Op<'_>,
@@ -238,7 +241,8 @@ impl Engine {
         )
     }
 
-    /// Appends to a value if its record has room. The caller holds the lock of the item's group.
+    /// Appends to a value if its record has spare bytes. The caller holds the lock of the item's
+    /// group.
     fn append_in_place(
         &self,
         op: &Op<'_>,
@@ -251,7 +255,8 @@ impl Engine {
         }
         let Found { header, record_at, .. } = *found;
         let value_bytes = header.value_bytes() + part.len();
-        // Checked with the parts: the longer header has no room for an arbitrary length.
+        // Checked for the parts, because the header of the longer value cannot hold an arbitrary
+        // length.
         let fits = request.mode == StoreMode::Append
             && header.is_growing()
             && self.accepts(request.key.len(), value_bytes)
@@ -260,20 +265,20 @@ impl Engine {
             return UpdatedValue::NotHere;
         }
         self.region().memory().write(record_at + header.value_at() + header.value_bytes(), part);
-        // The longer value is as popular as the old one, and was used once more.
+        // The longer value keeps the popularity of the old one, and was used once more.
         let freq = (found.slot.freq() + 1).min(INITIAL_FREQ_MAX);
         self.index().set_slot(found.slot_at, found.slot.with_freq(freq));
         let longer =
             header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(op.now);
         let cas = self.update_value(op.thread, found, request.version, || {
-            // The bytes are written.
+            // The header is stored after the bytes were written.
             self.index().set_header(found, longer.with_initial_freq(freq));
         });
         self.bump(op.thread, Counter::ItemsTotal, 1);
         UpdatedValue::Done(Stored::Stored { cas, value_bytes })
     }
 
-    /// Writes a record with the extended value. Returns `None` if the item changed meanwhile.
+    /// Writes a record with the extended value. Returns `None` if the item changed during the call.
     fn extend_anew(
         &self,
         op: &Op<'_>,
@@ -310,13 +315,13 @@ impl Engine {
         self.replace(op, request.key, &over, &value, form)
     }
 
-    /// True if a record and its version are still what was read.
+    /// True if a record and its version have not changed since they were read.
     pub(crate) fn is_settled(&self, found: &Found, version: u64) -> bool {
         self.index().is_still_there(found) && self.is_value_unchanged(found, version)
     }
 
-    /// Makes a result from the live item of a key, and retries while `attempt` returns `None`,
-    /// which means that another thread interfered.
+    /// Makes a result from the live item of a key. Retries while `attempt` returns `None`, which
+    /// means that another thread interfered.
     pub(crate) fn rework<T>(
         &self,
         op: &Op<'_>,
@@ -337,8 +342,8 @@ impl Engine {
         }
     }
 
-    /// Stores a new value over the item that it was made from and keeps its flags and, unless
-    /// another is given, its deadline. Returns `None` if the item changed.
+    /// Stores a new value in place of the item that it was made from. Keeps the item's flags and,
+    /// unless a new deadline is given, its deadline. Returns `None` if the item has changed.
     pub(crate) fn replace(
         &self,
         op: &Op<'_>,
@@ -355,7 +360,7 @@ impl Engine {
         }
     }
 
-    /// Returns the request that keeps flags and deadline of a found item, or `None` if the item
+    /// Returns a request with the flags and the deadline of a found item, or `None` if the item has
     /// changed.
     pub(crate) fn request_over<'k>(
         &self,

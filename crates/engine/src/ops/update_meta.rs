@@ -1,16 +1,16 @@
 //! Changes of an item's metadata, and deletes.
 //!
-//! All changes happen in place under the lock of the item's group, except a first deadline: for
-//! that the record is copied with the field.
-//! record is written once more, with the field.
+//! All changes happen in place under the lock of the item's group, with one exception: if an item
+//! without a deadline field receives its first deadline, its record is copied to a new one with the
+//! field.
 //!
 //! ```text
 //! writer   header with new marks │ version ← new
 //! reader   version │ header
 //! ```
 //!
-//! A reader that sees the new version therefore sees the new marks. The new marks with the old
-//! version are harmless: a change under that version is refused.
+//! A reader that loads the new version therefore also loads the new marks. The new marks with the
+//! old version are harmless, because a change under that version is refused.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -32,14 +32,14 @@ use crate::segment::record::{Draft, Marks, READ_BEFORE};
 pub struct MetaUpdate {
     /// The cas token that the item must have, if any.
     pub cas: Option<u64>,
-    /// The deadline that it gets.
+    /// The new deadline of the item, if any.
     pub deadline: Option<Deadline>,
-    /// True if the change counts as a read, as [`Meta::fetched`] reports it.
+    /// True if the change counts as a read for [`Meta::fetched`].
     pub noted: bool,
-    /// True to mark the item stale. It then gets another cas token, and its recache token can be
+    /// True to mark the item stale. The item then has a new cas token, and its recache token can be
     /// claimed again.
     pub stale: bool,
-    /// The cas token of the stale item, as in
+    /// The cas token to give to the stale item, as in
     /// [`StoreRequest::version`](crate::StoreRequest::version).
     pub version: Option<u64>,
 }
@@ -49,7 +49,7 @@ pub struct MetaUpdate {
 pub enum MetaOutcome {
     /// The change is done. Holds the metadata after it.
     Done(Meta),
-    /// No item has the key.
+    /// The key has no item.
     NotFound,
     /// The item has another cas token.
     Exists,
@@ -58,16 +58,16 @@ pub enum MetaOutcome {
 /// The outcome of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// The item is removed. Holds its last metadata.
+    /// The item was removed. Holds its last metadata.
     Deleted(Meta),
-    /// No item has the key.
+    /// The key has no item.
     NotFound,
-    /// The item has another cas token, and stays.
+    /// The item has another cas token, and was not removed.
     Exists,
 }
 
 impl Engine {
-    /// Removes an item; with a token, only if the item has that token.
+    /// Removes an item. If a cas token is given, removes the item only if it has that token.
     ///
     /// # Errors
     /// [`StoreError::Stuck`], and [`StoreError::Journal`] if the cache has a journal.
@@ -98,8 +98,8 @@ impl Engine {
         Ok(Deletion::Deleted(meta))
     }
 
-    /// Claims the recache token of the item with this version. Returns false if it was claimed
-    /// before or the item changed. Without versions, any item of the key matches.
+    /// Claims the recache token of the item with this version. Returns false if the token was
+    /// already claimed, or if the item has changed. Without versions, any item of the key matches.
     pub fn claim(&self, operation: &Operation<'_>, key: &[u8], cas: u64) -> bool {
         let (op, now) = (&self.op_of(operation), operation.now);
         self.segments().flush_if_due(now);
@@ -123,8 +123,9 @@ impl Engine {
     /// Changes an item's metadata.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] if an item without a deadline field must be copied to get one and
-    /// memory is missing.
+    /// [`StoreError::NoMemory`] if an item must be copied because it has no deadline field and no
+    /// memory is available; [`StoreError::Stuck`]; [`StoreError::Journal`] if the cache has a
+    /// journal.
     pub fn update_meta(
         &self,
         operation: &Operation<'_>,
@@ -156,11 +157,12 @@ impl Engine {
             let pool = self.segments().stream(found.slot.segment()).pool;
             let stream = self.segments().stream_of(pool, deadline, now);
             if let Some(room) = self.segments().try_reserve(op, stream, bytes)? {
-                // A flush since the look above hides the item; its copy must not show it again.
+                // If a flush happened since the lookup, it hides the item. The copy must not show
+                // the item again.
                 if self.segments().is_flushed(found.sequence) {
                     return Ok(MetaOutcome::NotFound);
                 }
-                // Nor must it hide the item from a removal by prefix.
+                // The copy must not hide the item from a removal by prefix either.
                 if self.index().remove_condemned(op.thread, &found) {
                     return Ok(MetaOutcome::NotFound);
                 }
@@ -175,21 +177,21 @@ impl Engine {
                 self.segments().discharge(found.slot.segment(), Account::of(found.header));
                 return Ok(MetaOutcome::Done(meta));
             }
-            // Sees that there is room, for which it may have to wait, and looks at the item again.
+            // Waits until there is space for the copy, and then looks the item up again.
             drop(locked);
             drop(self.segments().reserve(op, stream, bytes, bytes)?);
         }
     }
 
-    /// Returns the version of an item that becomes stale, if it has one.
+    /// Returns the new version of an item that becomes stale, if the item has a version.
     fn version_of_stale(&self, op: &Op<'_>, found: &Found, update: &MetaUpdate) -> Option<u64> {
         let old = || self.index().version(found);
         let is_given = update.stale && found.header.version_at().is_some();
         is_given.then(|| self.peers().give_version(op.thread, update.version, old()))
     }
 
-    /// Changes a record that has all needed fields: the present one or its copy. The caller holds
-    /// the lock of its group.
+    /// Changes a record that has all needed fields: the current record or its copy. The caller
+    /// holds the lock of its group.
     fn update_meta_here(
         &self,
         op: &Op<'_>,
@@ -255,7 +257,7 @@ impl Engine {
     }
 }
 
-/// Returns the new deadline if the found record has no field for it.
+/// Returns the new deadline if the found record has no deadline field.
 fn first_deadline(found: &Found, update: &MetaUpdate) -> Option<Deadline> {
     let wanted = update.deadline.filter(|deadline| *deadline != Deadline::NEVER);
     wanted.filter(|_| found.header.deadline_at().is_none())

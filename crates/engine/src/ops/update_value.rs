@@ -1,10 +1,10 @@
 //! Updates of a value: arithmetic on numbers, appends and prepends.
 //!
-//! A value is changed in place if its record allows it, and otherwise replaced by a new record that
-//! is made from it.
+//! A value is changed in place if its record allows it. Otherwise a new record is made from it and
+//! replaces it.
 //!
 //! A change in place happens under the lock of the item's group. A number is one word. Appended
-//! bytes are written behind the value before the header shows the new length. With versions, value
+//! bytes are written after the value before the header shows the new length. With versions, value
 //! and version must match: the version is 0 while the value changes, and a reader checks header and
 //! version again after its copy.
 //!
@@ -37,10 +37,10 @@ pub(crate) enum UpdatedValue<T> {
 }
 
 impl Engine {
-    /// Updates the value of a key's item, or returns `absent` if the key has none. `in_place` tries
-    /// it under the lock of the item's group. If the item must be rewritten, `replace` makes a new
-    /// record from it, and is called again while it returns `None`, which means that another thread
-    /// interfered.
+    /// Updates the value of a key's item, or returns `absent` if the key has no item. `in_place`
+    /// tries to change it under the lock of the item's group. If the item must be rewritten,
+    /// `replace` makes a new record from it. `replace` is called again while it returns `None`,
+    /// which means that another thread interfered.
     pub(crate) fn update_or_replace<T: Copy>(
         &self,
         op: &Op<'_>,
@@ -66,15 +66,16 @@ impl Engine {
         }
     }
 
-    /// True if a found item must be rewritten, whatever its record has room for.
+    /// True if a found item must be rewritten even if the new value would fit in its record.
     pub(crate) fn is_fixed(&self, found: &Found) -> bool {
-        // A journal records changes in the order of records, not of words.
+        // A journal orders changes of records, not of single words in a record.
         // Rule: ChangeIsLogged
         self.journal().is_some() || self.index().is_being_removed(found)
     }
 
-    /// Stores another number in a number record, whose text keeps its length, under the requested
-    /// version, and the deadline if one is given. The caller holds the lock of the item's group.
+    /// Stores another number in a number record, under the requested version. The length of its
+    /// text stays the same. Also stores the deadline, if one is given. The caller holds the lock of
+    /// the item's group.
     pub(crate) fn set_number(
         &self,
         op: &Op<'_>,
@@ -93,8 +94,9 @@ impl Engine {
         });
     }
 
-    /// Stores a number over the item that `over` names: as a number record if `number` is given and
-    /// its text is short enough for one, otherwise as text. Returns `None` if the item changed.
+    /// Stores a number in place of the item that `over` names: in a number record if `number` is
+    /// given and its text is short enough, otherwise as text. Returns `None` if the item has
+    /// changed.
     pub(crate) fn replace_by_number(
         &self,
         op: &Op<'_>,
@@ -109,8 +111,8 @@ impl Engine {
         }
     }
 
-    /// Counts a change as a read, for eviction. Returns the header that does not count it as one.
-    /// The caller holds the lock of the item's group.
+    /// Counts a change as a read, for eviction. Returns a header with which this read does not
+    /// count as a read by a client. The caller holds the lock of the item's group.
     fn note_change(&self, found: &Found) -> Header {
         let freq = found.slot.freq();
         let is_fetched = found.is_fetched();
@@ -121,8 +123,8 @@ impl Engine {
         }
     }
 
-    /// Changes a found item's value under a new version, or under the requested one. The caller
-    /// holds the lock of its group.
+    /// Changes a found item's value, and gives it the requested version or else a new one. The
+    /// caller holds the lock of its group.
     pub(crate) fn update_value(
         &self,
         thread: &ThreadSlot,
@@ -140,18 +142,18 @@ impl Engine {
         let new = self.peers().give_version(thread, asked, old);
         self.peers().intend_to_change(thread, found.record_at, old);
         version.store(0, Release);
-        // A reader that sees the change sees the cleared version. Pairs with the fence in
-        // `is_value_unchanged`.
+        // A reader that observes the change also observes the cleared version. Pairs with the fence
+        // in `is_value_unchanged`.
         fence(Release);
         change();
-        // Pairs with the acquire in `Header::version`: a reader that sees the version sees the
-        // change.
+        // Pairs with the acquire in `Header::version`: a reader that loads the new version also
+        // loads the change.
         version.store(new, Release);
         self.peers().end_change(thread);
         new
     }
 
-    /// True if the value that was copied under `version` was unchanged during the copy. Call it
+    /// True if the value that was copied under `version` did not change during the copy. Call it
     /// after `Index::is_still_there`.
     #[inline]
     pub(crate) fn is_value_unchanged(&self, found: &Found, version: u64) -> bool {
@@ -165,8 +167,8 @@ impl Engine {
         header.is_same_form(found.header) && !in_change && self.index().version(found) == version
     }
 
-    /// Returns what distinguishes a record that changed in place, besides its header: the version,
-    /// or the number itself if it has none.
+    /// Returns a number that, together with the header, identifies the state of a record that
+    /// changes in place: the version or, in a number record without a version, the number itself.
     pub(crate) fn origin(&self, found: &Found, version: u64, value: &[u8]) -> u64 {
         if found.header.version_at().is_some() || !found.header.is_number() {
             return version;
@@ -174,7 +176,7 @@ impl Engine {
         Number::parse(value).map_or(0, |number| number.0)
     }
 
-    /// True if a record of a locked group is still the one that something was made from.
+    /// True if a record of a locked group is still the record that the caller made something from.
     pub(crate) fn is_origin(&self, found: &Found, from: &Found, origin: u64) -> bool {
         found.slot.location() == from.slot.location()
             && found.sequence == from.sequence

@@ -1,8 +1,7 @@
 //! The threads and processes that share a region: thread slots, peers, the context of an operation,
 //! and waiting.
 //!
-//! This is the lowest room. What the lower rooms need from the reclaimer goes through
-//! [`op::Above`], the only way up.
+//! This is the lowest layer. Calls to the reclaimer go through [`op::Above`], the only way up.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, OnceLock};
@@ -22,26 +21,27 @@ pub(crate) mod wait;
 /// The processes and threads of a region: rows of peers with their locks, and thread slots.
 pub(crate) struct Peers {
     region: Region,
-    /// The locks of the rows. A process that uses its memory alone has none.
+    /// The locks of the rows; `None` if the memory is private to this process.
     locks: Option<Locks>,
     /// The row of this process, once it is a peer.
     row: OnceLock<Row>,
-    /// Where the search for a free thread slot begins: this process holds the slots before it, or
-    /// other processes did.
+    /// Where the search for a free thread slot begins. This process holds the slots before it, or
+    /// other processes held them when it last looked.
     slot_hint: AtomicU32,
-    /// Held by the thread of this process that reaps dead peers: file locks do not distinguish
-    /// threads.
+    /// Held by the thread of this process that reaps dead peers, because file locks do not
+    /// distinguish threads.
     reaping: Mutex<()>,
     /// The time when this process opened the region.
     opened: Instant,
-    /// When waiting threads look for dead peers next, in microseconds after `opened`.
+    /// The earliest time of the next search for dead peers by waiting threads, in microseconds
+    /// after `opened`.
     reap_due: AtomicU64,
-    /// The number of looks for dead peers that this process left to another one.
+    /// How many searches for dead peers this process left to another process.
     turns_passed: AtomicU32,
     /// The number of waits that ended without success.
     stuck: AtomicU64,
-    /// When the last of them ended, in microseconds after `opened`, and how many came one after the
-    /// other.
+    /// When the last such wait ended, in microseconds after `opened`, and how many of them followed
+    /// each other closely.
     stuck_at: AtomicU64,
     stuck_run: AtomicU64,
 }

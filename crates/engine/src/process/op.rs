@@ -11,7 +11,8 @@ use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 
-/// What an operation takes along through the rooms: its thread, its second, and the way up.
+/// The context that an operation passes through the layers: its thread, its second, and the calls
+/// up.
 #[derive(Clone, Copy)]
 pub(crate) struct Op<'a> {
     pub(crate) thread: &'a ThreadSlot,
@@ -19,16 +20,17 @@ pub(crate) struct Op<'a> {
     /// See [`Operation::journal`].
     pub(crate) journal: Option<&'a dyn Journal>,
     above: &'a dyn Above,
-    /// How long it waits for another thread before it gives up, if that is less than usual.
+    /// How long the operation waits for another thread before it gives up, if that is less than
+    /// usual.
     patience: Option<Duration>,
 }
 
-/// What a room needs from the rooms above it. Only two needs run upwards: a store or a split that
-/// finds no free segment evicts, and a thread that waits for long looks whether the process that it
-/// waits for is dead. The reclaimer serves both.
+/// The calls from lower layers to the reclaimer. There are only two: a store or a split that finds
+/// no free segment evicts, and a thread that has waited for a while checks whether the process that
+/// it waits for is dead.
 pub(crate) trait Above {
-    /// Takes a segment for new use, and makes room for it if necessary. The caller holds neither
-    /// group nor appender.
+    /// Takes a segment for a new use, and evicts if necessary. The caller holds neither group nor
+    /// appender.
     fn take_segment(&self, op: &Op<'_>) -> Result<u32, StoreError>;
 
     /// Looks for dead peers and repairs what they left. Returns true if there were any.
@@ -46,18 +48,18 @@ impl<'a> Op<'a> {
         Self { journal, ..Self::new(thread, now, above) }
     }
 
-    /// Returns the same context for work that can as well be done elsewhere: it gives up on what
-    /// another thread holds for longer than a thread with a processor would.
+    /// Returns the same context for work that can as well be done elsewhere: it gives up if another
+    /// thread holds a lock for longer than a running thread would.
     pub(crate) fn hurried(&self) -> Self {
         self.with_patience(Duration::from_millis(1))
     }
 
-    /// As [`Self::hurried`], for another time than a millisecond.
+    /// Same as [`Self::hurried`], with this time in place of a millisecond.
     pub(crate) fn with_patience(&self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..*self }
     }
 
-    /// Waits for another thread, as [`Peers::wait_for_peers`].
+    /// Waits for another thread, same as [`Peers::wait_for_peers`].
     pub(crate) fn wait(&self, peers: &Peers, wait: &mut Wait) -> Result<(), Stuck> {
         peers.wait_for_peers(wait, || self.reap_peers())?;
         match self.patience {
@@ -66,12 +68,12 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// As [`Above::take_segment`].
+    /// Same as [`Above::take_segment`].
     pub(crate) fn take_segment(&self) -> Result<u32, StoreError> {
         self.above.take_segment(self)
     }
 
-    /// As [`Above::reap_peers`].
+    /// Same as [`Above::reap_peers`].
     pub(crate) fn reap_peers(&self) -> bool {
         self.above.reap_peers()
     }

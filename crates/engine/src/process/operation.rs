@@ -1,4 +1,4 @@
-//! An operation, as a caller of the engine describes it.
+//! The parameters that all operations of the engine have in common.
 
 use std::fmt;
 
@@ -7,26 +7,26 @@ use larder_item::Second;
 use crate::journal::Journal;
 use crate::process::thread_slot::ThreadSlot;
 
-/// An operation of a caller.
+/// The calling thread, the time and the journal of an operation.
 #[derive(Clone, Copy)]
 pub struct Operation<'a> {
     /// The slot of the calling thread.
     pub thread: &'a ThreadSlot,
-    /// The second at which it takes place.
+    /// The current second.
     pub now: Second,
-    /// Records its changes in place of the engine's journal. Its [`Journal::records_stores`] is
-    /// that of the engine's.
+    /// The journal that records the changes of this operation in place of the engine's journal. Its
+    /// [`Journal::records_stores`] must return the same value as the engine's.
     pub journal: Option<&'a dyn Journal>,
 }
 
 impl<'a> Operation<'a> {
-    /// Returns an operation whose changes the engine's journal records, if it has one.
+    /// Returns an operation whose changes the engine's journal records, if the engine has one.
     #[inline]
     pub fn new(thread: &'a ThreadSlot, now: Second) -> Self {
         Self { thread, now, journal: None }
     }
 
-    /// Returns the same operation, whose changes another journal records.
+    /// Returns the same operation with another journal that records its changes.
     #[inline]
     pub fn journaled(self, journal: &'a dyn Journal) -> Self {
         Self { journal: Some(journal), ..self }

@@ -1,21 +1,21 @@
 //! Peers: the processes that are attached to a region.
 //!
-//! Each peer has a row in the table of peers. While it lives, it holds a lock on the row's byte of
-//! the region's file, or of another file that all peers have. The kernel drops the lock at any
-//! death, across namespaces, and no process can hold it by mistake. A process that gets the lock of
-//! a row in use therefore knows that its process is dead, and that no other process repairs what
-//! that one left (`repair`).
+//! Each peer has a row in the table of peers. While the process lives, it holds a lock on the row's
+//! byte of the region's file, or of another file that all peers have open. The kernel drops the
+//! lock however the process dies, across namespaces, and no process can hold it by mistake. If a
+//! process acquires the lock of a row in use, the row's process is therefore dead, and no other
+//! process is repairing what the dead process left (`repair`).
 //!
 //! ```text
 //! row of a peer    0  in use u64 │ 8  process id, for people u64 │ 16  segments pinned u64
 //!                 24  attachments so far u64
-//! what it holds    for each segment: pieces that are arriving 32 │ pins 32
-//! holders          for each segment, a bit for each peer that may hold something of it
+//! its holds        for each segment: arriving pieces 32 │ pins 32
+//! holders          for each segment, a bit for each peer that may hold something in it
 //! ```
 //!
-//! A peer sets its holder's bit before it holds anything. The bit stays until the next use of the
-//! segment begins, so a thread that asks who holds a segment looks at few peers, however many there
-//! are.
+//! A peer sets its bit in the segment's holders before it holds anything. The bit stays until the
+//! next use of the segment begins. So a thread that checks who holds a segment looks at few peers,
+//! whatever their number.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -36,20 +36,20 @@ const ATTACHMENTS: usize = 24;
 /// The byte that a process locks while it opens the region. The bytes of the peers follow.
 pub const OPENING_BYTE: u64 = locks::BYTES_AT + 1;
 
-/// The number of bytes that follow for peers.
+/// The number of bytes after this one that are reserved for peers.
 pub const PEER_BYTES_MAX: u64 = larder_region::layout::PEERS_MAX as u64;
 
 /// The byte that a process locks while it looks for dead peers in a large table.
 const REAPING_BYTE: u64 = OPENING_BYTE + 1 + PEER_BYTES_MAX;
 
-/// The number of rows that a process looks at without waiting for its turn.
+/// The number of rows that a process looks at without coordinating with other processes.
 const REAPED_AT_ONCE: u64 = 32;
 
-/// The number of times in a row that a process leaves a look at all rows to another one, which may
-/// be stopped.
+/// How often in a row a process leaves a search of all rows to another process. That process may be
+/// stopped.
 const TURNS_PASSED_MAX: u32 = 20;
 
-/// One arriving piece in a peer's hold word; the bits below count pins.
+/// One arriving piece in a peer's hold word. The bits below count pins.
 const ARRIVING: u64 = 1 << 32;
 const PINS_MASK: u64 = ARRIVING - 1;
 
@@ -59,7 +59,7 @@ pub(crate) struct Row {
     number: u32,
     /// The number of forks that led to this process when it took the row.
     forks: u32,
-    /// Tells this process from those that had the row before, and that will have it.
+    /// Distinguishes this process from all other processes that had or will have the row.
     attachment: u64,
 }
 
@@ -72,20 +72,20 @@ impl fmt::Debug for Peers {
     }
 }
 
-/// A process that is attached, or died while it was.
+/// A process that is attached to the region, or died while it was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerReport {
-    /// Its row in the table of peers.
+    /// The row of the process in the table of peers.
     pub row: u32,
-    /// Its process id in its own namespace.
+    /// The process id in the process's own namespace.
     pub process_id: u64,
-    /// The number of segments that it pins.
+    /// The number of segments that the process pins.
     pub pinned_segments: u64,
-    /// The byte of the region's file that it locks while it lives.
+    /// The byte of the region's file that the process locks while it lives.
     pub lock_byte: u64,
 }
 
-/// Why a process cannot become a peer of a region.
+/// The reason why a process cannot become a peer of a region.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// Living processes hold all rows.
@@ -116,7 +116,7 @@ impl Peers {
     /// See `Engine::end_opening`.
     pub(crate) fn end_opening(&self) {
         if let Some(locks) = &self.locks {
-            // If this fails, the next process waits until this one ends.
+            // If this fails, the next process waits until this process ends.
             let _ = locks.unlock(OPENING_BYTE);
         }
     }
@@ -138,7 +138,8 @@ impl Peers {
         };
         let (free, in_use): (Vec<u32>, Vec<u32>) =
             (0..self.region.layout().peers as u32).partition(|row| !self.is_row_in_use(*row));
-        // A row in use may be that of a dead process. To ask the system costs more than the load.
+        // The process of a row in use may be dead. Trying its lock is a system call, so free rows
+        // come first.
         for row in free.into_iter().chain(in_use) {
             if locks.try_lock(lock_byte(row))? {
                 return Ok(row);
@@ -149,7 +150,8 @@ impl Peers {
 
     /// Makes this process the peer of a row that it has locked.
     pub(crate) fn take_row(&self, row: u32) {
-        // Before the process holds anything: a count of pins covers all rows up to this one.
+        // Stored before the process holds anything, because a count of pins covers all rows up to
+        // this one.
         self.region.word(global::PEERS_USED).fetch_max(u64::from(row) + 1, SeqCst);
         self.peer_word(row, PROCESS_ID).store(u64::from(std::process::id()), Relaxed);
         self.peer_word(row, PINNED).store(0, Relaxed);
@@ -158,8 +160,8 @@ impl Peers {
         let _ = self.row.set(Row { number: row, forks: forks(), attachment });
     }
 
-    /// Gives the row of this process back after `repair` has released what its threads still hold.
-    /// No operation may be under way. Does nothing in a process that uses its memory alone.
+    /// Frees the row of this process after `repair` has released everything that its threads still
+    /// hold. No operation may be in progress. Does nothing in a process whose memory is private.
     pub(crate) fn leave(&self, repair: impl FnOnce(u32)) {
         if let Some(locks) = &self.locks
             && let Some(row) = self.row.get()
@@ -167,7 +169,7 @@ impl Peers {
             && row.forks == forks()
         {
             repair(row.number);
-            // If this fails, the process drops the lock at its end.
+            // If this fails, the lock is dropped when the process ends.
             let _ = locks.unlock(lock_byte(row.number));
         }
     }
@@ -180,14 +182,15 @@ impl Peers {
         self.region.word(self.region.layout().peers_at + row as usize * PEER_BYTES + field)
     }
 
-    /// Returns the row of this process, and what tells it from other processes in that row.
+    /// Returns the row of this process, and a number that distinguishes it from other processes in
+    /// that row.
     pub(crate) fn attachment(&self) -> (u64, u64) {
         self.row.get().map_or((0, 0), |row| (row.number.into(), row.attachment))
     }
 
-    /// True if the process that [`Self::attachment`] tells lives, or if that is unknown.
+    /// True if the process with this result of [`Self::attachment`] lives, or if that is unknown.
     ///
-    /// Cost: a system call for another process.
+    /// Cost: a system call, unless it is this process.
     pub(crate) fn is_attached(&self, row: u64, attachment: u64) -> bool {
         if (row, attachment) == self.attachment() {
             return true;
@@ -201,7 +204,7 @@ impl Peers {
             && self.locks.as_ref().is_some_and(|locks| lives(locks, row as u32))
     }
 
-    /// True if a process is attached with this number, or died while it was.
+    /// True if a process is attached with this number, or died while it was attached.
     pub(crate) fn is_peer(&self, peer: u64) -> bool {
         peer < self.region.layout().peers as u64 && self.is_row_in_use(peer as u32)
     }
@@ -243,7 +246,7 @@ impl Peers {
         in_use.map(|row| self.peer_word(row, PROCESS_ID).load(Relaxed)).collect()
     }
 
-    /// Returns what a peer holds of a segment.
+    /// Returns the word with the holds of a peer on a segment.
     fn hold(&self, row: u32, segment: u32) -> &AtomicU64 {
         let at = row as usize * self.region.layout().segments + segment as usize;
         self.region.word(self.region.layout().holds_at + at * HOLD_BYTES)
@@ -253,20 +256,20 @@ impl Peers {
         self.holders(segment).map(move |row| self.hold(row, segment).load(SeqCst))
     }
 
-    /// Returns a word of the holders of a segment.
+    /// Returns a word with bits of a segment's holders.
     fn holder_word(&self, segment: u32, word: usize) -> &AtomicU64 {
         let layout = self.region.layout();
         let number = word * layout.segments + segment as usize;
         self.region.word(layout.holders_at + 8 * number)
     }
 
-    /// Returns the words of holders with the bits of rows that peers may use. A peer raises the
+    /// Returns the range of holder words for all rows that have ever been used. A peer raises the
     /// number of these rows before it holds anything.
     fn used_holder_words(&self) -> std::ops::Range<usize> {
         0..self.rows().len().div_ceil(64)
     }
 
-    /// Returns the rows of the peers that may hold something of a segment.
+    /// Returns the rows of the peers that may hold something in a segment.
     fn holders(&self, segment: u32) -> impl Iterator<Item = u32> + '_ {
         let rows = self.rows().end;
         self.used_holder_words().flat_map(move |word| {
@@ -274,37 +277,37 @@ impl Peers {
             std::iter::from_fn(move || {
                 let bit = bits.trailing_zeros();
                 bits &= bits.wrapping_sub(1);
-                // The bits of a damaged region may name more rows than there are.
+                // In a damaged region, the bits may name rows that do not exist.
                 Some(word as u32 * 64 + bit).filter(|row| bit < 64 && *row < rows)
             })
         })
     }
 
-    /// Notes that this process may hold something of a segment from now on.
+    /// Notes that this process may hold something in a segment from now on.
     fn become_holder(&self, segment: u32) {
         let word = self.holder_word(segment, self.row() as usize / 64);
         let bit = 1 << (self.row() % 64);
-        // It may be set since an earlier hold. The thread that begins the next use of the segment
-        // clears it before the use has a sequence, and a hold is for a sequence.
+        // The bit may still be set from an earlier hold. The thread that begins the next use of the
+        // segment clears it before the use has a sequence, and a hold always belongs to a sequence.
         if word.load(SeqCst) & bit == 0 {
             word.fetch_or(bit, SeqCst);
         }
     }
 
-    /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it:
-    /// no slot names it yet.
+    /// Notes a piece of a value that is still arriving. Moving the segment's records would lose the
+    /// piece, because no slot names it yet.
     pub(crate) fn note_arriving(&self, segment: u32) {
         self.become_holder(segment);
         self.hold(self.row(), segment).fetch_add(ARRIVING, Relaxed);
     }
 
-    /// Ends the note: the value is complete, or given up.
+    /// Ends the note because the value is complete or was abandoned.
     pub(crate) fn note_arrived(&self, segment: u32) {
         self.hold(self.row(), segment).fetch_sub(ARRIVING, Relaxed);
     }
 
-    /// Starts a use of a segment, which has no sequence yet: pieces that were arriving in the last
-    /// one are lost.
+    /// Prepares the next use of a segment, before it has a sequence: pieces that were arriving in
+    /// the last use are lost.
     pub(crate) fn forget_holders(&self, segment: u32) {
         for row in self.holders(segment) {
             let hold = self.hold(row, segment);
@@ -331,17 +334,17 @@ impl Peers {
         self.holds(segment).any(|hold| hold & PINS_MASK != 0)
     }
 
-    /// Adds a pin of this process. One of the two flags of `Segments::pin`.
+    /// Adds a pin of this process. The pin is one of the two flags in `Segments::pin`.
     pub(crate) fn raise_pin(&self, segment: u32) {
         self.become_holder(segment);
         if self.hold(self.row(), segment).fetch_add(1, SeqCst) & PINS_MASK == 0 {
-            // Before the load in `pinned_segments`: of two processes that pin, one sees the pin of
-            // the other.
+            // Before the load in `pinned_segments`: of two processes that pin, at least one
+            // observes the pin of the other.
             self.peer_word(self.row(), PINNED).fetch_add(1, SeqCst);
         }
     }
 
-    /// Drops a pin that `Segments::pin` took.
+    /// Drops a pin that was added by `Segments::pin`.
     pub(crate) fn unpin(&self, segment: u32) {
         // Pairs with the accesses of `begin_emptying`: all reads are done.
         if self.hold(self.row(), segment).fetch_sub(1, SeqCst) & PINS_MASK == 1 {
@@ -354,12 +357,13 @@ impl Peers {
         self.rows().map(|row| self.peer_word(row, PINNED).load(SeqCst)).sum()
     }
 
-    /// Drops all holds of a dead peer on some segments, and passes each held one to `was_held`. Its
-    /// arriving pieces will never be named, so their segments are recounted. So are pinned ones: it
-    /// may have been recounting them.
+    /// Drops all holds of a dead peer on some segments, and passes each held segment to `was_held`.
+    /// No slot will ever name the peer's arriving pieces, so their segments must be recounted.
+    /// Pinned segments must also be recounted, because the peer may have been recounting them.
     ///
-    /// Looks at the peer's whole row, 8 bytes a segment. The holders do not name the peer of a pin
-    /// that came too late, after the segment's next use had begun; see [`Self::become_holder`].
+    /// This walks over the peer's complete row of holds, 8 bytes for each segment. The holders'
+    /// bits are not sufficient: they do not name the peer of a pin that came too late, after the
+    /// segment's next use had begun; see [`Self::become_holder`].
     pub(crate) fn release_holds(
         &self,
         row: u32,
@@ -368,7 +372,7 @@ impl Peers {
     ) {
         for segment in segments {
             let hold = self.hold(row, segment);
-            // Most are 0, and a load leaves their pages unchanged.
+            // Most words are 0, and a load leaves their pages unchanged.
             if hold.load(Relaxed) != 0 {
                 was_held(segment);
                 hold.store(0, SeqCst);
@@ -379,13 +383,14 @@ impl Peers {
 
     /// Calls `repair` for the row of each dead peer. Returns true if there were any.
     ///
-    /// Cost: a system call for each peer, which takes longer the more peers there are.
+    /// Cost: a system call for each peer. The more peers there are, the longer each call takes.
     pub(crate) fn reap(&self, repair: impl Fn(u32)) -> bool {
         self.reap_rows(self.rows(), repair)
     }
 
-    /// As [`Self::reap`], for a process that joins others: it looks at a few rows, the next one at
-    /// those after them. A thousand processes that start would look at a million rows.
+    /// Same as [`Self::reap`], for a process that joins others. It looks at a few rows, and the
+    /// next process at the rows that follow. Otherwise a thousand starting processes would look at
+    /// a million rows.
     pub(crate) fn reap_some(&self, repair: impl Fn(u32)) -> bool {
         let rows = u64::from(self.rows().end);
         if rows <= REAPED_AT_ONCE {
@@ -395,8 +400,8 @@ impl Peers {
         self.reap_rows((from..from + REAPED_AT_ONCE).map(|row| (row % rows) as u32), repair)
     }
 
-    /// As [`Self::reap`], for a process that waits, unless another one looks at the moment: of a
-    /// thousand processes that wait for a dead one, one looks.
+    /// Same as [`Self::reap`], for a process that waits, unless another process is searching at the
+    /// moment. So if a thousand processes wait for a dead one, only one of them searches.
     pub(crate) fn reap_in_turn(&self, repair: impl Fn(u32)) -> bool {
         let Some(locks) = &self.locks else {
             return false;
@@ -411,7 +416,7 @@ impl Peers {
         self.turns_passed.store(0, Relaxed);
         let any = self.reap(repair);
         if is_turn {
-            // If this fails, other processes pass some turns.
+            // If this fails, other processes skip some searches.
             let _ = locks.unlock(REAPING_BYTE);
         }
         any
@@ -442,7 +447,7 @@ impl Peers {
         any
     }
 
-    /// Drops the lock of the row, as the kernel does when the process is killed.
+    /// Drops the lock of the row, like the kernel when the process is killed.
     #[cfg(test)]
     #[cfg(not(any(feature = "interleavings", miri)))]
     pub(crate) fn die(&self) {

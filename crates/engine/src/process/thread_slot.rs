@@ -1,21 +1,22 @@
 //! Thread slots: the state of one thread in a region.
 //!
 //! A slot gives the thread a number under which it locks groups and claims appenders, a version
-//! counter, and statistics counters that no other thread writes.
+//! counter, and statistics counters that only this thread increases.
 //!
-//! The slot also records the thread's **intents**: what it is about to do. They mean nothing while
-//! the process lives. A process that repairs after its death learns from them where to look (see
+//! The slot also records the thread's **intents**: the changes that it is about to make. They only
+//! matter after the death of the process: they show the repairing process where to look (see
 //! `repair`).
 //!
 //! ```text
-//!  0  whose: peer + 1, or 0 u64          32  the slot word that is being replaced u64
-//!  8  versions given u64                 40  where the record is that is being changed, or 0 u64
-//! 16  slots filled, unreported u64      48  the version that it had u64
-//! 24  the group that is locked + 1 u64   56  are segments being taken or given back? u64
+//!  0  owner: peer + 1, or 0 u64         32  the slot word that is being replaced u64
+//!  8  versions given u64                40  offset of the record being changed, or 0 u64
+//! 16  slots filled, unreported u64      48  version of that record before the change u64
+//! 24  the group that is locked + 1 u64  56  is a segment being taken or freed? u64
 //! 64  counters, u64 each
 //! ```
 //!
-//! Bit 63 of the locked group says that the thread takes or frees overflow groups under that lock.
+//! Bit 63 of the locked group is set while the thread takes or frees overflow groups under that
+//! lock.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -36,44 +37,47 @@ const CHANGED_VERSION: usize = 48;
 const TAKING: usize = 56;
 const COUNTERS: usize = 64;
 
-/// The bit of [`LOCKING`] for overflow groups.
+/// The bit in [`LOCKING`] for overflow groups.
 const OVERFLOWING: u64 = 1 << 63;
 
 /// The size of a thread slot in bytes.
 pub(crate) const THREAD_SLOT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
 
-/// A version that a client asked for raises all versions given later, so that none is given twice.
-/// It does so up to the largest integer that a floating-point number holds exactly, because some
-/// clients keep tokens in such numbers, and no thread slot gives this many. (At a million stores a
-/// second, a thread needs 100 days from there to the next power of two in a region of 1024 thread
-/// slots, and 12 days in one of 8192.)
+/// If a client requests a version up to this number, all versions given later are above it, so that
+/// no version is given twice. The number is the largest integer up to which a floating-point number
+/// represents every integer, because some clients keep tokens in such numbers. A thread slot never
+/// gives so many versions. (At a million stores a second, a thread needs 100 days from there to the
+/// next power of two in a region of 1024 thread slots, and 12 days in a region of 8192.)
 const ASKED_VERSION_PASSED_MAX: u64 = 1 << 53;
 
-/// How far a thread slot's count of filled slots may run ahead of the shared one. The shared line
-/// is written once in this many stores of new keys.
+/// How far a thread slot's count of filled slots may differ from the shared count. The shared cache
+/// line is written once in this many stores of new keys.
 const UNREPORTED_SLOTS_MAX: u64 = 32;
 
-/// A thread slot that the caller holds. It may move between threads but serves one at a time.
+/// A thread slot that the caller holds. It may move between threads but serves one thread at a
+/// time.
 #[derive(Debug)]
 pub struct ThreadSlot {
     pub(crate) index: u32,
     pub(crate) at: usize,
     /// True if the index may have too few groups: the thread has reported filled slots, and has not
-    /// found enough groups since.
+    /// found enough groups since then.
     may_be_crowded: Cell<bool>,
-    /// The stripe of the appender that the thread claimed last. The cells keep the slot to one
-    /// thread: two would lose counts and could give one version twice.
+    /// The stripe of the appender that the thread claimed last. The cells make the type not `Sync`,
+    /// so that only one thread at a time uses it: two threads would lose counts and could give one
+    /// version twice.
     pub(crate) stripe: Cell<u32>,
 }
 
 impl ThreadSlot {
-    /// Returns the number under which this thread slot owns groups and appenders; never 0.
+    /// Returns the number that marks this thread slot as the owner of groups and appenders; never
+    /// 0.
     pub(crate) fn owner(&self) -> u64 {
         u64::from(self.index) + 1
     }
 
-    /// True if the thread is to look whether the index has enough groups. The words that tell are
-    /// on lines that all threads write, so a thread looks only where its own stores have changed
+    /// True if the thread must check whether the index has enough groups. The check loads cache
+    /// lines that all threads write, so a thread checks only after its own stores have changed
     /// them.
     #[inline]
     pub(crate) fn may_be_crowded(&self) -> bool {
@@ -90,14 +94,14 @@ impl Peers {
     pub(crate) fn register(&self) -> Option<ThreadSlot> {
         let layout = self.region.layout();
         let end = layout.owners() as u32;
-        // Slots before the hint that other processes have freed are found at last.
+        // Slots before the hint that other processes have freed are found last.
         let hint = self.slot_hint.load(Relaxed).min(end);
         let thread = (hint..end)
             .chain(0..hint)
             .filter(|index| !layout.is_reserved(*index as usize))
             .map(|index| self.thread_slot_at(index))
             .find(|thread| self.take_thread_slot(thread))?;
-        // If a slot was freed meanwhile, the hint stays there.
+        // If another thread freed a slot and changed the hint, the hint stays as it is.
         let _ = self.slot_hint.compare_exchange(hint, thread.index + 1, Relaxed, Relaxed);
         Some(thread)
     }
@@ -126,13 +130,13 @@ impl Peers {
     fn take_thread_slot(&self, thread: &ThreadSlot) -> bool {
         let mine = u64::from(self.row()) + 1;
         let word = self.region.word(thread.at + CLAIMED);
-        // Threads that find none free ask again from time to time. A load leaves the cache lines to
-        // the owners of the slots.
+        // Threads that find no free slot try again from time to time. A load does not take the
+        // cache lines away from the owners of the slots.
         if word.load(Relaxed) != 0 {
             return false;
         }
-        // Before it is taken: a repair after a dead process, and a sum of counters, cover all
-        // thread slots up to this one.
+        // Raised before the slot is taken, because a repair after a dead process and a sum of
+        // counters cover all thread slots up to this one.
         let used = self.region.word(global::THREAD_SLOTS_USED);
         used.fetch_max(u64::from(thread.index) + 1, AcqRel);
         // Pairs with the release in `deregister`: the counters of the last owner are visible.
@@ -156,8 +160,8 @@ impl Peers {
         })
     }
 
-    /// True if there is no owner, or the owner is a thread slot of a process that lives, or died
-    /// and will be reaped.
+    /// True if the owner is 0, or if it is a thread slot of a process that is alive, or is dead and
+    /// will be reaped.
     pub(crate) fn may_own(&self, owner: u64) -> bool {
         let Some(index) = owner.checked_sub(1).map(|index| index as usize) else {
             return true;
@@ -171,7 +175,7 @@ impl Peers {
             && claimed(index).checked_sub(1).is_some_and(|peer| self.is_peer(peer))
     }
 
-    /// Announces that the thread locks a group.
+    /// Announces that the thread is about to lock a group.
     #[inline]
     pub(crate) fn intend_to_lock(&self, thread: &ThreadSlot, group: u64) {
         self.region.word(thread.at + LOCKING).store(group + 1, Relaxed);
@@ -182,18 +186,19 @@ impl Peers {
         (self.region.word(thread.at + LOCKING).load(Relaxed) & !OVERFLOWING).checked_sub(1)
     }
 
-    /// Announces that the thread takes or frees overflow groups under the lock that it holds.
+    /// Announces that the thread is about to take or free overflow groups under the lock that it
+    /// holds.
     pub(crate) fn intend_to_overflow(&self, thread: &ThreadSlot) {
         let locking = self.region.word(thread.at + LOCKING);
         locking.store(locking.load(Relaxed) | OVERFLOWING, Release);
     }
 
-    /// True if the thread took or freed overflow groups under the last lock, or was about to.
+    /// True if the thread took or freed overflow groups under its last lock, or was about to.
     pub(crate) fn may_have_overflowed(&self, thread: &ThreadSlot) -> bool {
         self.region.word(thread.at + LOCKING).load(Relaxed) & OVERFLOWING != 0
     }
 
-    /// Announces that the thread replaces a word that names a record.
+    /// Announces that the thread is about to replace a word that names a record.
     #[inline]
     pub(crate) fn intend_to_replace(&self, thread: &ThreadSlot, slot_word: u64) {
         self.region.word(thread.at + REPLACING).store(slot_word, Relaxed);
@@ -204,42 +209,44 @@ impl Peers {
         self.region.word(thread.at + REPLACING).load(Relaxed)
     }
 
-    /// Announces that the thread changes the version of the record at an offset, in several steps.
+    /// Announces that the thread is about to change the version of the record at an offset, in
+    /// several steps.
     pub(crate) fn intend_to_change(&self, thread: &ThreadSlot, record_at: usize, version: u64) {
         self.region.word(thread.at + CHANGED_VERSION).store(version, Relaxed);
         self.region.word(thread.at + CHANGING).store(record_at as u64, Release);
     }
 
-    /// Ends the change.
+    /// Announces that the change is complete.
     pub(crate) fn end_change(&self, thread: &ThreadSlot) {
         self.region.word(thread.at + CHANGING).store(0, Release);
     }
 
-    /// Returns the record whose version the thread changes, and the version that it had.
+    /// Returns the record whose version the thread is changing, and the version before the change.
     pub(crate) fn change_of(&self, thread: &ThreadSlot) -> Option<(usize, u64)> {
         let record_at = self.region.word(thread.at + CHANGING).load(Relaxed) as usize;
         let version = self.region.word(thread.at + CHANGED_VERSION).load(Relaxed);
         (record_at != 0).then_some((record_at, version))
     }
 
-    /// Notes that segment states and the number in use may disagree because of this thread.
+    /// Notes that this thread may make segment states and the number in use disagree, or no longer
+    /// does.
     pub(crate) fn note_taking(&self, thread: &ThreadSlot, on: bool) {
         self.region.word(thread.at + TAKING).store(u64::from(on), Release);
     }
 
-    /// Clears the notes of all thread slots, for a process that is alone.
+    /// Clears the notes of all thread slots, for a process that has no peers.
     pub(crate) fn forget_taking(&self) {
         for at in self.used_slots_at() {
             self.region.word(at + TAKING).store(0, Release);
         }
     }
 
-    /// True if any thread slot takes or gives back a segment.
+    /// True if any thread slot is taking or freeing a segment.
     pub(crate) fn is_anybody_taking(&self) -> bool {
         self.used_slots_at().any(|at| self.region.word(at + TAKING).load(Acquire) != 0)
     }
 
-    /// Returns the thread slots that have ever been taken.
+    /// Returns the numbers of the thread slots that have ever been taken.
     fn used_thread_slots(&self) -> std::ops::Range<u32> {
         let used = self.region.word(global::THREAD_SLOTS_USED).load(Acquire);
         0..used.min(self.region.layout().thread_slots as u64) as u32
@@ -274,8 +281,8 @@ impl Peers {
         add(&self.region, thread.at + COUNTERS + 8 * counter as usize, n);
     }
 
-    /// Returns a version that no item of the region has had. It is larger than `replaced`, unless a
-    /// client asked for that one and it exceeds [`ASKED_VERSION_PASSED_MAX`].
+    /// Returns a version that no item of the region has had. It is larger than `replaced`, unless
+    /// `replaced` was requested by a client and exceeds [`ASKED_VERSION_PASSED_MAX`].
     pub(crate) fn next_version(&self, thread: &ThreadSlot, replaced: u64) -> u64 {
         let thread_slot_bits = self.region.layout().thread_slots.ilog2();
         let given = self.region.word(thread.at + VERSIONS);
@@ -286,15 +293,16 @@ impl Peers {
         turn << thread_slot_bits | u64::from(thread.index)
     }
 
-    /// Returns the version that the client asked for, or the next one. The caller holds the lock of
-    /// the item's group: the thread that gives the item its next version sees this one.
+    /// Returns the version that the client requested, or otherwise the next one. The caller holds
+    /// the lock of the item's group, so the thread that gives the item its next version observes
+    /// this one.
     pub(crate) fn give_version(
         &self,
         thread: &ThreadSlot,
         asked: Option<u64>,
         replaced: u64,
     ) -> u64 {
-        // In a record, version 0 marks a change under way.
+        // In a record, version 0 marks a change in progress.
         let Some(version) = asked.filter(|version| *version != 0) else {
             return self.next_version(thread, replaced);
         };
@@ -302,7 +310,7 @@ impl Peers {
         version
     }
 
-    /// Lets all later versions be above this one, unless it is beyond what they may pass.
+    /// Raises all later versions above this one, unless it exceeds [`ASKED_VERSION_PASSED_MAX`].
     pub(crate) fn raise_versions(&self, past: u64) {
         let highest = self.region.word(global::ASKED_VERSION);
         if past <= ASKED_VERSION_PASSED_MAX && highest.load(Relaxed) < past {
@@ -310,7 +318,7 @@ impl Peers {
         }
     }
 
-    /// Notes that `change` more slots are filled.
+    /// Counts `change` more filled slots.
     pub(crate) fn note_slots(&self, thread: &ThreadSlot, change: i64) {
         let untold = self.region.word(thread.at + UNTOLD_SLOTS);
         let total = untold.load(Relaxed).cast_signed().wrapping_add(change);
@@ -320,7 +328,7 @@ impl Peers {
         }
     }
 
-    /// Returns the filled slots that all thread slots together have not reported yet.
+    /// Returns the number of filled slots that all thread slots together have not reported yet.
     pub(crate) fn unreported_slots(&self) -> i64 {
         let untold = |at| self.region.word(at + UNTOLD_SLOTS).load(Relaxed).cast_signed();
         self.used_slots_at().map(untold).fold(0, i64::wrapping_add)

@@ -1,4 +1,4 @@
-//! Waiting for a few instructions of another thread.
+//! Waiting for another thread that needs only a few more instructions.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -11,28 +11,28 @@ use larder_region::turns::{self, YieldPoint};
 use crate::error::Stuck;
 use crate::process::Peers;
 
-/// Spins a little, then yields, so that a holder without a processor gets one; then sleeps, because
-/// a yield gives a thread of lower priority nothing and burns a quota of processor time. Naps in
-/// place of the yields make the sets of many threads slower.
+/// Spins a little. Then yields, so that a holder without a processor can run. Then sleeps, because
+/// a yield does not help a thread of lower priority and uses up a quota of processor time. Sleeping
+/// in place of the yields would make concurrent sets slower.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
     spins: u32,
-    /// The time since the spins were over.
+    /// The time since the last spin.
     waited: Duration,
 }
 
 impl Wait {
-    /// A model tries all orders of threads that spin, so it spins as little as it can.
+    /// A model explores all orders of threads that spin, so it spins as little as possible.
     const SPINS_MAX: u32 = if cfg!(feature = "interleavings") { 1 } else { 8 };
-    /// The time of yields, after which naps begin.
+    /// The total time of yields. After that, the thread sleeps between attempts.
     const YIELDS: Duration = Duration::from_millis(1);
     const NAP: Duration = Duration::from_millis(1);
-    /// After this time, the holder does not just lack a processor.
+    /// After this time, the holder is more than briefly without a processor.
     const LONG: Duration = Duration::from_millis(1);
-    /// After this time the holder lives but does not run: its process is stopped.
+    /// After this time, the holder lives but does not run: its process is stopped.
     const STUCK: Duration = Duration::from_secs(1);
-    /// The longest time that one pause adds: a waiter that was stopped itself has not waited for
-    /// the holder.
+    /// The longest time that one pause counts for: if the waiter was stopped itself, it has not
+    /// waited for the holder during that time.
     const PAUSE_MAX: Duration = Duration::from_millis(10);
 
     pub(crate) fn pause(&mut self) {
@@ -52,17 +52,17 @@ impl Wait {
         self.waited += took.min(Self::PAUSE_MAX);
     }
 
-    /// True while the waiter does not give its processor away.
+    /// True while the waiter keeps its processor.
     pub(crate) fn is_spinning(&self) -> bool {
         self.spins < Self::SPINS_MAX
     }
 
-    /// True if the holder does not just lack a processor, or lacks it for long.
+    /// True if the holder is not just briefly without a processor.
     pub(crate) fn is_long(&self) -> bool {
         self.is_longer_than(Self::LONG)
     }
 
-    /// True if the wait has taken this time, or more.
+    /// True if the wait has taken at least this time.
     pub(crate) fn is_longer_than(&self, time: Duration) -> bool {
         self.waited >= time
     }
@@ -76,7 +76,8 @@ fn time_of(pause: impl FnOnce()) -> Duration {
     begun.elapsed()
 }
 
-/// Returns the same time for every pause: the order of threads must not depend on the clock.
+/// Returns the same time for every pause, because the order of threads must not depend on the
+/// clock.
 #[cfg(any(feature = "interleavings", miri))]
 fn time_of(pause: impl FnOnce()) -> Duration {
     pause();
@@ -90,20 +91,20 @@ pub(crate) fn let_others_run() {
 }
 
 impl Peers {
-    /// The time between two looks of waiting threads of this process for dead peers, for each 64
-    /// rows of their table: each look costs a system call for each peer.
+    /// The time between two searches for dead peers by waiting threads of this process, for each 64
+    /// rows of the table. Each search costs a system call for each peer.
     const REAP_PERIOD: Duration = Duration::from_millis(3);
-    /// Waits that fail within this time of each other belong together.
+    /// Failed waits within this time of each other count as one series.
     const STUCK_RUN: Duration = Duration::from_secs(10);
     const STUCK_RUN_MIN: u64 = 3;
 
-    /// True if a wait takes so long that another process may be stopped.
+    /// True if a wait has taken so long that another process may be stopped.
     pub(crate) fn is_held_up(&self, wait: &Wait) -> bool {
         self.has_peers() && wait.is_long()
     }
 
-    /// As [`Wait::pause`], for a resource that another process may hold. Repairs after dead
-    /// processes by `reap`, and gives up on stopped ones.
+    /// Same as [`Wait::pause`], for a resource that another process may hold. Calls `reap` to
+    /// repair after dead processes, and gives up on stopped ones.
     pub(crate) fn wait_for_peers(
         &self,
         wait: &mut Wait,
@@ -124,7 +125,7 @@ impl Peers {
         Ok(())
     }
 
-    /// A wait has ended without success.
+    /// Notes that a wait has failed.
     fn note_stuck(&self) {
         self.stuck.fetch_add(1, Relaxed);
         let now = self.micros();
@@ -135,9 +136,9 @@ impl Peers {
         };
     }
 
-    /// True if several waits have just ended without success: a stopped process holds a few groups
-    /// at most, so another program has written over the region. A walk that waited for each group
-    /// would take hours.
+    /// True if several waits have recently failed. A stopped process holds at most a few groups, so
+    /// another program must have overwritten the region. A walk that waited for each group would
+    /// take hours.
     pub(crate) fn has_failed_often(&self) -> bool {
         let since = || self.micros().saturating_sub(self.stuck_at.load(Relaxed));
         self.stuck_run.load(Relaxed) >= Self::STUCK_RUN_MIN
@@ -157,9 +158,9 @@ impl Peers {
         now >= due && self.reap_due.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
     }
 
-    /// Returns the number of waits that failed. If it grows, a caller that waits for several
-    /// resources in a row gives up: an operation waits a second or two in total, not for each of
-    /// them.
+    /// Returns the number of waits that have failed. A caller that waits for several resources in
+    /// turn gives up when this number grows, so that an operation waits a second or two in total
+    /// and not for each resource.
     pub(crate) fn times_stuck(&self) -> u64 {
         self.stuck.load(Relaxed)
     }
@@ -189,7 +190,7 @@ mod tests {
         }
         let naps_max = TIME.as_millis() as u32;
         assert!(pauses <= naps_max + 1, "{pauses} pauses after the first millisecond");
-        // On a busy machine, a yield takes as long as others have the processor.
+        // On a busy machine, a yield returns only after other threads have used the processor.
         let long_since = long_since.expect("a wait of half a second is long");
         assert!(long_since < TIME / 2, "the naps began after {long_since:?}");
     }
@@ -199,7 +200,8 @@ mod tests {
         const ATTEMPTS: u32 = 10;
         const BUSY_THREADS: usize = 8;
         // A thread that wakes waits for a processor, a few milliseconds for each busy thread there,
-        // and other tests run beside this one. A count of rounds took seconds.
+        // and other tests run at the same time. When this test counted rounds instead, it took
+        // seconds.
         const MEAN_MAX: Duration = Duration::from_millis(300);
         let is_over = AtomicBool::new(false);
         let times: Vec<Duration> = thread::scope(|scope| {

@@ -40,15 +40,15 @@ impl Reclaimer {
         eviction_journal.eviction(&self.index().entry(&key, found, &value), &change, was_read)
     }
 
-    /// Demotes the live items of one group of the index, which stay in memory, and advances the
-    /// cursor unless one was refused. Returns false at the end.
+    /// Demotes the live items of one group of the index. The items also stay in memory. Advances
+    /// the cursor unless the journal refused an item. Returns false at the end of the walk.
     pub(crate) fn demote_group(&self, op: &Op<'_>, cursor: &mut Cursor) -> bool {
         let Some(eviction_journal) = &self.eviction_journal else { return false };
         if cursor.group >= self.index().groups() {
             return false;
         }
         let Ok(_locked) = self.index().lock_walked_group(op, cursor.group) else {
-            // A stopped process holds it.
+            // A stopped process holds the group.
             cursor.group += 1;
             return true;
         };

@@ -19,17 +19,17 @@ use crate::segment::slot::Slot;
 /// The number of records whose groups are prefetched together.
 const RECORDS_AHEAD: usize = 16;
 
-/// How far ahead of a walk the memory of a segment is prefetched, a dozen records of 100 bytes, and
-/// how much of it.
+/// How far ahead of a walk the memory of a segment is prefetched, about a dozen records of 100
+/// bytes, and how much of it.
 const BYTES_AHEAD: usize = 2048;
 const PREFETCHED_BYTES: usize = 128;
 
-/// A record on a walk over a segment.
+/// A record that a walk over a segment has reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// The slot word that names it, without tag and freq.
+    /// The slot word that names the record, without tag and freq.
     pub(crate) slot: Slot,
-    /// The hash of its key; for a piece, of its item's key.
+    /// The hash of the record's key; for a piece, of its item's key.
     pub(crate) hash: u64,
     pub(crate) header: Header,
 }
@@ -39,10 +39,10 @@ pub(crate) struct Record {
 pub(crate) enum Emptied {
     /// The segment is free. Holds the bytes of its records that were not moved.
     Yes(usize),
-    /// Another thread empties it, or the maximal number of evictors is active. Waiting is
+    /// Another thread empties the segment, or the maximal number of evictors is active. Waiting is
     /// worthwhile.
     Busy,
-    /// Emptied in part: other threads took the memory for survivors.
+    /// Only a part of the records was moved, because other threads took the memory for survivors.
     Partly,
 }
 
@@ -57,7 +57,8 @@ impl Emptied {
 }
 
 impl Reclaimer {
-    /// Frees a reclaimable segment. If an item in it was touched meanwhile, moves the live records.
+    /// Frees a reclaimable segment. If an item in it was touched since, moves the live records
+    /// instead.
     pub(crate) fn reclaim(&self, op: &Op<'_>, reclaimable: Use) -> Result<Emptied, StoreError> {
         if self.segments().live(reclaimable.segment) > 0 {
             return self.compact(op, reclaimable);
@@ -70,7 +71,7 @@ impl Reclaimer {
         Ok(if begun { Emptied::Yes(self.region().segment_bytes()) } else { Emptied::Busy })
     }
 
-    /// Frees a segment that no slot names. Its account holds at most pieces of uploads that will
+    /// Frees a segment that no slot names. Its account contains at most pieces of uploads that will
     /// never be published.
     pub(crate) fn finish_emptying(&self, thread: &ThreadSlot, segment: u32) {
         self.segments().retire(thread, segment);
@@ -80,13 +81,15 @@ impl Reclaimer {
         self.segments().free(thread, segment);
     }
 
-    /// Returns the records of a segment. Prefetches the groups of a few records ahead together:
-    /// emptying looks into a group for each record, and would wait for memory each time.
+    /// Returns the records of a segment. Prefetches the groups of a few records ahead together,
+    /// because emptying looks up the group of each record and would otherwise wait for memory each
+    /// time.
     pub(crate) fn records(&self, segment: u32) -> impl Iterator<Item = Record> {
         self.records_ahead(segment, |hash| self.index().prefetch_group(hash))
     }
 
-    /// As [`Self::records`], with the rows of the ghost, for a walk that enters evicted keys there.
+    /// Same as [`Self::records`], but also prefetches the rows of the ghost, for a walk that enters
+    /// evicted keys there.
     pub(crate) fn records_to_remember(&self, segment: u32) -> impl Iterator<Item = Record> {
         self.records_ahead(segment, |hash| {
             self.index().prefetch_group(hash);
@@ -146,13 +149,13 @@ impl Reclaimer {
         })
     }
 
-    /// Prefetches a little of the segment behind a record: where the next record begins is known
-    /// only once this one's header has arrived.
+    /// Prefetches a little of the segment's memory after a record: the start of the next record is
+    /// known only when the header of this one has been loaded.
     fn prefetch_ahead(&self, record_at: usize) {
         self.region().memory().prefetch_lines(record_at + BYTES_AHEAD, PREFETCHED_BYTES);
     }
 
-    /// Finds the item of a locked group that a record is, or is a piece of.
+    /// Finds the item in a locked group whose record or piece this record is.
     pub(crate) fn find_item_of(&self, locked: &Locked<'_>, record: &Record) -> Option<Found> {
         let Record { slot, hash, header } = *record;
         match header.is_piece() {

@@ -8,9 +8,9 @@
 //!                                   └─no─▶ evicted
 //! ```
 //!
-//! The policy is that of Yang et al., "FIFO queues are all you need for cache eviction" (SOSP
-//! 2023), with segments in place of items: eviction empties a whole segment at a time and copies
-//! the survivors to the tail of their pool. A larger item must have been read more often
+//! The policy follows Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023),
+//! with segments in place of items: eviction empties a whole segment at a time and copies the
+//! survivors to the tail of their pool. A larger item must have been read more often
 //! (`size_limits.rs`), and the ghost remembers it for a shorter time, because it costs more misses
 //! of other items.
 
@@ -36,8 +36,8 @@ use crate::segment::appender::Reservation;
 use crate::segment::header::{Account, Use, begun};
 use crate::segment::stream::{Pool, Stream};
 
-/// The number of records between which other threads get the appender for survivors. To claim it
-/// for each record takes a twentieth of an eviction.
+/// The number of records after which a pass releases the appender for survivors, so that other
+/// threads can claim it. Claiming it for each record takes a twentieth of the time of an eviction.
 const RECORDS_WITH_ONE_APPENDER: usize = 16;
 
 /// How strictly eviction chooses survivors. A pool in which all items are hot could move its
@@ -46,17 +46,17 @@ const RECORDS_WITH_ONE_APPENDER: usize = 16;
 pub(crate) enum Keep {
     /// All items that were read often enough survive.
     Needed,
-    /// The better half of these survives.
+    /// The better half of these items survives.
     BestHalf,
     /// No item survives.
     Nothing,
 }
 
-/// The progress of a thread that makes room. Rounds count until a whole segment's worth of bytes is
+/// The progress of a thread that makes room. Rounds count until a full segment's worth of bytes is
 /// reclaimed: the rounds per segment measure how hot a pool is, not how long the thread has worked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effort {
-    /// Rounds since the last whole segment was reclaimed.
+    /// Rounds since a full segment's worth of bytes was last reclaimed.
     rounds: u32,
     /// Bytes reclaimed since then.
     reclaimed_bytes: usize,
@@ -65,7 +65,8 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// From this round without a whole segment on, only the better half survives.
+    /// From this round on, only the better half survives, if the rounds have not reclaimed a full
+    /// segment.
     const BEST_HALF_FROM_ROUND: u32 = 16;
     /// From this round on, no item survives.
     const NOTHING_FROM_ROUND: u32 = 64;
@@ -80,7 +81,7 @@ impl Effort {
         }
     }
 
-    /// Adds a round that reclaimed this many bytes.
+    /// Counts a round that reclaimed this many bytes.
     pub(crate) fn count_round(&mut self, reclaimed_bytes: usize, segment_bytes: usize) {
         self.rounds += 1;
         self.reclaimed_bytes += reclaimed_bytes;
@@ -89,13 +90,13 @@ impl Effort {
         }
     }
 
-    /// Keeps no item from here on: no evictor place for survivors is available.
+    /// Keeps no item from here on, because no evictor place for survivors is available.
     pub(crate) fn keep_nothing(&mut self) {
         self.keeps_nothing = true;
     }
 }
 
-/// The right to empty a segment and keep its survivors. Dropping it gives the right back.
+/// The right to empty a segment and keep its survivors. Dropping it releases the right.
 struct Evictor<'a>(&'a AtomicU64);
 
 impl Drop for Evictor<'_> {
@@ -116,7 +117,7 @@ struct EvictionPass<'a> {
     mean_bytes: u64,
     /// The largest items that survive.
     limits: SizeLimits,
-    /// How far below its limit an item must be to survive.
+    /// The smallest margin with which an item survives; see [`SizeLimits::margin`].
     margin_min: u64,
     /// The bytes that may still survive.
     bytes_left: usize,
@@ -126,11 +127,11 @@ struct EvictionPass<'a> {
     age_secs: Second,
     /// The number of keys that the ghost remembered.
     remembered: u64,
-    /// The items found that were read.
+    /// The items of the segment that were read.
     found: ReadItems,
-    /// The room of the last survivor: its appender serves the next ones, too.
+    /// The space reserved for the last survivor. Its appender also serves the next survivors.
     room: Option<Reservation<'a>>,
-    /// The records that left the segment and are still in its account.
+    /// The records that were moved out of the segment and are still in its account.
     undischarged: Account,
 }
 
@@ -239,7 +240,8 @@ impl Reclaimer {
         }
         let segment = sparse.segment;
         let stream = self.segments().stream(segment);
-        // Without eviction the main pool is otherwise empty: no writer takes the survivors' memory.
+        // Without eviction, the main pool has no other records, so writers do not take the
+        // survivors' memory.
         let to = if self.segments().evicts() { stream } else { stream.in_pool(Pool::Main) };
         let mut pass = EvictionPass::moving(to, stream.pool, self.region().segment_bytes());
         let passed = self.pass_all_on(op, segment, &mut pass);
@@ -255,10 +257,10 @@ impl Reclaimer {
     }
 
     /// Moves or evicts all records of a segment and frees it. If other threads take the memory for
-    /// survivors meanwhile, the remaining records stay.
+    /// survivors during the pass, the remaining records stay.
     ///
     /// Returns the reclaimed bytes. They do not include an end of the segment that was never
-    /// written: the survivors' new segment has one as long.
+    /// written, because the survivors' new segment has an equally long end.
     fn pass_all_on<'a>(
         &'a self,
         op: &Op<'_>,
@@ -278,7 +280,8 @@ impl Reclaimer {
             false => self.records(segment).enumerate().try_for_each(&mut pass_on),
         };
         pass.room = None;
-        // At once: no thread needs the account of a segment that is being emptied.
+        // Discharged together, because no thread needs the account of a segment that is being
+        // emptied.
         self.segments().discharge(segment, pass.undischarged);
         match passed {
             Ok(()) => self.finish_emptying(op.thread, segment),
@@ -287,8 +290,8 @@ impl Reclaimer {
         passed.map(|()| filled.saturating_sub(pass.moved_bytes))
     }
 
-    /// Claims one of the evictor places, or returns `None` if all are taken. The spare segments
-    /// hold the survivors of one segment for each place.
+    /// Claims one of the evictor places, or returns `None` if all are taken. For each place, the
+    /// spare segments have space for the survivors of one segment.
     fn claim_evictor(&self, thread: &ThreadSlot) -> Option<Evictor<'_>> {
         self.evictors()
             .take(self.segments().spare_segments() as usize)
@@ -297,7 +300,7 @@ impl Reclaimer {
             .map(Evictor)
     }
 
-    /// Returns the words of the evictor places.
+    /// Returns the evictor places. Each word contains the owner of its place.
     pub(crate) fn evictors(&self) -> impl Iterator<Item = &AtomicU64> {
         (0..global::EVICTORS_MAX).map(|place| self.region().word(global::EVICTORS + 8 * place))
     }
@@ -351,14 +354,15 @@ impl Reclaimer {
         self.index().lock(op, hash)
     }
 
-    /// Moves a record to the reserved room, unless its item is flushed by now. `found` is the item
-    /// that the record is, or is a piece of; its group is locked.
+    /// Moves a record to the reserved space, unless its item was flushed since. `found` is the item
+    /// that has this record or this piece. The caller holds the lock of its group.
     fn move_out(&self, op: &Op<'_>, record: &Record, found: &Found, pass: &mut EvictionPass<'_>) {
-        // After the room is reserved: a flushed item must not return under a younger sequence.
+        // Checked after the space is reserved: a flushed item must not return under a younger
+        // sequence.
         if self.segments().is_flushed(found.sequence) {
             return self.index().remove_dead(op.thread, found, Miss::Flushed);
         }
-        // Nor must an item that a removal by prefix is to remove.
+        // An item that a removal by prefix takes must not return either.
         if self.index().remove_condemned(op.thread, found) {
             return;
         }
@@ -376,7 +380,7 @@ impl Reclaimer {
         pass.undischarged.add(Account::of(record.header));
     }
 
-    /// Evicts a live item, which a record is, or is a piece of.
+    /// Evicts the live item that has this record or this piece.
     fn evict_item(
         &self,
         thread: &ThreadSlot,
@@ -408,7 +412,8 @@ impl Reclaimer {
         self.peers().bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
     }
 
-    /// Returns the bytes of an item: of its record, or of its value if that is kept in pieces.
+    /// Returns the size of an item in bytes: the length of its record or, if the value is in
+    /// pieces, of its value.
     pub(crate) fn item_bytes(&self, found: &Found) -> u64 {
         match found.header.is_large() {
             true => self.region().word(found.record_at + found.header.value_at()).load(Relaxed),
@@ -416,13 +421,13 @@ impl Reclaimer {
         }
     }
 
-    /// Raises the margin that survivors need, until about half of the segment's bytes survive.
+    /// Raises the margin that survivors need until about half of the segment's bytes survive.
     fn limit_to_half(&self, op: &Op<'_>, segment: u32, pass: &mut EvictionPass) {
         let half = self.region().segment_bytes() / 2;
         let mut bytes_of_margin = [0; SizeLimits::MARGIN_MAX as usize + 1];
         for record in self.records(segment) {
             let Ok(locked) = self.index().lock(op, record.hash) else {
-                break; // The eviction pass meets the same stopped process.
+                break; // The eviction pass will fail at the same stopped process.
             };
             // A piece is as valuable as its item.
             if let Some(found) = self.find_item_of(&locked, &record) {

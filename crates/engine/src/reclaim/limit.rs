@@ -18,14 +18,14 @@ const SLICE_SEGMENTS: usize = 8;
 /// A memory limit that the cache cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the memory limit must be {min} to {max} bytes, found {asked}; less does not hold the index and the least segments for items, more exceeds the addresses reserved at the opening"
+    "the memory limit must be {min} to {max} bytes, found {asked}; a lower limit has no space for the index and the minimal number of segments, a higher one exceeds the addresses that were reserved when the cache was opened"
 )]
 pub struct LimitError {
     /// The requested bytes.
     pub asked: usize,
     /// The smallest possible limit.
     pub min: usize,
-    /// The memory whose addresses the cache reserved when it was opened.
+    /// The size of the address range that the cache reserved when it was opened.
     pub max: usize,
 }
 
@@ -51,16 +51,16 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// Applies a limit. A higher one holds at once. A lower one is approached by [`Self::shrink`]
-    /// if a thread calls it; otherwise the next writers evict down to it. The memory of free
-    /// segments returns to the system.
+    /// Applies a limit. A higher limit takes effect immediately. If a maintainer runs,
+    /// [`Self::shrink`] approaches a lower limit step by step; otherwise the next writers evict
+    /// until the limit is reached. The memory of free segments is returned to the system.
     fn change_limit(&self, thread: &ThreadSlot, bytes: usize) {
         let lowers = bytes < self.segments().memory_limit();
         match self.segments().wake() {
             Some(wake) if lowers => {
                 self.segments().set_memory_limit(bytes);
                 if !self.segments().evicts() {
-                    // Without eviction, stores fail until items are deleted.
+                    // Without eviction, stores fail until clients delete items.
                     self.segments().limit_to(bytes);
                 }
                 self.release_next.store(0, Relaxed);
@@ -97,7 +97,7 @@ impl Reclaimer {
         }
         self.follow_limit();
         if !self.is_shrinking() {
-            // Segments freed while writers took others still have their memory.
+            // Segments that were freed while writers took others still have their memory.
             self.release_next.store(0, Relaxed);
             return true;
         }
@@ -109,7 +109,7 @@ impl Reclaimer {
         let max = self.segments().segments_max();
         let reached = self.segments().segments_in_use() + self.segments().free_segments_low();
         let next = self.segments().segments_target().max(max.min(reached));
-        // If another thread changes the limit now, its value stays.
+        // If another thread changes the limit at the same time, the other thread's value stays.
         self.segments().replace_segments_max(max, next);
     }
 

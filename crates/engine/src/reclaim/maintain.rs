@@ -20,7 +20,7 @@ const RECOUNTED_SEGMENTS_MAX: usize = 16;
 /// The number of segments that `Engine::maintain` files in one call.
 const LAP_SEGMENTS_MAX: u64 = 1 << 14;
 
-/// The number of rounds after which a refill lets other threads run.
+/// The number of rounds after which a refill returns, so that other threads can run.
 const REFILL_ROUNDS_MAX: u32 = 128;
 
 impl Reclaimer {
@@ -28,7 +28,7 @@ impl Reclaimer {
     pub(crate) fn maintain(&self, op: &Op<'_>) -> bool {
         self.segments().flush_if_due(op.now);
         self.reap_in_turn();
-        // What a stopped process holds waits for another call.
+        // If a stopped process holds a lock, that part of the work is left to another call.
         let hurried = &op.hurried();
         self.recount_suspects(hurried, RECOUNTED_SEGMENTS_MAX);
         self.segments().detach_reclaimable(op);
@@ -37,7 +37,7 @@ impl Reclaimer {
         let (mut keep, mut avoided, mut work) = (Keep::BestHalf, Vec::new(), 0);
         for _ in 0..FREED_SEGMENTS_MAX {
             let freed = match self.reclaimable(op, Wish { keep, avoided: &avoided }) {
-                // The sweep shares the work of unlinking what has expired.
+                // Unlinking expired items shares its work with the sweep.
                 Some(_) if work >= SLICE_WORK / 2 => break,
                 Some(reclaimable) => {
                     let items = self.segments().account(reclaimable.segment).items as usize;
@@ -60,9 +60,9 @@ impl Reclaimer {
                 _ => break,
             };
         }
-        // If no other thread does it: a process that shares the cache may have died meanwhile.
+        // In case no other thread shrinks the cache: a process that shares it may have died.
         self.shrink(op);
-        // After the segments that expired as a whole are freed.
+        // Swept after the segments in which everything has expired are freed.
         let is_more_due = self.sweep(op, SLICE_WORK.saturating_sub(work).max(SLICE_WORK / 2));
         self.index().grow_on(op);
         is_more_due
@@ -81,7 +81,7 @@ impl Reclaimer {
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
                     effort.count_round(emptied.reclaimed_bytes(), self.region().segment_bytes());
                 }
-                // A writer already evicts.
+                // A writer is already evicting.
                 Ok(Emptied::Busy) | Err(_) => break,
             }
         }
@@ -129,7 +129,7 @@ mod tests {
 
     const NOW: Second = 10;
 
-    /// Returns an engine with as many segments as a cache of 4 GiB, of 64 KiB each.
+    /// Returns an engine with as many segments as a cache of 4 GiB, each of 64 KiB.
     fn engine_of_many_segments() -> Engine {
         let engine = Engine::create(&Config {
             memory_bytes: 16 << 20,

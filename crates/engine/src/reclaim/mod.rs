@@ -1,5 +1,5 @@
 //! Reclaiming memory: the choice of a segment, eviction, compaction, the expiry sweep, the memory
-//! limit, and what dead processes left.
+//! limit, and the repair after dead processes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,13 +27,13 @@ pub(crate) mod repair;
 pub(crate) mod size_limits;
 pub(crate) mod sweep;
 
-/// Makes room in the segments and keeps the region valid.
+/// Frees segments for new records and keeps the region valid.
 #[derive(Debug)]
 pub(crate) struct Reclaimer {
     index: Index,
-    /// The next segment whose memory is returned to the system after the limit was lowered.
+    /// The next segment whose memory is returned to the system, after the limit was lowered.
     release_next: AtomicU64,
-    /// What keeps the items that eviction takes.
+    /// The journal that receives the items that eviction removes from memory.
     eviction_journal: Option<Arc<dyn Journal>>,
 }
 
@@ -62,12 +62,12 @@ impl Reclaimer {
         &self.index
     }
 
-    /// Returns the context of an operation.
+    /// Returns the context of an operation that has no caller's journal.
     pub(crate) fn op<'a>(&'a self, thread: &'a ThreadSlot, now: Second) -> Op<'a> {
         Op::new(thread, now, self)
     }
 
-    /// As [`Peers::wait_for_peers`].
+    /// Same as [`Peers::wait_for_peers`].
     pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {
         self.peers().wait_for_peers(wait, || self.reap_in_turn())
     }

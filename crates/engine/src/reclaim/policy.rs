@@ -1,8 +1,8 @@
 //! The choice of the segment to reuse.
 //!
-//! The order: a free segment that was used before; a reclaimable one; one that is almost dead,
-//! whose survivors are moved; a fresh one. When memory is full: the emptiest one, if enough of it
-//! is dead; then, if eviction is allowed, the victim of S3-FIFO.
+//! The order is: a free segment that was used before; a reclaimable one; one that is almost dead,
+//! whose survivors are moved; a fresh one. When memory is full: the segment with the fewest live
+//! bytes, if enough of it is dead; then, if eviction is allowed, the victim of S3-FIFO.
 //!
 //! Cost: a choice looks at a few segments, whatever their number; see `segment::filing`.
 
@@ -21,31 +21,32 @@ use crate::segment::header::Use;
 use crate::segment::stream::Pool;
 
 /// The live percentage up to which a segment is compacted before fresh memory is used. Records then
-/// stay together in warm memory, and the process grows with its content rather than with what was
-/// written. At most one byte is copied for three reclaimed; docs/decisions/0004 has the
+/// stay together in warm memory, and the process grows with its content and not with the number of
+/// bytes written. At most one byte is copied for three reclaimed; docs/decisions/0004 contains the
 /// measurement.
 const SPARSE_PERCENT_MAX: usize = 25;
 
-/// Up to this fraction of its memory a cache takes fresh segments without moving records: replaced
-/// ones soon hold nothing live and cost nothing to reclaim.
+/// While a cache uses at most this fraction of its memory, it takes fresh segments without moving
+/// records. In such a cache, all records of a segment are soon replaced, and reclaiming the segment
+/// then costs nothing.
 const SMALL_PART: u64 = 32;
 
 /// The live percentage up to which a segment is compacted before an item is evicted.
 const COMPACTED_PERCENT_MAX: usize = 80;
 
-/// The same without eviction: compaction pays if it reclaims a little.
+/// The same percentage without eviction: then compaction pays even if it reclaims little.
 const UNEVICTED_PERCENT_MAX: usize = 94;
 
 /// The number of fruitless attempts to evict, with a yield after each, before a thread gives up.
 const FRUITLESS_MAX: u32 = 1000;
 
-/// The number of segments that a thread that makes room leaves to others, because another thread
-/// holds a group of a record there, before it waits for that thread. The group may have records in
-/// many segments.
+/// How many segments a thread that makes room skips because another thread holds the group of one
+/// of their records. After that, it waits for the other thread. One group may have records in many
+/// segments.
 const LEFT_MAX: usize = 64;
 
-/// How long a thread waits for another one before it leaves a segment: as long as a thread without
-/// a processor may need to get one, for the first few.
+/// Returns how long a thread waits for another thread before it skips a segment. For the first few
+/// segments, that is the time in which a thread without a processor usually runs again.
 fn patience(left: usize) -> Duration {
     match left {
         0..4 => Duration::from_millis(1),
@@ -53,21 +54,21 @@ fn patience(left: usize) -> Duration {
     }
 }
 
-/// The number of waits for resources of a stopped process, a second or two each, before a thread
-/// that makes room gives up.
+/// The number of waits for resources of a stopped process before a thread that makes room gives up.
+/// Each wait takes a second or two.
 const STUCK_MAX: usize = 1;
 
-/// The small pool is evicted from while it has more than one of this many segments.
+/// Eviction takes from the small pool while this pool has more than one in this many segments.
 const SMALL_POOL_PART: u64 = 10;
 
-/// The number of segments that a choice files on the way. A lap over all of them takes a small part
-/// of the time in which they are reused.
+/// The number of segments that each choice of a segment files. A lap over all segments takes a
+/// small part of the time in which they are reused.
 const LAP_SEGMENTS: u64 = 64;
 
-/// What to do with a segment.
+/// The way in which a segment is reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Free it: nothing in it is needed.
+    /// Free it, because nothing in it is needed.
     Reclaim(Use),
     /// Move its live records.
     Compact(Use),
@@ -82,25 +83,25 @@ impl Plan {
     }
 }
 
-/// What a choice takes into account beside the segments themselves.
+/// The parameters of a choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     /// How strictly eviction chooses survivors.
     pub(crate) keep: Keep,
-    /// The segments that a stopped process keeps from being emptied.
+    /// The segments that cannot be emptied because a stopped process holds a lock.
     pub(crate) avoided: &'a [Use],
 }
 
 impl Wish<'_> {
-    /// A wish without segments to avoid.
+    /// Returns parameters without segments to avoid.
     pub(crate) fn keeping(keep: Keep) -> Self {
         Self { keep, avoided: &[] }
     }
 }
 
 impl Reclaimer {
-    /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller
-    /// holds neither group nor appender.
+    /// Takes a segment for a new use: a free one, or the one whose loss costs the cache least. The
+    /// caller holds neither group nor appender.
     pub(crate) fn take_segment(&self, op: &Op<'_>) -> Result<u32, StoreError> {
         let mut wait = Wait::default();
         let (mut effort, mut fruitless) = (Effort::default(), 0);
@@ -127,8 +128,8 @@ impl Reclaimer {
                     plan = self.plan_in_full_memory(op, wish);
                     self.peers().bump(op.thread, Counter::DirectReclaims, 1);
                     match self.make_room(op, plan, wish.keep) {
-                        // Other threads' appenders may hold all segments, or sealed them after
-                        // the look.
+                        // Other threads' appenders may hold all segments, or may have sealed them
+                        // after this thread looked.
                         Err(StoreError::NoMemory)
                             if self.segments().evicts() && fruitless < FRUITLESS_MAX =>
                         {
@@ -139,9 +140,10 @@ impl Reclaimer {
                     }
                 }
             };
-            // A wait for another thread is no round: it must not make eviction less strict.
+            // A wait for another thread does not count as a round, because it must not make
+            // eviction less strict.
             match emptied {
-                // A stopped process may hold the place for survivors; this thread goes on without
+                // A stopped process may hold the place for survivors. This thread continues without
                 // it.
                 Ok(Emptied::Busy) => match self.wait_for_peers(&mut wait) {
                     Err(_) if self.segments().evicts() && wish.keep != Keep::Nothing => {
@@ -153,8 +155,9 @@ impl Reclaimer {
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
                     effort.count_round(emptied.reclaimed_bytes(), self.region().segment_bytes());
                 }
-                // Another thread holds the group of a record there, or the appender for survivors:
-                // go on with another segment, then, if its process is stopped, without survivors.
+                // Another thread holds the group of one of the segment's records, or the appender
+                // for survivors. Continue with another segment and later, if that thread's process
+                // is stopped, without survivors.
                 Err(StoreError::Stuck(_)) if self.may_avoid(avoided.len()) && plan.is_some() => {
                     avoided.extend(plan.map(Plan::segment));
                     if avoided.len() > LEFT_MAX {
@@ -171,7 +174,7 @@ impl Reclaimer {
         avoided < LEFT_MAX || self.segments().evicts() && avoided < LEFT_MAX + STUCK_MAX
     }
 
-    /// Makes one step towards room in a memory that may be full.
+    /// Makes one step towards a free segment in a memory that may be full.
     pub(crate) fn make_any_room(&self, op: &Op<'_>, keep: Keep) -> Result<Emptied, StoreError> {
         let (op, wish) = (&op.hurried(), Wish::keeping(keep));
         if let Some(reclaimable) = self.reclaimable(op, wish) {
@@ -181,8 +184,8 @@ impl Reclaimer {
         self.make_room(op, self.plan_in_full_memory(op, wish), keep)
     }
 
-    /// Carries out a plan for full memory. If there is none, waits for other threads, or has them
-    /// give back what they do not need.
+    /// Carries out a plan for full memory. Without a plan, waits for other threads, or seals the
+    /// segments of idle appenders.
     fn make_room(
         &self,
         op: &Op<'_>,
@@ -192,9 +195,9 @@ impl Reclaimer {
         match plan {
             Some(plan) => self.carry_out(op, plan, keep),
             None if self.is_anybody_emptying() => Ok(Emptied::Busy),
-            // The sealed segments can be emptied then.
+            // After this, the sealed segments can be emptied.
             None if self.segments().detach_idle(op.thread) => Ok(Emptied::Partly),
-            // Its holder releases it soon, but may lack a processor now.
+            // The holder releases the appender soon, but may lack a processor now.
             None if self.segments().evicts() && self.segments().is_any_appender_claimed() => {
                 Ok(Emptied::Busy)
             }
@@ -210,7 +213,7 @@ impl Reclaimer {
         }
     }
 
-    /// Returns what to do before the cache takes fresh memory.
+    /// Returns the plan to carry out before the cache takes fresh memory.
     fn cheap_plan(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Plan> {
         let plan = match wish.keep {
             Keep::Nothing if self.segments().evicts() => Plan::Evict,
@@ -227,8 +230,8 @@ impl Reclaimer {
         self.emptiest(op, SPARSE_PERCENT_MAX, wish).map(Plan::Compact)
     }
 
-    /// Returns what to do when memory is full. Looks at all segments before it returns `None`,
-    /// unless no segment was filed since a look at all of them that found none.
+    /// Returns the plan for full memory. Looks at all segments before it returns `None`, unless no
+    /// segment was filed since a search of all segments that found none.
     fn plan_in_full_memory(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Plan> {
         let plan = || match self.segments().evicts() {
             true => self.plan_with_eviction(op, wish),
@@ -245,7 +248,8 @@ impl Reclaimer {
 
     fn plan_without_eviction(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Plan> {
         let sparse = self.emptiest(op, UNEVICTED_PERCENT_MAX, wish);
-        // Rather than fail, empties one whose arriving values have to be sent again.
+        // Otherwise the store would fail, so this empties a segment whose arriving values must then
+        // be sent again.
         let abandoned = || {
             self.segments().filed_up_to(UNEVICTED_PERCENT_MAX, op, |abandoned| {
                 self.peers().is_held(abandoned.segment) && self.may_be_emptied(abandoned, wish)
@@ -258,7 +262,7 @@ impl Reclaimer {
     pub(crate) fn reclaimable(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Use> {
         let may_be_emptied = |present| self.may_be_emptied(present, wish);
         let filed = self.segments().filed(0..=0, op, may_be_emptied);
-        // A flush is noticed here before the lap files what it has reached.
+        // A flush is noticed here before the lap files the flushed segments.
         filed.or_else(|| {
             [Pool::Small, Pool::Main].into_iter().find_map(|pool| {
                 let oldest = self.segments().oldest(pool, may_be_emptied);
@@ -267,7 +271,7 @@ impl Reclaimer {
         })
     }
 
-    /// Returns the segment that moving would reclaim most of, to a sixteenth, if no more than a
+    /// Returns the segment with the smallest share of live bytes, in sixteenths, if at most this
     /// percentage of it is live.
     fn emptiest(&self, op: &Op<'_>, percent_max: usize, wish: Wish<'_>) -> Option<Use> {
         self.segments().filed_up_to(percent_max, op, |sparse| {
@@ -291,7 +295,7 @@ impl Reclaimer {
                 })
             })
         };
-        // A held one has parts of values that are still arriving and that eviction loses.
+        // A held segment has parts of values that are still arriving, which eviction would lose.
         oldest(false).or_else(|| oldest(true))
     }
 
@@ -299,7 +303,7 @@ impl Reclaimer {
         !self.peers().is_pinned(present.segment) && !wish.avoided.contains(&present)
     }
 
-    /// True if a thread moves the survivors of a segment: it frees memory soon.
+    /// True if a thread is moving the survivors of a segment, which frees memory soon.
     fn is_anybody_emptying(&self) -> bool {
         self.evictors().any(|evictor| evictor.load(Relaxed) != 0)
     }
@@ -367,7 +371,7 @@ mod tests {
     fn stores_do_not_wait_for_a_group_in_a_segment_that_they_would_empty() {
         let (stopped, engine, _) = full_of_hot_items();
         let holder = stopped.register().unwrap();
-        // A group with an item in the segment that is emptied next.
+        // Takes a group with an item in the segment that is emptied next.
         let oldest = engine.reclaimer().victim(Wish::keeping(Keep::Needed)).unwrap();
         let hash = engine.reclaimer().records(oldest.segment).next().unwrap().hash;
         let locked = stopped.index().lock(&stopped.op(&holder, NOW), hash).unwrap();
@@ -386,7 +390,7 @@ mod tests {
         let place = engine.reclaimer().evictors().next().unwrap();
         place.store(evictor.owner(), Relaxed);
         assert!(stopped.segments().begin_emptying(&evictor, oldest));
-        // It has an appender for survivors, too.
+        // It also claims an appender for survivors.
         let main = stopped.segments().stream(oldest.segment).in_pool(Pool::Main);
         let op = stopped.op(&evictor, NOW);
         let mut survivors = None;
@@ -420,9 +424,9 @@ mod tests {
         engine.validate().unwrap();
     }
 
-    /// Regression test: the unwritten ends of segments counted as reclaimed. Where appenders held
-    /// all memory, writers sealed their segments, compacted them into others, and found no more
-    /// free memory than before, for ever.
+    /// Regression test: the unwritten ends of segments counted as reclaimed. When appenders held
+    /// all memory, writers sealed their segments, compacted them into others, found no more free
+    /// memory than before, and did this forever.
     #[test]
     fn a_store_succeeds_where_partly_filled_segments_of_appenders_are_all_memory() {
         let config = Config { memory_bytes: 16 << 20, memory_bytes_max: 16 << 20, ..SMALL };
@@ -439,7 +443,7 @@ mod tests {
         engine.segments().limit_to(engine.region().layout().bytes_for(segments as usize));
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            // With appenders of its own.
+            // This thread has its own appenders.
             let stored =
                 engine.store(&Operation::new(&other, NOW), &request(b"one more"), &[8; 1000]);
             engine.validate().unwrap();

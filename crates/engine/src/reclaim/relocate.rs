@@ -34,9 +34,9 @@ impl Reclaimer {
         self.index().set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), freq));
     }
 
-    /// Moves the record of a live item to a reserved room. The caller holds the lock of its group,
-    /// so the copy is of one state: only its freq changes meanwhile. `freq_after` maps that. The
-    /// caller discharges the record afterwards.
+    /// Moves the record of a live item to reserved space. The caller holds the lock of its group,
+    /// so the copy is consistent: only the item's freq may change during the copy. `freq_after`
+    /// returns the new freq. The caller discharges the record afterwards.
     pub(crate) fn relocate(
         &self,
         thread: &ThreadSlot,
@@ -55,7 +55,7 @@ impl Reclaimer {
         self.peers().bump(thread, Counter::BytesRelocated, bytes as u64);
     }
 
-    /// As [`Self::relocate`], for a piece of a live item.
+    /// Same as [`Self::relocate`], for a piece of a live item.
     pub(crate) fn relocate_piece(
         &self,
         thread: &ThreadSlot,
@@ -63,7 +63,7 @@ impl Reclaimer {
         piece: &Record,
         owner: &Found,
     ) {
-        // Only in a damaged region is there none.
+        // This happens only in a damaged region.
         let Some(table_at) = self.naming_word(owner, piece.slot) else {
             return;
         };

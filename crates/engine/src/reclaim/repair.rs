@@ -1,19 +1,19 @@
 //! Repair after the death of a process.
 //!
 //! The holder of the lock of a dead peer's row acts on the dead peer's thread slots. If it dies
-//! too, the next process finds what is half done and repeats it. Every step leaves the region valid
-//! and is harmless when repeated.
+//! during the repair, the next process finds the unfinished work and repeats it. Every step leaves
+//! the region valid and is harmless when repeated.
 //!
-//! | left behind | found by | repair |
+//! | left by the dead process | found by | repair |
 //! |---|---|---|
-//! | a locked group | the thread slot's intent, and the owner in the group | a split is finished, duplicates removed, unlocked |
+//! | a locked group | the thread slot's intent, and the owner in the group | a split is finished, duplicates are removed, the group is unlocked |
 //! | overflow groups in no chain, or not counted as free | the thread slot's intent, the owner in their control words | freed, counted |
-//! | a record that was being changed | the thread slot's intent | it gets an unused version |
-//! | appenders | the owner in the appender | released; written but unpublished records are skipped |
+//! | a record that was being changed | the thread slot's intent | an unused version is stored in it |
+//! | appenders | the owner in the appender | released; records that were written but not published are skipped |
 //! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
-//! | places of evictors | the owner there | given back |
-//! | pins and arriving pieces | the peer's row | forgotten |
-//! | a flush | the next operation | finished before anything else |
+//! | places of evictors | the owner in the place | released |
+//! | pins and arriving pieces | the peer's row | dropped |
+//! | a flush | the next operation | finished before the operation starts |
 //! | accounts | all of the above | recounted soon if they may be too high |
 //! | the count of filled slots | a dead process | recounted soon |
 
@@ -33,10 +33,11 @@ use crate::segment::slot::Slot;
 use crate::segment::suspect::{ACCOUNTS, SEGMENTS_IN_USE, SLOTS};
 
 impl Reclaimer {
-    /// Repairs what the process of a row left. Only for the holder of the row's lock.
+    /// Repairs what the process of a row left. The caller holds the row's lock.
     pub(crate) fn repair(&self, row: u32) {
         let thread_slots: Vec<ThreadSlot> = self.peers().thread_slots_of(row).collect();
-        // First what other threads wait for: the rest takes longer in a large memory.
+        // First releases everything that other threads wait for, because the rest takes longer in a
+        // large memory.
         for thread in &thread_slots {
             self.unlock_for(thread);
             self.segments().release_appenders(thread);
@@ -55,22 +56,22 @@ impl Reclaimer {
         self.peers().free_row(row);
     }
 
-    /// As [`Self::repair`], for a process that died: it may have filled slots without counting
+    /// Same as [`Self::repair`], for a process that died. It may have filled slots without counting
     /// them.
     pub(crate) fn reap_peer(&self, row: u32) {
         self.segments().call_for_recount(SLOTS);
         self.repair(row);
     }
 
-    /// Recounts the segments in use while no other process uses the region. After the death of a
+    /// Recounts the segments in use, while no other process uses the region. After the death of a
     /// process, `Engine::maintain` recounts the filled slots.
     pub(crate) fn count_alone(&self) {
         self.peers().forget_taking();
         self.segments().recount_in_use();
     }
 
-    /// Unlocks the group that a dead thread slot held, if any, and finishes what was half done
-    /// under that lock.
+    /// Unlocks the group that a dead thread slot held, if any, and finishes the work that the
+    /// thread began under that lock.
     fn unlock_for(&self, thread: &ThreadSlot) {
         let groups = self.index().groups();
         let Some(group) = self.peers().last_locked(thread).filter(|group| *group < groups) else {
@@ -117,7 +118,7 @@ impl Reclaimer {
         }
     }
 
-    /// Gives the record that was being changed a version, as the dead thread would have.
+    /// Stores a version in the record that was being changed, as the dead thread would have done.
     fn finish_change(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
         let Some((record_at, replaced)) = self.peers().change_of(thread) else {
             return;
@@ -135,7 +136,8 @@ impl Reclaimer {
         self.peers().end_change(thread);
     }
 
-    /// Removes duplicates: a split copies slots to their new places before it clears the old ones.
+    /// Removes duplicates, which exist because a split copies slots to their new places before it
+    /// clears the old ones.
     fn remove_duplicates(&self, locked: &Locked<'_>) {
         let mut seen = HashSet::new();
         for at in locked.chain().flat_map(|group_at| slots_of(group_at, 0)) {
@@ -147,7 +149,8 @@ impl Reclaimer {
         }
     }
 
-    /// Assigns the overflow groups of a dead thread slot to their chains, or frees them.
+    /// Clears the owner of a dead thread slot's overflow groups that are in this chain, and frees
+    /// its other overflow groups.
     ///
     /// Cost: two loads from each overflow group.
     fn settle_overflow(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
@@ -165,16 +168,16 @@ impl Reclaimer {
                 self.index().free_overflow(group);
             }
         }
-        // The dead thread may have lowered a count without taking a group, or freed one without
+        // The dead thread may have lowered a count without taking a group, or freed a group without
         // counting it.
         for ordinal in 0..self.index().overflow_segments() {
             self.index().recount_overflow(ordinal);
         }
     }
 
-    /// Frees or seals the segments of dead thread slots. Their appenders are released before.
+    /// Frees or seals the segments of dead thread slots, whose appenders must be released before.
     ///
-    /// Cost: one pass over all segments, however many thread slots there are.
+    /// Cost: one pass over all segments, whatever the number of thread slots.
     fn release_segments(&self, thread_slots: &[ThreadSlot]) {
         let mut slot_of_owner = vec![None; self.region().layout().thread_slots + 1];
         for thread in thread_slots {
@@ -182,7 +185,7 @@ impl Reclaimer {
         }
         for segment in self.segments().used_segment_numbers() {
             let owner = self.segments().segment_owner(segment) as usize;
-            // The owner in a damaged region may be any number.
+            // In a damaged region, the owner may be any number.
             if let Some(thread) = slot_of_owner.get(owner).copied().flatten() {
                 self.release_segment(thread, segment);
             }
@@ -192,7 +195,8 @@ impl Reclaimer {
     fn release_segment(&self, thread: &ThreadSlot, segment: u32) {
         self.segments().suspect(segment);
         match self.segments().state(segment) {
-            // Between two appenders: complete, and without an owner.
+            // The segment is between two appenders. Its records are complete, and no appender has
+            // it.
             State::Active => self.segments().seal(segment),
             State::Emptying if self.segments().sequence(segment).load(Acquire) != 0 => {
                 self.segments().seal(segment);
@@ -220,7 +224,7 @@ impl Reclaimer {
         named.any(|named| named == segment + 1)
     }
 
-    /// Gives back the places of evictors.
+    /// Releases the places of evictors.
     fn release_places(&self, thread: &ThreadSlot) {
         for place in 0..global::EVICTORS_MAX {
             let word = self.region().word(global::EVICTORS + 8 * place);
@@ -258,13 +262,14 @@ impl Reclaimer {
         }
     }
 
-    /// Recounts the reachable content of a segment. Returns false if it has to be done another
-    /// time.
+    /// Recounts the reachable content of a segment. Returns false if the recount must be repeated
+    /// later.
     ///
     /// Each record is looked up under the lock of its group, and discharges happen under the same
-    /// lock. A sealed segment only loses records, so if its account is the same before and after,
-    /// nothing changed between and the count is its true value. In a segment that is still written
-    /// to, additions could make up for removals: it is sealed first, or waits until it is.
+    /// lock. A sealed segment only loses records. So if its account is the same before and after
+    /// the count, nothing changed in between, and the count is the true value. In a segment that an
+    /// appender still writes to, additions could offset removals. Such a segment is sealed first if
+    /// its appender is idle; otherwise the recount waits.
     fn recount(&self, op: &Op<'_>, segment: u32) -> bool {
         let present = self.segments().present_use(segment);
         if present.sequence == 0 {
@@ -278,8 +283,8 @@ impl Reclaimer {
         {
             return false;
         }
-        // Before the count: the death of another process marks the segment again. If this process
-        // dies, its pin does: see `release_holds`.
+        // Cleared before the count: if another process dies during the count, its repair marks the
+        // segment again. If this process dies, the repair finds its pin; see `release_holds`.
         self.segments().set_suspect(segment, false);
         let done = self.segments().state(segment) == State::Sealed && self.count_again(op, segment);
         if done {
@@ -312,21 +317,21 @@ impl Reclaimer {
         Some(counted)
     }
 
-    /// Looks for dead peers and repairs what they left, as [`Peers::reap`].
+    /// Looks for dead peers and repairs what they left; see [`Peers::reap`].
     ///
     /// [`Peers::reap`]: crate::process::Peers::reap
     pub(crate) fn reap_peers(&self) -> bool {
         self.peers().reap(|row| self.reap_peer(row))
     }
 
-    /// As [`Self::reap_peers`], by [`Peers::reap_some`].
+    /// Same as [`Self::reap_peers`], using [`Peers::reap_some`].
     ///
     /// [`Peers::reap_some`]: crate::process::Peers::reap_some
     pub(crate) fn reap_some_peers(&self) -> bool {
         self.peers().reap_some(|row| self.reap_peer(row))
     }
 
-    /// As [`Self::reap_peers`], by [`Peers::reap_in_turn`].
+    /// Same as [`Self::reap_peers`], using [`Peers::reap_in_turn`].
     ///
     /// [`Peers::reap_in_turn`]: crate::process::Peers::reap_in_turn
     pub(crate) fn reap_in_turn(&self) -> bool {

@@ -1,8 +1,8 @@
 //! The size rule of eviction: the larger an item is, the more often it must have been read.
 //!
-//! An item survives if it was read, for each of its bytes, at least 30 % as often as the items that
-//! recent evictions found read. The sums over these items lie in the region: processes that use a
-//! cache for a short time share what all of them learn.
+//! An item survives if, for each of its bytes, it was read at least 30 % as often as the read items
+//! that recent evictions found. The sums over these items are in the region, so that processes that
+//! use a cache only briefly share them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,10 +12,11 @@ use larder_region::layout::global;
 use crate::reclaim::Reclaimer;
 use crate::segment::slot::FREQ_MAX;
 
-/// The reads for each byte that an item needs, relative to those of the items found read.
+/// How many reads for each byte an item needs, as a percentage of the mean of the read items found
+/// by evictions.
 const NEEDED_PERCENT: u64 = 30;
 
-/// Items that eviction found read.
+/// Read items that eviction has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadItems {
     /// The sum of their freqs.
@@ -38,19 +39,19 @@ impl ReadItems {
 pub(crate) struct SizeLimits([u64; FREQ_MAX as usize + 1]);
 
 impl SizeLimits {
-    /// The largest margin: larger ones count as this one.
+    /// The largest margin. Larger margins count as this one.
     pub(crate) const MARGIN_MAX: u64 = 127;
-    /// The margin of an item as large as its limit.
+    /// The margin of an item whose size is exactly its limit.
     pub(crate) const MARGIN_OF_LIMIT: u64 = 8;
 
-    /// Limits by the items that eviction found read. Where it found none, all items that were read
-    /// survive.
+    /// Derives the limits from the read items that eviction has found. If it has found none, all
+    /// items that were read survive.
     pub(crate) fn of(found: ReadItems) -> Self {
         let limit = |freq: u64| match (freq, found.reads) {
             (0, _) => 0,
             (_, 0) => u64::MAX,
             (_, reads) => {
-                // The sums of a damaged region may be anything.
+                // In a damaged region, the sums may be anything.
                 let allowed = found.bytes.saturating_mul(100 * freq);
                 allowed / reads.saturating_mul(NEEDED_PERCENT)
             }
@@ -68,19 +69,19 @@ impl SizeLimits {
 }
 
 impl Reclaimer {
-    /// Returns the sums over the items that evictions found read: reads and bytes.
+    /// Returns the sums over the read items that evictions have found: reads and bytes.
     fn read_sums(&self) -> [&AtomicU64; 2] {
         [global::READS_FOUND, global::READ_BYTES_FOUND].map(|at| self.region().word(at))
     }
 
-    /// Returns the limits that these items set now.
+    /// Returns the current limits.
     pub(crate) fn size_limits(&self) -> SizeLimits {
         let [reads, bytes] = self.read_sums().map(|sum| sum.load(Relaxed));
         SizeLimits::of(ReadItems { reads, bytes })
     }
 
-    /// Adds the read items of an eviction to those of earlier ones. When they are as many bytes as
-    /// the memory in use, halves both sums: the limits follow what is stored now.
+    /// Adds the read items of an eviction to the sums. When their bytes reach the memory in use,
+    /// halves both sums, so that the limits follow the items that are stored now.
     pub(crate) fn note_read_items(&self, found: ReadItems) {
         let segment_bytes = self.region().segment_bytes() as u64;
         let used_bytes = self.segments().used_segments().saturating_mul(segment_bytes);
@@ -88,7 +89,8 @@ impl Reclaimer {
         let reads_now = reads.fetch_add(found.reads, Relaxed).wrapping_add(found.reads);
         let bytes_now = bytes.fetch_add(found.bytes, Relaxed).wrapping_add(found.bytes);
         if bytes_now >= used_bytes {
-            // A concurrent eviction may lose what it adds; the sums are a hint.
+            // A concurrent eviction may lose its additions, which is acceptable because the sums
+            // are a hint.
             reads.store(reads_now / 2, Relaxed);
             bytes.store(bytes_now / 2, Relaxed);
         }
@@ -102,7 +104,7 @@ mod tests {
     use crate::engine::Engine;
     use crate::fixtures::SMALL;
 
-    /// The number of bytes from which on an item of this freq is evicted.
+    /// Returns the size from which on an item of this freq is evicted.
     fn limit(limits: SizeLimits, freq: u64) -> u64 {
         let survives = |bytes: &u64| limits.margin(freq, *bytes) >= SizeLimits::MARGIN_OF_LIMIT;
         (1..100_000).take_while(survives).last().unwrap_or(0)

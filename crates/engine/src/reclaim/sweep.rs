@@ -1,9 +1,10 @@
-//! The expiry sweep: unlinks expired items that no thread asks for.
+//! The expiry sweep: unlinks expired items that no thread reads.
 //!
-//! It goes round all segments. One whose earliest deadline has not come is skipped for one load,
-//! and does not count as work. In the others it looks at each record, and unlinks what has expired.
-//! A slice of the sweep is limited by its work, so it takes milliseconds in any memory, and a lap
-//! takes as long as there is something to sweep.
+//! The sweep visits all segments in turn. If the earliest deadline of a segment has not come, the
+//! segment is skipped after one load, which does not count as work. In each other segment, the
+//! sweep looks at each record and unlinks the expired ones. A slice of the sweep is limited by its
+//! work, so it takes milliseconds in a memory of any size. The time of a lap depends on how much
+//! there is to sweep.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,20 +17,20 @@ use crate::reclaim::Reclaimer;
 use crate::segment::header::State;
 use crate::segment::slot::Slot;
 
-/// The work of a slice, in records looked at: some ten milliseconds, in which other work of the
-/// maintainer waits. A segment that is begun is swept to its end.
+/// The work of a slice, in records looked at. It takes about ten milliseconds, during which other
+/// work of the maintainer waits. A segment that was begun is swept to its end.
 pub(crate) const SLICE_WORK: usize = 1 << 18;
 
-/// The work of unlinking an item, which waits for its group, in records looked at.
+/// The work of unlinking an item, in records looked at. It includes waiting for the item's group.
 pub(crate) const UNLINK_WORK: usize = 6;
 
-/// The work of giving up on a group that another thread holds for long: a millisecond.
+/// The work of a wait for a group that another thread does not release: a millisecond.
 pub(crate) const STUCK_WORK: usize = SLICE_WORK / 10;
 
-/// The number of segments that are skipped for the work of one record.
+/// The number of skipped segments that count as the work of one record.
 const SKIPS_PER_WORK: u64 = 16;
 
-/// The number of segments that a sweep skips before it notes how far it has got.
+/// The number of segments that a sweep skips before it stores its position.
 const SKIPPED_MAX: u64 = 1 << 10;
 
 /// The number of expired items whose groups are prefetched together.
@@ -43,9 +44,9 @@ struct Expired {
 }
 
 impl Reclaimer {
-    /// Sweeps segments in turn for expired items and unlinks them, until each was looked at or the
-    /// work is done. The segments may then be worth compacting. Returns true if it stopped for the
-    /// work.
+    /// Sweeps segments in turn and unlinks their expired items, until it has looked at each segment
+    /// or has done `work_max`. The segments may then be worth compacting. Returns true if it
+    /// stopped because of the work.
     pub(crate) fn sweep(&self, op: &Op<'_>, work_max: usize) -> bool {
         let used = self.segments().used_segments();
         let (mut looked_at, mut work) = (0, 0);
@@ -69,8 +70,8 @@ impl Reclaimer {
         }
     }
 
-    /// Passes segments in turn, up to one that may hold expired items or `count_max` of them.
-    /// Returns how many it passed, and that segment.
+    /// Passes segments in turn, up to the first that may hold expired items, or `count_max` of
+    /// them. Returns the number of segments passed, and the segment found.
     fn next_due(&self, op: &Op<'_>, count_max: u64) -> (u64, Option<u32>) {
         let used = self.segments().used_segments().max(1);
         let next = self.region().word(global::SWEEP_NEXT);
@@ -80,7 +81,7 @@ impl Reclaimer {
             |step| if first + step < used { first + step } else { first + step - used };
         let found = (0..count_max).find(|step| self.is_due(op, segment_at(*step) as u32));
         let passed = found.map_or(count_max, |step| step + 1);
-        // If it fails, another thread sweeps here.
+        // If the exchange fails, another thread sweeps here.
         let is_mine = next.compare_exchange(turn, turn.wrapping_add(passed), Relaxed, Relaxed);
         let due = found.filter(|_| is_mine.is_ok()).map(|step| segment_at(step) as u32);
         (passed, due)
@@ -97,7 +98,7 @@ impl Reclaimer {
         if !self.segments().pin(segment, sequence) {
             return 1;
         }
-        // A concurrent touch may note a deadline that this forgets. The item then waits until its
+        // If a concurrent touch notes a deadline, this may lose it. The item then waits until its
         // segment is emptied.
         self.segments().forget_deadline_min(segment);
         let (mut looked_at, mut checked, mut work) = (0, 0, 0);
@@ -134,7 +135,7 @@ impl Reclaimer {
         for Expired { slot, hash, deadline } in expired.drain(..) {
             work += UNLINK_WORK;
             let Ok(locked) = self.index().lock(&op.hurried(), hash) else {
-                // Its holder may be stopped: another lap sweeps the item.
+                // The process that holds the group may be stopped. The next lap sweeps the item.
                 self.segments().note_deadline(slot.segment(), deadline);
                 work += STUCK_WORK;
                 continue;

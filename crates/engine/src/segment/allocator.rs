@@ -1,8 +1,9 @@
 //! The segment allocator: free segments that were used before, and fresh ones.
 //!
-//! A segment is free if its state says so. A compare-exchange of that state takes it. The number in
-//! use and the hint for the next free one are advice only. A process that dies in the middle loses
-//! nothing: a taken segment carries the owner in its state (see `repair`).
+//! A segment is free if its state is free. A thread takes it with a compare-exchange of that state.
+//! The number in use and the hint for the next free segment are only advice. If a process dies
+//! during an operation, nothing is lost, because the state of a taken segment contains the owner
+//! (see `repair`).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -16,10 +17,10 @@ use crate::segment::header::State;
 use crate::segment::stream::Pool;
 use crate::segment::suspect::SEGMENTS_IN_USE;
 
-/// The number of counts before the recount is left to the next call of `Engine::maintain` …
+/// How often a recount is attempted before it is left to the next call of `Engine::maintain` …
 const RECOUNTS_MAX: usize = 1000;
-/// … or the number of segments that they may count together. A survivor of a killed process counts
-/// while others go on, and may not succeed in a large memory.
+/// … or how many segments these attempts may count in total. The survivor of a killed process
+/// counts while other threads take and free segments, and may never succeed in a large memory.
 const RECOUNTED_MAX: usize = 1 << 22;
 
 impl Segments {
@@ -33,36 +34,39 @@ impl Segments {
         in_use(self.region().word(global::SEGMENTS_USED).load(Relaxed))
     }
 
-    /// Returns the number of segments that have ever been used. They are the first ones.
+    /// Returns the number of segments that have ever been used. They are the first segments of the
+    /// region.
     pub(crate) fn used_segments(&self) -> u64 {
         self.region().word(global::FRESH_SEGMENT).load(Relaxed)
     }
 
-    /// Takes a free segment and leaves `spare`: a used one first, then a fresh one.
+    /// Takes a free segment if at least `spare` others remain free. Prefers one that was used
+    /// before to a fresh one.
     pub(crate) fn take_any(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
         self.take_used(thread, spare).or_else(|| self.take_fresh(thread, spare))
     }
 
-    /// Takes a segment that was used before and leaves `spare` free ones of any kind.
+    /// Takes a segment that was used before if at least `spare` others, used or fresh, remain free.
     pub(crate) fn take_used(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
         self.take(thread, spare, || self.claim_used(thread))
     }
 
-    /// Takes a fresh segment and leaves `spare`. The number of segments ever used stays within the
-    /// limit: a free one that was used before still has its memory.
+    /// Takes a fresh segment if at least `spare` others remain free. The number of segments ever
+    /// used stays within the limit, because a free segment that was used before still has its
+    /// memory.
     pub(crate) fn take_fresh(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
         self.take(thread, spare, || self.claim_fresh(thread, self.segments_max()))
     }
 
     /// Takes a free segment for survivors of another segment, which becomes free soon after. This
-    /// works beyond a limit that was lowered, so that eviction can reach the limit.
+    /// may exceed a limit that was lowered, so that eviction can reach the limit.
     pub(crate) fn take_for_survivors(&self, thread: &ThreadSlot) -> Option<u32> {
         let taken = self.take_any(thread, 0);
         if taken.is_some() || self.segments_in_use() < self.segments_max() {
             return taken;
         }
-        // If none of the used segments is free, all are in use. More of them than the limit allows
-        // means that the limit was lowered.
+        // If none of the used segments is free, all of them are in use. If they are more than the
+        // limit allows, the limit was lowered.
         let is_lowered = self.used_segments() > self.segments_max();
         let fresh_end = if is_lowered { self.region().layout().segments as u64 } else { 0 };
         self.peers().note_taking(thread, true);
@@ -71,7 +75,7 @@ impl Segments {
         self.end_taking(thread, claimed)
     }
 
-    /// Adds one to the number in use if `spare` remain, and claims a segment.
+    /// Adds one to the number in use if `spare` segments remain free, and claims a segment.
     fn take(
         &self,
         thread: &ThreadSlot,
@@ -96,7 +100,7 @@ impl Segments {
         claimed
     }
 
-    /// Claims a free segment that was used before: the one freed last, or one near it.
+    /// Claims a free segment that was used before: the one that was freed last, or one near it.
     fn claim_used(&self, thread: &ThreadSlot) -> Option<u32> {
         let hint = self.region().word(global::FREE_NEXT);
         let from = hint.load(Relaxed) as u32;
@@ -111,7 +115,8 @@ impl Segments {
         loop {
             let next = |next| (next < end).then_some(next + 1);
             let segment = fresh.fetch_update(Relaxed, Relaxed, next).ok()? as u32;
-            // Otherwise another thread took it as a used one, which it is by now.
+            // If this fails, another thread took the segment as a used one, because it now counts
+            // as used.
             if self.claim_free(thread, segment) {
                 return Some(segment);
             }
@@ -121,9 +126,9 @@ impl Segments {
     fn claim_free(&self, thread: &ThreadSlot, segment: u32) -> bool {
         let claimed = self.claim_segment(segment, State::Free, State::Reserved, thread);
         if claimed {
-            // Pairs with the acquire fence of readers: a reader that sees bytes of the new use also
-            // sees the cleared sequence and reads again. The fence stands here and not in `retire`,
-            // because it orders what its own thread writes afterwards.
+            // Pairs with the acquire fence of readers: a reader that loads bytes of the new use
+            // also loads the cleared sequence, and reads again. The fence is here and not in
+            // `retire`, because it orders the later writes of the same thread.
             fence(Release);
         }
         claimed
@@ -139,8 +144,8 @@ impl Segments {
         self.peers().note_taking(thread, false);
     }
 
-    /// Returns the memory of a free segment to the system. Takes the segment meanwhile, without
-    /// eviction only if others remain for a store.
+    /// Returns the memory of a free segment to the system. Takes the segment during the call.
+    /// Without eviction, does this only if other free segments remain for a store.
     pub(crate) fn release_if_free(&self, thread: &ThreadSlot, segment: u32) {
         if self.state(segment) != State::Free {
             return;
@@ -154,7 +159,7 @@ impl Segments {
     }
 
     /// Returns the memory of an owned segment to the system. Does nothing in shared memory: a full
-    /// tmpfs would not provide it again, and a store would end the process with a signal.
+    /// tmpfs would not provide the memory again, and a store would end the process with a signal.
     pub(crate) fn give_back_memory(&self, segment: u32) {
         if !self.peers().has_peers() {
             self.region()
@@ -163,15 +168,15 @@ impl Segments {
         }
     }
 
-    /// Changes the number of segments in use to the result of `change`, if there is one. Each
-    /// change bumps the word's version, so that a concurrent recount notices it.
+    /// Changes the number of segments in use to the result of `change`, if it returns one. Each
+    /// change bumps the version in the word, so that a concurrent recount detects it.
     fn count_segments(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
         let word = self.region().word(global::SEGMENTS_USED);
         word.fetch_update(AcqRel, Relaxed, |word| Some(recounted(word, change(in_use(word))?)))
             .is_ok()
     }
 
-    /// Stores the memory limit. The number of usable segments follows step by step.
+    /// Stores the memory limit. The number of usable segments is lowered step by step.
     pub(crate) fn set_memory_limit(&self, bytes: usize) {
         self.region().word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
     }
@@ -193,23 +198,24 @@ impl Segments {
         self.region().word(global::MEMORY_LIMIT).load(Relaxed) as usize
     }
 
-    /// Returns the number of segments that may be in use.
+    /// Returns the number of segments that may currently be in use.
     pub(crate) fn segments_max(&self) -> u64 {
         self.region().word(global::SEGMENTS_MAX).load(Relaxed)
     }
 
-    /// True if segments must be given back.
+    /// True if more segments are in use than the memory limit allows.
     pub(crate) fn is_over_limit(&self) -> bool {
         self.segments_in_use() > self.segments_target()
     }
 
-    /// Returns the number of segments that the limit allows.
+    /// Returns the number of segments that the memory limit allows.
     pub(crate) fn segments_target(&self) -> u64 {
         self.region().layout().segments_in(self.memory_limit()) as u64
     }
 
-    /// Returns the number of free segments that only survivors may take. It limits the concurrent
-    /// evictors, too. Where processes share the cache there are two: one may be stopped.
+    /// Returns the number of free segments that only survivors may take. It also limits the number
+    /// of concurrent evictors. If processes share the cache there are at least two, because one
+    /// evictor may be stopped.
     pub(crate) fn spare_segments(&self) -> u64 {
         const SEGMENTS_PER_SPARE: u64 = 512;
         const SPARE_MAX: u64 = global::EVICTORS_MAX as u64;
@@ -218,7 +224,7 @@ impl Segments {
     }
 
     /// Takes a free segment that was used before, if there are more than survivors may need.
-    /// Survivors would take fresh memory instead.
+    /// Without that reserve, survivors would take fresh memory.
     pub(crate) fn take_free_segment(&self, thread: &ThreadSlot) -> Option<u32> {
         let spare = self.spare_segments();
         let used_before = self.used_segments().saturating_sub(self.segments_in_use());
@@ -233,9 +239,10 @@ impl Segments {
         }
     }
 
-    /// Recounts the segments in use, if no thread takes or gives back one meanwhile, and those of
-    /// each pool. Segments that other threads begin or end to use meanwhile make the latter inexact
-    /// by as much; they only decide which pool eviction takes from.
+    /// Recounts the segments in use, if no thread takes or frees a segment during the count, and
+    /// the segments of each pool. If other threads begin or end uses of segments during the count,
+    /// the counts of the pools are wrong by as many segments. They only decide which pool eviction
+    /// takes from.
     pub(crate) fn recount_in_use(&self) {
         let word = self.region().word(global::SEGMENTS_USED);
         let segments = self.used_segment_numbers().len().max(1);
@@ -251,8 +258,8 @@ impl Segments {
             }
             let_others_run();
         }
-        // A thread that was stopped while it takes a segment keeps only the first count from being
-        // exact.
+        // If a thread is stopped while it takes a segment, only the number of segments in use stays
+        // inexact.
         self.count_all();
         self.call_for_recount(SEGMENTS_IN_USE);
     }
@@ -275,12 +282,12 @@ impl Segments {
     }
 }
 
-/// Returns the number of segments in use of a word.
+/// Extracts the number of segments in use from its word.
 pub(crate) fn in_use(word: u64) -> u64 {
     word & 0xFFFF_FFFF
 }
 
-/// Returns the word of another number, with the next version.
+/// Returns the word for another number, with the next version.
 pub(crate) fn recounted(word: u64, used: u64) -> u64 {
     (word >> 32).wrapping_add(1) << 32 | in_use(used)
 }

@@ -1,13 +1,13 @@
-//! Appenders: where new records go.
+//! Appenders: the positions at which new records are written.
 //!
-//! A stream has a few appenders ("stripes"), each with a segment of its own. A writer claims one
+//! A stream has a few appenders ("stripes"), each with its own segment. A writer claims an appender
 //! while it writes and publishes a record. The segment of a claimed appender is not sealed, so no
 //! evictor can empty it under the writer.
 //!
-//! A thread that holds an appender waits for nothing: other writers need it soon. It makes no room,
-//! which would move survivors to another appender, and it only tries to lock a group. A thread that
-//! holds a group only tries to claim an appender. Either way the writers of one hot key do not hold
-//! up those of other keys.
+//! A thread that holds an appender never waits, because other writers need it soon. It does not
+//! evict, which would move survivors to another appender, and it only tries to lock a group. A
+//! thread that holds a group only tries to claim an appender. In either case the writers of one hot
+//! key do not delay the writers of other keys.
 //!
 //! ```text
 //! 0  claimed by owner u64 │ 8  segment + 1, 0 for none u64
@@ -29,30 +29,30 @@ use crate::segment::stream::{Pool, Stream};
 const CLAIMED: usize = 0;
 const SEGMENT: usize = 8;
 
-/// From this number of segments on, survivors have segments of their own. In smaller memories one
-/// more partly filled segment costs more misses than it saves copies.
+/// In a memory with at least this many segments, survivors are written to separate segments. In a
+/// smaller memory, one more partly filled segment would cost more misses than the copies it saves.
 const SEGMENTS_TO_PART_MIN: usize = 200;
 
-/// How far ahead of a record the place of others is prefetched, some eight records of 100 bytes,
-/// and how much of it.
+/// How far ahead of a record the memory for later records is prefetched, about eight records of 100
+/// bytes, and how much of it.
 const BYTES_AHEAD: usize = 1024;
 const PREFETCHED_BYTES: usize = 128;
 
-/// A claimed appender with room in its segment. Dropping it releases the appender and the unused
-/// room.
+/// A claimed appender with space in its segment. Dropping it releases the appender and the unused
+/// space.
 pub(crate) struct Reservation<'a> {
     segments: &'a Segments,
     appender_at: usize,
     pub(crate) segment: u32,
     pub(crate) sequence: u64,
-    /// The offset of the room in the segment.
+    /// The offset of the space in the segment.
     pub(crate) offset: usize,
-    /// The length of the room in bytes.
+    /// The length of the space in bytes.
     pub(crate) bytes: usize,
 }
 
 impl Reservation<'_> {
-    /// Returns the offset of the room in the region.
+    /// Returns the offset of the space in the region.
     pub(crate) fn at(&self) -> usize {
         self.segments.region().segment_at(self.segment) + self.offset
     }
@@ -61,14 +61,14 @@ impl Reservation<'_> {
         Slot::new(self.segment, self.offset, self.sequence)
     }
 
-    /// Prefetches a little of the memory behind the room, for the records that follow.
+    /// Prefetches a little of the memory after the space, for the records that follow.
     pub(crate) fn prefetch_ahead(&self) {
         let memory = self.segments.region().memory();
         memory.prefetch_lines(self.at() + BYTES_AHEAD, PREFETCHED_BYTES);
     }
 
-    /// Extends the filled part of the segment over the first `bytes` of the room, so that walks see
-    /// them.
+    /// Extends the filled part of the segment over the first `bytes` of the space, so that walks
+    /// include them.
     pub(crate) fn fill(&self, bytes: usize) {
         self.segments.set_filled(self.segment, self.offset + bytes);
     }
@@ -82,9 +82,8 @@ impl Drop for Reservation<'_> {
 }
 
 impl Segments {
-    /// Reserves room for a record of `bytes` (a multiple of 8), or for a part of it of at least
-    /// `bytes_min`. Empties old segments if memory is full: the caller must hold neither group nor
-    /// appender.
+    /// Reserves space for a record of `bytes` (a multiple of 8), or for at least `bytes_min` of it.
+    /// If memory is full, this evicts, so the caller must hold neither group nor appender.
     pub(crate) fn reserve(
         &self,
         op: &Op<'_>,
@@ -96,13 +95,13 @@ impl Segments {
         loop {
             let claimed = self.claim_appender(op, stream);
             if claimed.is_err() {
-                // The caller returns with an error, so the segment goes back.
+                // The caller returns with an error, so the segment is freed.
                 taken.inspect(|segment| self.free(op.thread, *segment));
             }
             let mut room = claimed?;
             loop {
                 if self.has_room_for(op.thread, &mut room, bytes, bytes_min)? {
-                    // Another thread attached a segment to this appender meanwhile.
+                    // Another thread has attached a segment to this appender since.
                     taken.inspect(|segment| self.free(op.thread, *segment));
                     return Ok(room);
                 }
@@ -110,7 +109,7 @@ impl Segments {
                 else {
                     break;
                 };
-                // The appender stays claimed until its segment holds something: see `detach_idle`.
+                // The appender stays claimed until its segment has a record: see `detach_idle`.
                 self.attach_segment(op, &room, segment, stream);
                 self.note_taken();
             }
@@ -119,8 +118,8 @@ impl Segments {
         }
     }
 
-    /// As [`Self::reserve`], for a thread that holds a group: returns `None` if it would have to
-    /// wait or to empty a segment.
+    /// Same as [`Self::reserve`], for a thread that holds a group: returns `None` if it would have
+    /// to wait or to evict.
     pub(crate) fn try_reserve(
         &self,
         op: &Op<'_>,
@@ -140,9 +139,9 @@ impl Segments {
         Ok(Some(room))
     }
 
-    /// As [`Self::try_reserve`], for a record that is moved: uses the spare segments. `room` is
-    /// that of the last survivor, or `None`. Returns false if other threads hold all appenders of
-    /// the stream.
+    /// Same as [`Self::try_reserve`], for a record that is moved: may take the spare segments.
+    /// `room` is the space of the last survivor, or `None`. Returns false if other threads hold all
+    /// appenders of the stream.
     pub(crate) fn try_reserve_for_survivor<'a>(
         &'a self,
         op: &Op<'_>,
@@ -168,7 +167,7 @@ impl Segments {
         self.claim_appender(op, stream).map(drop)
     }
 
-    /// Finds room in the segment of a claimed appender; seals a segment that has too little.
+    /// Finds space in the segment of a claimed appender. Seals a segment with too little space.
     fn has_room_for(
         &self,
         thread: &ThreadSlot,
@@ -186,7 +185,7 @@ impl Segments {
         room.segment = segment;
         room.sequence = self.sequence(segment).load(Relaxed);
         room.offset = self.filled(segment);
-        // A damaged region may claim more than a segment holds.
+        // In a damaged region, a segment may claim to be filled beyond its end.
         room.bytes = self.region().segment_bytes().saturating_sub(room.offset).min(bytes);
         let fits = room.offset.is_multiple_of(8)
             && room.bytes >= bytes_min
@@ -205,7 +204,7 @@ impl Segments {
     }
 
     /// Claims an appender of the stream. Waits if all are claimed.
-    #[inline(always)] // Otherwise the compiler leaves a call in every store, 3 % of it.
+    #[inline(always)] // Otherwise every store makes a call, which takes 3 % of its time.
     fn claim_appender(&self, op: &Op<'_>, stream: Stream) -> Result<Reservation<'_>, Stuck> {
         let mut wait = Wait::default();
         loop {
@@ -216,8 +215,8 @@ impl Segments {
         }
     }
 
-    /// Claims an appender of the stream if one is free, first that of the stripe that the thread
-    /// slot claimed last: two threads that meet on one part for good.
+    /// Claims an appender of the stream if one is free. Tries the stripe that the thread slot
+    /// claimed last first, so that two threads that met at one stripe do not meet again.
     fn try_claim_appender(&self, thread: &ThreadSlot, stream: Stream) -> Option<Reservation<'_>> {
         let stripes = self.region().layout().stripes;
         let first = thread.stripe.get() as usize % stripes;
@@ -228,9 +227,9 @@ impl Segments {
         })
     }
 
-    /// As [`Self::try_claim_appender`], but begins with the last stripe, to which few writers come.
-    /// Survivors live on longer than new records do: in segments of their own they are moved less
-    /// often.
+    /// Same as [`Self::try_claim_appender`], but begins with the last stripe, which few writers
+    /// use. Survivors usually live longer than new records, so in separate segments they are moved
+    /// less often.
     fn try_claim_for_survivors(
         &self,
         thread: &ThreadSlot,
@@ -282,23 +281,24 @@ impl Segments {
         self.seal(segment);
     }
 
-    /// Seals the segments of idle appenders that are reclaimable. Otherwise flushed or expired
-    /// records would wait for the next store.
+    /// Seals the reclaimable segments of idle appenders. Otherwise flushed or expired records would
+    /// stay there until the next store.
     pub(crate) fn detach_reclaimable(&self, op: &Op<'_>) {
         self.detach_where(op.thread, |segment| {
             self.filled(segment) > 0 && self.is_reclaimable(segment, op.now)
         });
     }
 
-    /// Seals the segments of all idle appenders: while appenders hold all memory, no segment can be
-    /// emptied. Returns true if it sealed any. Without eviction it leaves the segments that
-    /// compaction writes to, whose records would move to others like them again and again.
+    /// Seals the segments of all idle appenders, because no segment can be emptied while appenders
+    /// hold all memory. Returns true if it has sealed a segment. Without eviction, it does not seal
+    /// the segments that compaction writes to: their records would be moved to similar segments
+    /// again and again.
     pub(crate) fn detach_idle(&self, thread: &ThreadSlot) -> bool {
         let is_due = |segment| self.evicts || self.stream(segment).pool == Pool::Small;
         self.detach_where(thread, is_due) > 0
     }
 
-    /// Releases the appenders of a dead thread slot. Records that were written there and not
+    /// Releases the appenders of a dead thread slot. Records that were written there but not
     /// published stay unreachable.
     pub(crate) fn release_appenders(&self, thread: &ThreadSlot) {
         for appender_at in self.appenders() {
@@ -315,7 +315,7 @@ impl Segments {
     }
 
     /// Claims each appender in turn, and passes its segment, if it has one, to `visit`. Waits for
-    /// the threads that hold one.
+    /// threads that hold an appender.
     pub(crate) fn claim_each_appender(
         &self,
         op: &Op<'_>,

@@ -24,15 +24,15 @@ impl Segments {
         self.hide_from(self.region().word(global::NEXT_SEQUENCE).load(Acquire), || true);
     }
 
-    /// Hides segments that were activated before the sequence `next`, and those activated meanwhile
-    /// while `is_wanted`.
+    /// Hides segments that were activated before the sequence `next`. While `is_wanted` returns
+    /// true, also hides segments that are activated during the call.
     fn hide_from(&self, mut next: u64, is_wanted: impl Fn() -> bool) {
         loop {
             // Pairs with the acquire in `is_flushed`.
             self.region().word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
-            // A segment activated meanwhile is not covered, and eviction may have moved an old item
-            // there. If there is none, this pairs with `activate`: a thread that activates a
-            // segment from now on sees the flush and moves no flushed record.
+            // A segment that was activated in between is not covered, and eviction may have moved
+            // an old item to it. If no segment was activated, this pairs with `activate`: a thread
+            // that activates a segment from now on observes the flush and moves no flushed record.
             let begun = self.region().word(global::NEXT_SEQUENCE);
             match begun.compare_exchange(next, next, AcqRel, Acquire) {
                 Err(later) if is_wanted() => next = later,
@@ -57,20 +57,20 @@ impl Segments {
         }
         let due = self.region().word(global::FLUSH_AT);
         let is_hiding = || due.load(Acquire) == HIDING;
-        // Loaded before the check for a finished flush: items stored after that stay.
+        // Loaded before the check for a finished flush, so that items stored after the flush stay.
         let next = self.region().word(global::NEXT_SEQUENCE).load(Acquire);
         let is_first = at != HIDING && due.compare_exchange(at, HIDING, AcqRel, Relaxed).is_ok();
-        // The first thread may be stopped or dead: every later one flushes as well before anything
-        // else.
+        // The first thread may be stopped or dead. Every later thread therefore also flushes before
+        // it does anything else.
         if is_first || is_hiding() {
             self.hide_from(next, is_hiding);
-            // Another flush may be due by now.
+            // By this time, another flush may already be due.
             let _ = due.compare_exchange(HIDING, 0, AcqRel, Relaxed);
         }
     }
 
-    /// True if everything stored is flushed or about to be. For processes that cannot run the
-    /// flush.
+    /// True if everything stored is flushed or about to be flushed. For processes that cannot run
+    /// the flush.
     pub(crate) fn is_flush_due(&self, now: Second) -> bool {
         let at = self.region().word(global::FLUSH_AT).load(Relaxed);
         at != 0 && at & SECOND <= u64::from(now)
@@ -89,8 +89,8 @@ impl Segments {
 /// The bits of the scheduled second.
 const SECOND: u64 = 0xFFFF_FFFF;
 
-/// In place of the second, and due like one: a thread runs the flush now.
+/// Stored in place of the second, and also due: a thread is running the flush.
 const HIDING: u64 = 1 << 63;
 
-/// Beside the second: the flush lasts until that second is over.
+/// Combined with the second: the flush lasts until that second is over.
 const ALL_ALONG: u64 = 1 << 32;

@@ -1,8 +1,9 @@
-//! Fresh segments: their memory is populated before a writer takes them.
+//! Fresh segments: their memory is populated before writers take them.
 //!
-//! The first write to a page waits until the system has allocated and cleared it, with huge pages
-//! for 2 MiB at a time: some 4 ms on a virtual machine whose host allocates it as well. All clients
-//! of a worker wait meanwhile. The maintainer, if one runs, takes this wait over.
+//! The first write to a page waits until the system has allocated and cleared the page. With huge
+//! pages it clears 2 MiB at a time, which takes about 4 ms on a virtual machine whose host also has
+//! to allocate the memory. All clients of a worker would wait during that time. If a maintainer
+//! runs, it waits in place of the workers.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,8 +31,9 @@ impl Segments {
         !self.unpopulated(self.ahead_segments() / 2).is_empty()
     }
 
-    /// Returns those of the next `count` fresh segments that are not populated. None in shared
-    /// memory: what one process populates there would count for all of them, used or not.
+    /// Returns the unpopulated ones of the next `count` fresh segments. Returns an empty range in
+    /// shared memory, where memory that one process populates counts for all processes, used or
+    /// not.
     fn unpopulated(&self, count: u64) -> Range<u64> {
         if self.peers().has_peers() {
             return 0..0;

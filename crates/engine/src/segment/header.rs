@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! FREE → RESERVED → ACTIVE → SEALED → EMPTYING → RESERVED → FREE
-//!                 ↘ INDEX, OVERFLOW, GHOST (for ever)
+//!                 ↘ INDEX, OVERFLOW, GHOST (forever)
 //! ```
 //!
-//! In a transition exactly one thread slot owns the segment. The state word carries the owner from
-//! the first instruction on, so that repair finds the segments of a dead process.
+//! During a transition, exactly one thread slot owns the segment. The state word contains the owner
+//! from the first instruction on, so that repair finds the segments of a dead process.
 //!
 //! Every use of a segment for records starts with a fresh **sequence**, a number that is never
-//! reused, and ends when the sequence is set to 0 after the last slot that names the segment is
-//! gone. One word is therefore the generation of the segment (a reader that finds it unchanged has
-//! read one use), its age (the smallest is the oldest) and its position before or after a flush.
-//! The upper half is the second in which the use started, so a reader knows without another load
-//! how old a record may be.
+//! reused. The use ends when the sequence is set to 0, after the last slot that names the segment
+//! is gone. One word therefore serves as the generation of the segment (a reader that finds it
+//! unchanged has read only one use), as its age (the smallest is the oldest) and as its position
+//! before or after a flush. The upper half is the second in which the use started, so a reader
+//! needs no other load to find out how old a record may be.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -39,17 +39,17 @@ pub(crate) const FREE_GROUPS: usize = 36;
 /// The number of the segment's cell in the queue by age.
 pub(crate) const AGE_CELL: usize = 40;
 
-/// The use of a segment.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Owned by no thread slot.
+    /// No thread slot owns the segment.
     Free = 0,
-    /// Taken by a thread slot that has not started to use it.
+    /// A thread slot has taken the segment and has not started to use it.
     Reserved = 1,
     /// An appender writes to it.
     Active = 2,
-    /// Full, or given up by its appender.
+    /// Full, or sealed early by its appender.
     Sealed = 3,
     /// A thread unlinks its records.
     Emptying = 4,
@@ -61,7 +61,7 @@ pub(crate) enum State {
     Ghost = 7,
 }
 
-/// For people: the state as it follows `a segment that is`.
+/// Writes the state for people, as it follows `a segment that is`.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -111,14 +111,15 @@ impl State {
     }
 }
 
-/// The owner stands above the state in the word.
+/// The owner is stored above the state in the word.
 const OWNER_SHIFT: u32 = 16;
 
-/// The reachable content of a segment: items, and bytes of records including pieces. One word holds
-/// both, so that they change together.
+/// The reachable content of a segment: the number of items, and the bytes of records including
+/// pieces. Both are in one word, so that they change together.
 ///
-/// A writer adds an item before readers can reach it and subtracts it afterwards. The account may
-/// be too high for a moment, and after the death of a process until a recount, but never too low.
+/// A writer adds an item before readers can reach it, and subtracts it after they can no longer
+/// reach it. The account may be too high for a moment, and after the death of a process until a
+/// recount, but never too low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) items: u64,
@@ -151,7 +152,7 @@ impl Account {
     }
 }
 
-/// One use of a segment for records. Older uses compare as less.
+/// One use of a segment for records. Older uses compare as less than newer ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Use {
     pub(crate) sequence: u64,
@@ -184,7 +185,7 @@ impl Segments {
         State::of_word(self.segment_field(segment, STATE).load(Acquire))
     }
 
-    /// As [`Self::state`], ordered with all other sequentially consistent accesses.
+    /// Same as [`Self::state`], but ordered with all other sequentially consistent accesses.
     pub(crate) fn state_in_order(&self, segment: u32) -> State {
         State::of_word(self.segment_field(segment, STATE).load(SeqCst))
     }
@@ -202,7 +203,8 @@ impl Segments {
 
     /// Sets the state of a segment and clears its owner.
     pub(crate) fn set_state(&self, segment: u32, state: State) {
-        // Pairs with the acquire in `state`: a thread that sees a segment sealed sees its records.
+        // Pairs with the acquire in `state`: a thread that finds a segment sealed also finds its
+        // records.
         self.segment_field(segment, STATE).store(state as u32, Release);
     }
 
@@ -211,8 +213,8 @@ impl Segments {
         self.segment_field(segment, STATE).store(state.owned_by(thread.owner()), Release);
     }
 
-    /// Claims a segment for the thread slot if it is in state `from` and has no owner. Returns
-    /// false if another thread was faster.
+    /// Claims a segment for the thread slot if the segment is in state `from` and has no owner.
+    /// Returns false if another thread was faster.
     pub(crate) fn claim_segment(
         &self,
         segment: u32,
@@ -259,16 +261,16 @@ impl Segments {
 
     /// Adds to the account of a segment, before any slot names the record.
     pub(crate) fn charge(&self, segment: u32, account: Account) {
-        // Pairs with the acquire in `recount`: a thread that sees a piece counted sees that it is
-        // arriving.
+        // Pairs with the acquire in `recount`: a thread that finds a piece in the account also
+        // finds that it is arriving.
         self.account_word(segment).fetch_add(account.word(), Release);
     }
 
     /// Subtracts unreachable records from the account of a segment. A segment without live bytes is
     /// reclaimed without a further check.
     pub(crate) fn discharge(&self, segment: u32, account: Account) {
-        // Ordered with the load of the state in `file_lower`: either this thread sees the segment
-        // sealed, or the thread that seals it sees the lower account.
+        // Ordered with the load of the state in `file_lower`: either this thread finds the segment
+        // sealed, or the thread that seals it finds the lower account.
         let before = self.account_word(segment).fetch_sub(account.word(), SeqCst);
         let after = before.wrapping_sub(account.word());
         self.file_lower(segment, Account::of_word(before), Account::of_word(after));
@@ -285,12 +287,12 @@ impl Segments {
         total
     }
 
-    /// Pins a segment, which keeps it from being emptied until `Peers::unpin`. Returns false if a
-    /// thread already empties it.
+    /// Pins a segment, so that it is not emptied until `Peers::unpin`. Returns false if the use
+    /// with this sequence is over, or if a thread is already emptying the segment.
     ///
-    /// Pin and state work like the flags of two parties that each raise their own and then check
-    /// the other's. All four accesses are sequentially consistent, so that at least one party sees
-    /// the other.
+    /// Pin and state work like the flags of two parties, each of which raises its own flag and then
+    /// checks the other one. All four accesses are sequentially consistent, so that at least one
+    /// party observes the flag of the other.
     pub(crate) fn pin(&self, segment: u32, sequence: u64) -> bool {
         self.peers().raise_pin(segment);
         let state = self.state_in_order(segment);
@@ -317,7 +319,7 @@ impl Segments {
         {
             return false;
         }
-        // Another thread may have emptied the chosen segment meanwhile and filled it with newer
+        // Another thread may have emptied the chosen segment since, and filled it with newer
         // records.
         if self.peers().is_pinned(segment) || self.present_use(segment) != old {
             self.seal(segment);
@@ -331,10 +333,10 @@ impl Segments {
         Stream::of_number(self.segment_field(segment, STREAM).load(Relaxed))
     }
 
-    /// Returns a new highest sequence: the second, and a count that continues from second to
-    /// second, so that the low byte distinguishes as many uses of a segment as it can. The clock
-    /// never goes back. If it stands still or two threads see different seconds, only the count
-    /// advances.
+    /// Returns a new highest sequence. It consists of the second and a count that does not restart
+    /// with each second, so that the low byte distinguishes as many uses of a segment as possible.
+    /// The clock never goes back. If it stands still, or if two threads pass different seconds,
+    /// only the count advances.
     fn next_sequence(&self, now: Second) -> u64 {
         let in_second = |next: u64| match begun(next) < now {
             true => u64::from(now) << 32 | next & 0xFFFF_FFFF,
@@ -342,18 +344,18 @@ impl Segments {
         };
         let next = self.region().word(global::NEXT_SEQUENCE);
         let step = |next| Some(in_second(next) + 1);
-        // The update always returns a value. Its one exchange pairs with that of `flush`.
+        // The update always returns a value. Its one exchange pairs with the exchange in `flush`.
         let (Ok(before) | Err(before)) = next.fetch_update(AcqRel, Acquire, step);
         in_second(before)
     }
 
     /// Widens the deadline range of a segment by a record's deadline. Only the owner of the
-    /// segment, or the holder of the lock of the group that names the record, may call it.
+    /// segment, or the holder of the lock of the group that names the record, may call this.
     pub(crate) fn note_deadline(&self, segment: u32, deadline: larder_item::Deadline) {
         let second = if deadline.0 == 0 { NEVER_EXPIRES } else { deadline.0 };
         let (min, max) =
             (self.segment_field(segment, DEADLINE_MIN), self.segment_field(segment, DEADLINE_MAX));
-        // Most records change neither bound: a load first keeps the cache line shared.
+        // Most records change neither bound, so a load first keeps the cache line shared.
         if max.load(Relaxed) < second {
             max.fetch_max(second, Relaxed);
         }
@@ -367,7 +369,8 @@ impl Segments {
         self.segment_field(segment, DEADLINE_MIN).load(Relaxed) <= now
     }
 
-    /// Resets the earliest deadline of a segment before a scan notes all deadlines again.
+    /// Resets the earliest deadline of a segment. Called before a scan that notes all deadlines
+    /// again.
     pub(crate) fn forget_deadline_min(&self, segment: u32) {
         self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
     }
@@ -387,7 +390,7 @@ impl Segments {
         sequence < self.region().word(global::FLUSH_SEQUENCE).load(Acquire)
     }
 
-    /// Starts the use of a reserved segment for records.
+    /// Starts the use of a reserved segment for records. Returns the sequence of the use.
     pub(crate) fn activate(&self, op: &Op<'_>, segment: u32, stream: Stream) -> u64 {
         debug_assert_eq!(self.state(segment), State::Reserved);
         self.set_filled(segment, 0);
@@ -404,15 +407,15 @@ impl Segments {
         sequence
     }
 
-    /// Ends the use of a segment for records after the last slot that names one is gone.
+    /// Ends the use of a segment for records, after the last slot that names one is gone.
     pub(crate) fn retire(&self, thread: &ThreadSlot, segment: u32) {
         self.sequence(segment).store(0, Release);
         self.pool_segments(self.stream(segment).pool).fetch_sub(1, Relaxed);
         self.set_own_state(segment, State::Reserved, thread);
     }
 
-    /// Returns the number of segments that hold records of a pool. It is exact but for processes
-    /// that were killed, until [`Self::recount_in_use`].
+    /// Returns the number of segments that hold records of a pool. It is exact, except that killed
+    /// processes may have left it wrong until [`Self::recount_in_use`].
     pub(crate) fn pool_segments(&self, pool: Pool) -> &AtomicU64 {
         self.region().word(global::POOL_SEGMENTS + 8 * pool as usize)
     }

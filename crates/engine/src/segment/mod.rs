@@ -29,7 +29,7 @@ pub(crate) struct Segments {
     peers: Peers,
     keeps_versions: bool,
     evicts: bool,
-    /// The maintainer that keeps segments free in the background, if one runs.
+    /// The callback of the maintainer that keeps segments free in the background, if one runs.
     wake: OnceLock<Wake>,
     /// The end of the fresh segments whose memory this process has populated.
     populated: AtomicU64,
@@ -57,7 +57,7 @@ impl Segments {
         self.region().segment_at(slot.segment()) + slot.offset()
     }
 
-    /// True if each record of an item carries a version.
+    /// True if each record of an item has a version.
     #[inline]
     pub(crate) fn keeps_versions(&self) -> bool {
         self.keeps_versions

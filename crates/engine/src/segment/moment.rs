@@ -1,8 +1,8 @@
-//! Moments: which records were written before one.
+//! Moments: which records were written before a point in time.
 //!
-//! A segment is written from its front to its end, and its uses are numbered. So two things tell
-//! the records before a moment from those after it: the next number, and how far the segments were
-//! filled that were still written to.
+//! A segment is written from its front to its end, and its uses are numbered. So two things
+//! distinguish the records before a moment from the records after it: the next sequence, and how
+//! far each segment was filled that was still written to.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
@@ -14,12 +14,12 @@ use crate::process::op::Op;
 use crate::segment::Segments;
 use crate::segment::slot::Slot;
 
-/// A moment in the history of all segments.
+/// A point in the history of all segments.
 #[derive(Debug)]
 pub(crate) struct Moment {
-    /// Uses of segments with this sequence or a higher one began later.
+    /// Uses with this sequence or a higher one began after the moment.
     next_sequence: u64,
-    /// How far the segments were filled that went on to be written to, by their sequence.
+    /// How far each segment was filled that was still written to at the moment, by its sequence.
     filled: HashMap<u64, usize>,
 }
 
@@ -32,13 +32,14 @@ impl Moment {
 }
 
 impl Segments {
-    /// Determines the present moment. Every store that has ended is before it, and every store that
+    /// Determines the current moment. Every store that has ended is before it, and every store that
     /// begins later is after it. The caller holds neither group nor appender.
     ///
-    /// Cost: claims each appender for a moment, and waits for the stores that write there.
+    /// Cost: claims each appender for a moment, which waits for the stores in progress.
     pub(crate) fn moment(&self, op: &Op<'_>) -> Result<Moment, Stuck> {
-        // A segment gets its sequence, an appender and its records under the claim of the appender.
-        // So a segment with a smaller sequence that no claimed appender shows from here on is full.
+        // A thread gives a segment its sequence, attaches it to an appender and writes records to
+        // it only while the thread holds the claim of that appender. So a segment with a smaller
+        // sequence that is not found at any appender from here on is full.
         let next_sequence = self.region().word(global::NEXT_SEQUENCE).load(Acquire);
         let mut filled = HashMap::new();
         self.claim_each_appender(op, |segment| {

@@ -7,15 +7,15 @@
 //! └──────────────────────────────────────────────────────┴─────────┴──────────┴───────┴─────┴───────┴─────┘
 //! ```
 //!
-//! A field with a question mark is present if its bit in `fields` is set. The widest come first so
-//! that each is aligned. `used` is the time of the item's last use (module
-//! [`used`](crate::segment::used)). The record of a large value holds a table in place of the value
-//! (module [`large`](crate::ops::large)). A piece holds the hash of its item's key in place of all
-//! fields, and its `used` is 0.
+//! A field with a question mark is present if its bit in `fields` is set. The widest fields come
+//! first, so that each is aligned. `used` is the time of the item's last use (module
+//! [`used`](crate::segment::used)). The record of a large value contains a table in place of the
+//! value (module [`large`](crate::ops::large)). A piece contains the hash of its item's key in
+//! place of all fields, and its `used` is 0.
 //!
-//! Two kinds of records change in place (module `update_value`). A **number** holds a u64 in place
-//! of its text; `mark` is the length of the text. A **growing** record has a length rounded up to
-//! 2^`mark` bytes and takes appended bytes into the rest.
+//! Two kinds of records change in place (module `update_value`). A **number** record contains a u64
+//! in place of its text; `mark` is the length of the text. A **growing** record has a length
+//! rounded up to 2^`mark` bytes. Bytes are appended in the part that is not used yet.
 //!
 //! Four fields of every record's header change in place, under the lock of its group: `used`, the
 //! bits **stale** and **token sent**, and **initial freq**, the freq of the item's slot when it was
@@ -51,23 +51,23 @@ const INITIAL_FREQ_MASK: u64 = 7 << INITIAL_FREQ_SHIFT;
 const USED_SHIFT: u32 = 44;
 const USED_MASK: u64 = !0 << USED_SHIFT;
 
-/// The header fields that belong to the item rather than to its record.
+/// The header fields that belong to the item and not to its record.
 const LIFE_MASK: u64 =
     USED_MASK | INITIAL_FREQ_MASK | ((STALE | TOKEN_SENT) as u64) << FIELDS_SHIFT;
 
 /// The highest freq that an item starts with. A read still raises it.
 pub(crate) const INITIAL_FREQ_MAX: u64 = FREQ_MAX - 1;
-/// Stands for an unknown initial freq, of an item that was read.
+/// Marks an item that was read and whose initial freq is not known.
 pub(crate) const READ_BEFORE: u64 = FREQ_MAX + 1;
 
-/// The smallest power of two that record lengths are multiples of.
+/// Record lengths are multiples of 2 to this power, or of a larger power of two.
 const UNIT_BITS_MIN: u32 = 3;
 /// The length of a number's value in bytes.
 pub(crate) const NUMBER_BYTES: usize = 8;
 
 /// The length of every record's header in bytes.
 pub(crate) const HEADER_BYTES: usize = 8;
-/// The bytes of a piece before its part of the value.
+/// The number of bytes of a piece before its part of the value.
 pub(crate) const PIECE_HEAD_BYTES: usize = HEADER_BYTES + 8;
 
 /// The first word of a record.
@@ -96,23 +96,24 @@ pub(crate) struct Marks {
 pub(crate) enum Form {
     /// The value itself.
     Plain,
-    /// The value, and spare bytes behind it: the record's length is a multiple of 2^`unit_bits`.
+    /// The value itself, followed by spare bytes: the record's length is a multiple of
+    /// 2^`unit_bits`.
     Growing { unit_bits: u8 },
-    /// A number; its text, padded with spaces, is the value that clients see.
+    /// A number. Clients read its text, padded with spaces.
     Number { shown_bytes: u8 },
     /// A table of pieces.
     Table,
 }
 
 impl Form {
-    /// Returns the form of a value that has grown to a record of `record_bytes`: about as much
-    /// spare room again.
+    /// Returns the form of a value that has grown to a record of `record_bytes`. The spare bytes
+    /// are about as many again.
     pub(crate) fn growing(record_bytes: usize) -> Self {
         Self::Growing { unit_bits: record_bytes.ilog2() as u8 }
     }
 
-    /// Returns the form of a number whose text has `text_bytes`, or `None` if a number's text is
-    /// never that long.
+    /// Returns the form of a number whose text has `text_bytes`, or `None` if the text is longer
+    /// than that of any number.
     pub(crate) fn number(text_bytes: usize) -> Option<Self> {
         let shown_bytes = u8::try_from(text_bytes).ok()?;
         (u64::from(shown_bytes) <= MARK_MAX).then_some(Self::Number { shown_bytes })
@@ -158,8 +159,8 @@ impl Header {
 
     #[inline]
     pub(crate) fn load(memory: &Memory, record_at: usize) -> Self {
-        // Pairs with the release in `update_value`: a reader that sees the new length of a growing
-        // value sees its bytes.
+        // Pairs with the release in `update_value`: a reader that loads the new length of a growing
+        // value also loads its bytes.
         Self(memory.word(record_at).load(Acquire))
     }
 
@@ -237,14 +238,14 @@ impl Header {
         Used((self.0 >> USED_SHIFT) as u32)
     }
 
-    /// Returns the header of an item that is used in the second `now`.
+    /// Returns the header of an item whose last use is in the second `now`.
     #[inline]
     pub(crate) fn with_used(self, now: Second) -> Self {
         Self(self.0 & !USED_MASK | u64::from(Used::at(now).0) << USED_SHIFT)
     }
 
-    /// Returns this header with the marks, `initial_freq` and `used` of the old one: the item keeps
-    /// its identity.
+    /// Returns this header with the marks, `initial_freq` and `used` of the old one, so that the
+    /// item keeps its identity.
     pub(crate) fn keeping_identity_of(self, old: Self) -> Self {
         Self(self.0 & !LIFE_MASK | old.0 & LIFE_MASK)
     }
@@ -260,7 +261,7 @@ impl Header {
         self.0 & !(INITIAL_FREQ_MASK | u64::from(TOKEN_SENT) << 32)
     }
 
-    /// Returns the header of an item whose slot's freq changes without a read.
+    /// Returns the header of an item for a new freq of its slot that was not caused by a read.
     pub(crate) fn with_freq_changed(self, from: u64, to: u64) -> Self {
         match self.is_fetched(from) {
             true if from == to => self,
@@ -278,7 +279,7 @@ impl Header {
         HEADER_BYTES + key_bytes + value_bytes
     }
 
-    /// Returns the form of a copy of the value. The copy of a growing value does not grow.
+    /// Returns the form of a copy of the value. The copy of a growing value cannot grow.
     pub(crate) fn form_of_copy(self) -> Form {
         match self.mark() {
             _ if self.is_large() => Form::Table,
@@ -287,13 +288,13 @@ impl Header {
         }
     }
 
-    /// True if more than the deadline may change while the record stays where it is.
+    /// True if fields other than the deadline may change while the record stays in place.
     #[inline]
     pub(crate) fn changes_in_place(self) -> bool {
         self.mark() != 0
     }
 
-    /// Returns the length of the value that clients see. Not for large values.
+    /// Returns the length of the value that clients read. Not for large values.
     #[inline]
     pub(crate) fn shown_bytes(self) -> usize {
         if self.is_number() { self.mark() as usize } else { self.value_bytes() }
@@ -344,7 +345,7 @@ impl Header {
     #[inline]
     pub(crate) fn value_at(self) -> usize {
         let key_end = self.key_at() + self.key_bytes();
-        // Tables and numbers are accessed word by word, so they are aligned.
+        // Tables and numbers are accessed word by word, so they must be aligned.
         if self.has(LARGE | NUMBER) { key_end.next_multiple_of(8) } else { key_end }
     }
 
@@ -373,14 +374,14 @@ impl Header {
     }
 }
 
-/// The content of a record that is to be written.
+/// The content of a record that is about to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) hash: u64,
     pub(crate) flags: u32,
-    /// The deadline, or `None` if the record has no such field. A field may hold "never", so that a
-    /// later change fits.
+    /// The deadline, or `None` if the record has no deadline field. The field may contain "never",
+    /// so that a deadline can be set later.
     pub(crate) deadline: Option<Deadline>,
     /// True if the record has a version field, which publication fills in.
     pub(crate) versioned: bool,
@@ -399,10 +400,10 @@ impl Draft<'_> {
         Header::new(fields, self.form, self.key.len(), self.value.len())
     }
 
-    /// Returns the length of the value that clients see.
+    /// Returns the length of the value that clients read.
     pub(crate) fn shown_bytes(&self) -> usize {
         match self.form {
-            // The table starts with it.
+            // The table starts with this length.
             Form::Table => {
                 self.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes) as usize)
             }
@@ -410,7 +411,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Writes the record into room that the caller owns.
+    /// Writes the record to space that the caller owns.
     pub(crate) fn write(&self, memory: &Memory, record_at: usize) {
         let header = self.header();
         if let (Some(at), Some(deadline)) = (header.deadline_at(), self.deadline) {
@@ -426,7 +427,7 @@ impl Draft<'_> {
 }
 
 const _: () = assert!(PIECE_HEAD_BYTES == 16 && HEADER_BYTES == size_of::<Header>());
-// A record lies within a segment, so that every length of a value fits its field.
+// A record fits in a segment, so every length of a value fits in its field.
 const _: () = assert!(SEGMENT_BYTES_MAX as u64 - 1 <= VALUE_MASK);
 const _: () = assert!(USED_SHIFT + used::BITS == u64::BITS);
 

@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::segment::Segments;
 
-/// A refill keeps one of this many segments free, besides the spare ones …
+/// A refill keeps one in this many segments free, in addition to the spare ones …
 const FREE_PART: u64 = 128;
 
-/// … but no more than this.
+/// … but no more than this number.
 const FREE_MAX: u64 = 32;
 
 /// The callback that reports a shortage of free segments.
@@ -36,7 +36,8 @@ impl Segments {
         let _ = self.wake.set(Wake(wake));
     }
 
-    /// Reports a taken segment, and a shortage if few are left or few are populated.
+    /// Called after a segment was taken. Calls the maintainer if few free segments, or few
+    /// populated ones, remain.
     pub(crate) fn note_taken(&self) {
         if let Some(Wake(wake)) = self.wake.get()
             && (self.free_segments() < self.free_segments_low() || self.is_populated_low())

@@ -22,14 +22,14 @@ const KIND_SHIFT: u32 = 45;
 const GEN_SHIFT: u32 = 37;
 const SEGMENT_SHIFT: u32 = 17;
 
-/// The maximum of `freq`.
+/// The highest value of `freq`.
 pub(crate) const FREQ_MAX: u64 = 3;
 
 const TAG_MASK: u64 = !0 << TAG_SHIFT;
 const FREQ_MASK: u64 = FREQ_MAX << FREQ_SHIFT;
 const LOCATION_MASK: u64 = (1 << (KIND_SHIFT + 2)) - 1;
 
-/// The number of bits of a tag: the index can double this often.
+/// The number of bits of a tag. The index can double this many times.
 pub(crate) const TAG_BITS: u32 = 15;
 
 /// The content of a slot.
@@ -37,10 +37,11 @@ pub(crate) const TAG_BITS: u32 = 15;
 pub(crate) struct Slot(pub(crate) u64);
 
 impl Slot {
-    /// Names no record.
+    /// The word of an empty slot, which names no record.
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// Names the record at `offset` bytes into `segment`, written while the segment had `sequence`.
+    /// Returns the word that names the record at `offset` bytes into `segment`, written while the
+    /// segment had `sequence`.
     pub(crate) fn new(segment: u32, offset: usize, sequence: u64) -> Self {
         debug_assert!(segment < 1 << 20 && offset.is_multiple_of(8) && offset < 1 << 20);
         Self(
@@ -66,13 +67,13 @@ impl Slot {
         (self.0 ^ tag << TAG_SHIFT) & TAG_MASK == 0 && self.0 != 0
     }
 
-    /// True if the words differ at most in freq.
+    /// True if the slots are equal except for their freqs.
     #[inline]
     pub(crate) fn is_same(self, other: Self) -> bool {
         (self.0 ^ other.0) & !FREQ_MASK == 0
     }
 
-    /// Returns how often the record was read lately, up to [`FREQ_MAX`].
+    /// Returns how often the record was recently read, up to [`FREQ_MAX`].
     #[inline]
     pub(crate) fn freq(self) -> u64 {
         (self.0 & FREQ_MASK) >> FREQ_SHIFT
@@ -113,7 +114,7 @@ impl Slot {
     }
 }
 
-/// For people: where the record is.
+/// Writes the place of the record for people.
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.is_empty() {

@@ -1,7 +1,8 @@
-//! Append streams: which records share segments.
+//! Append streams: they determine which records share segments.
 //!
-//! A stream is a pool and a TTL class. Pools separate items that were read from new ones. TTL
-//! classes group items that expire together, so that whole segments become reclaimable at once.
+//! A stream is a pool and a TTL class. The pools separate items that were read from new items. The
+//! TTL classes group items that expire together, so that complete segments become reclaimable at
+//! the same time.
 
 use larder_item::{Deadline, Second};
 use larder_region::layout::TTL_CLASSES;
@@ -12,7 +13,7 @@ use crate::segment::Segments;
 /// 2023).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
-    /// New items. Most are never read again and pass through quickly.
+    /// New items. Most are never read again and leave the pool quickly.
     Small = 0,
     /// Items that were read in the small pool, or stored again soon after they left it.
     Main = 1,
@@ -22,7 +23,7 @@ pub(crate) enum Pool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) pool: Pool,
-    /// Below [`TTL_CLASSES`]; always 0 in a region with one class.
+    /// Less than [`TTL_CLASSES`]; always 0 in a region with one class.
     pub(crate) ttl_class: u32,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct Stream {
 const TTL_CLASS_SECS: [Second; TTL_CLASSES - 2] = [15 * 60, 4 * 3600];
 
 impl Stream {
-    /// Returns the number that a segment's header carries.
+    /// Returns the number that represents the stream in a segment's header.
     pub(crate) fn number(self) -> u32 {
         self.pool as u32 | self.ttl_class << 1
     }
@@ -40,14 +41,14 @@ impl Stream {
         Self { pool, ttl_class: (number >> 1) % TTL_CLASSES as u32 }
     }
 
-    /// Returns the stream of another pool for the same class.
+    /// Returns the stream of another pool with the same TTL class.
     pub(crate) fn in_pool(self, pool: Pool) -> Self {
         Self { pool, ..self }
     }
 }
 
 impl Segments {
-    /// Returns the stream in a pool for an item that expires at `deadline`.
+    /// Returns the stream in a pool for an item with this deadline.
     pub(crate) fn stream_of(&self, pool: Pool, deadline: Deadline, now: Second) -> Stream {
         if self.region().layout().ttl_classes == 1 {
             return Stream { pool, ttl_class: 0 };

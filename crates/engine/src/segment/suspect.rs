@@ -1,4 +1,4 @@
-//! Suspects: segments whose accounts may be too high, and other counts that are due for a recount.
+//! Suspects: segments whose accounts may be too high, and other counts that must be recounted.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -7,15 +7,15 @@ use larder_region::layout::global;
 use crate::segment::Segments;
 use crate::segment::header::SUSPECT;
 
-/// The accounts of suspect segments are to be recounted.
+/// The accounts of suspect segments must be recounted.
 pub(crate) const ACCOUNTS: u64 = 1;
-/// So is the number of segments in use.
+/// The number of segments in use must be recounted.
 pub(crate) const SEGMENTS_IN_USE: u64 = 2;
-/// So is the number of filled slots.
+/// The number of filled slots must be recounted.
 pub(crate) const SLOTS: u64 = 4;
 
 impl Segments {
-    /// Notes that a recount is due.
+    /// Notes that these recounts are due.
     pub(crate) fn call_for_recount(&self, which: u64) {
         self.region().word(global::SUSPECTS).fetch_or(which, Release);
     }
@@ -25,7 +25,7 @@ impl Segments {
         self.region().word(global::SUSPECTS).swap(0, AcqRel)
     }
 
-    /// Marks a segment whose account may be too high for a recount.
+    /// Marks a segment for a recount because its account may be too high.
     pub(crate) fn suspect(&self, segment: u32) {
         if self.segment_numbers().contains(&segment) {
             self.set_suspect(segment, true);

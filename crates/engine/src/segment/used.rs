@@ -1,31 +1,32 @@
 //! The time of an item's last use.
 //!
-//! A record's header holds the second, modulo 2^[`BITS`]. A store, a counted read and a change
-//! write it; a read only if it is [`REFRESH_SECS`] old. That is once a minute, as in memcached, so
-//! a read of an item in use only compares a few bits of a word that it has loaded anyway.
+//! A record's header contains the second of the last use, modulo 2^[`BITS`]. A store, a counted
+//! read and a change write this time; a read writes it only if the stored time is [`REFRESH_SECS`]
+//! old. That is once a minute, as in memcached, so a read of an item in use only compares a few
+//! bits of a word that it has already loaded.
 //!
 //! The writer holds the lock of the item's group, as for every change of a header. A reader tries
-//! that lock once. If another thread holds it, the next read writes the time.
+//! to take that lock once. If another thread holds it, the next read writes the time.
 //!
-//! The last use is at most 59 s later than the reported time, and never earlier: an item is never
-//! reported as idle for fewer whole seconds than have passed since it was stored. After 2^[`BITS`]
-//! seconds without a use, 12 days, the reported time jumps ahead by as much.
+//! The last use is at most 59 s later than the reported time, and never earlier: the reported idle
+//! time of an item is never shorter than the time since its last use. After 2^[`BITS`] seconds
+//! without a use, which are 12 days, the reported time jumps ahead by as much.
 
 use larder_item::Second;
 
 /// The bits of a time in a header.
 pub(crate) const BITS: u32 = 20;
 
-/// A read writes the time of an item whose last use is this many seconds ago.
+/// A read writes the time if the last use is at least this many seconds ago.
 const REFRESH_SECS: u32 = 60;
 
-/// Processes with different clocks, and tests that move the clock, may write a time that others
-/// have not reached. Up to this many seconds ahead count as now, not as long ago.
+/// Processes with different clocks, and tests that move the clock, may store a time that others
+/// have not reached. A time that is at most this many seconds ahead counts as now, not as long ago.
 const AHEAD_SECS_MAX: u32 = 2048;
 
 const MASK: u32 = (1 << BITS) - 1;
 
-/// The time of an item's last use, as its header holds it.
+/// The time of an item's last use, in the form in which its header stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Used(pub(crate) u32);
 

@@ -1,4 +1,4 @@
-//! The journal of a cache whose disk has what memory evicts.
+//! The journal of a cache whose disk contains the items that memory evicts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::Admission;
 use super::recording::Terms;
 use super::store_journal::{change_of, item_of, refusal};
 
-/// Gives a store the items that the engine evicts.
+/// Writes the items that the engine evicts to the store.
 pub(super) struct EvictionJournal {
     store: Arc<Store<RealDirectory>>,
     epoch: Epoch,
     admission: Admission,
-    /// The smallest size of key and value that the disk gets, in bytes.
+    /// The minimum size of an item's key and value on the disk, in bytes.
     item_bytes_min: usize,
 }
 

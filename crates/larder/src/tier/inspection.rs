@@ -1,4 +1,4 @@
-//! A directory of a disk tier that no process uses.
+//! Inspection of a disk tier's directory that no process uses.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,8 @@ use larder_tier::store::{self, Damage, Findings, Salvaged, Trust};
 
 use super::settings::{TierError, TierMode};
 
-/// The directory of a disk tier, read without changing it. No other process uses it meanwhile.
+/// The directory of a disk tier, opened for reading only. Other processes cannot use it as long as
+/// this value exists.
 ///
 /// ```no_run
 /// use larder::TierInspection;
@@ -32,7 +33,8 @@ impl TierInspection {
     /// Opens a directory.
     ///
     /// # Errors
-    /// [`TierError`]: another process uses it, or it is no directory of a disk tier.
+    /// [`TierError`] if another process uses the directory, or it is not the directory of a disk
+    /// tier.
     pub fn open(path: &Path) -> Result<Self, TierError> {
         let directory = RealDirectory::open(path).map_err(larder_tier::OpenError::from)?;
         Ok(Self { path: path.to_owned(), tier: Tier::open_existing(directory)? })
@@ -43,7 +45,7 @@ impl TierInspection {
         &self.path
     }
 
-    /// Returns what the directory promises.
+    /// Returns the mode of the directory.
     pub fn mode(&self) -> TierMode {
         match self.tier.manifest().mode {
             Mode::Store => TierMode::Store,
@@ -51,34 +53,37 @@ impl TierInspection {
         }
     }
 
-    /// Returns its identity.
+    /// Returns the identity of the directory.
     pub fn identity(&self) -> u128 {
         u128::from_be_bytes(self.tier.manifest().uuid.0)
     }
 
-    /// Returns the size that its log may have, in bytes.
+    /// Returns the maximum size of the log, in bytes.
     pub fn size_bytes(&self) -> u64 {
         u64::from(self.tier.manifest().extents) * SEGMENT_BYTES as u64
     }
 
-    /// Returns when the directory was made, as a Unix time.
+    /// Returns when the directory was created, as a Unix time.
     pub fn made_unix_secs(&self) -> u64 {
         self.tier.manifest().made_unix_secs
     }
 
-    /// True if the last stop left nothing to do. The next start of a cache is empty otherwise.
+    /// True if the last stop was clean. If it was not, the next start of a cache is empty.
     pub fn is_clean(&self) -> bool {
         self.tier.manifest().clean
     }
 
-    /// Reads the directory, and shows its items to `show` until that returns false. An item that is
-    /// expired at `now_unix_secs`, or flushed by then, is not shown. Reports the segments that are
-    /// read, and their number, to `progress`: those of a store are read twice.
+    /// Reads the directory, and calls `show` with its items until `show` returns false. Skips items
+    /// that are expired at `now_unix_secs`, or flushed by a delayed flush that is due at that time.
+    /// Calls `progress` with the number of segments read so far and their total. A store is read
+    /// twice.
     ///
-    /// Cost: reads the log twice, that of a cache once; 19 to 24 bytes of memory an item.
+    /// Cost: two reads of the log of a store, one of the log of a cache; 19 to 24 bytes of memory
+    /// per item.
     ///
     /// # Errors
-    /// [`TierError`] if the log is damaged or the disk fails. What was shown until then is whole.
+    /// [`TierError`] if the log is damaged or the disk fails. The items shown before the error are
+    /// intact.
     pub fn read(
         &self,
         now_unix_secs: u64,
@@ -95,16 +100,16 @@ impl TierInspection {
 }
 
 impl TierInspection {
-    /// Reads a damaged directory past its damage. `report` gets each damaged place, `show` the
-    /// items that can be read, and whether they are known to be the newest of their keys. Those
-    /// that are expired at `now_unix_secs`, or flushed by then, are not shown, nor older items of a
-    /// key whose newest record is damaged.
+    /// Reads a damaged directory as far as possible. Calls `report` with each damaged place. Calls
+    /// `show` with each readable item and with whether it is known to be the newest one of its key.
+    /// Skips items that are expired at `now_unix_secs`, or flushed by a delayed flush that is due
+    /// at that time. Also skips older items of a key whose newest record is damaged.
     ///
-    /// Cost: reads the log of a store three times, that of a cache once; 19 to 24 bytes of memory
-    /// an item.
+    /// Cost: three reads of the log of a store, one of the log of a cache; 19 to 24 bytes of memory
+    /// per item.
     ///
     /// # Errors
-    /// [`TierError`] if the disk does not return the index of a cache.
+    /// [`TierError`] if the disk fails to return the index of a cache.
     pub fn salvage(
         &self,
         now_unix_secs: u64,
@@ -121,13 +126,13 @@ impl TierInspection {
         Ok(Salvaged { findings, ..salvaged })
     }
 
-    /// How far the log's time, by which deadlines count, is ahead of the system's clock.
+    /// Returns how far the log's time, which deadlines use, is ahead of the system clock.
     fn ahead_secs(&self, now_unix_secs: u64) -> i64 {
         self.tier.log_time(store::newest_stamp(&self.tier), now_unix_secs).ahead_secs
     }
 }
 
-/// What was found, with times by the system's clock.
+/// Converts the times in the findings to the system clock.
 fn by_system_clock(findings: Findings, ahead_secs: i64) -> Findings {
     let due = |secs: u64| secs.saturating_add_signed(-ahead_secs);
     Findings { due_unix_secs: findings.due_unix_secs.map(due), ..findings }
@@ -149,13 +154,13 @@ impl<'a> TierItem<'a> {
 /// An item of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierItem<'a> {
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: &'a [u8],
     /// The client flags.
     pub flags: u32,
-    /// The second from which it is expired, as a Unix time; `None`: never.
+    /// The second at which it expires, as a Unix time; `None`: never.
     pub deadline_unix_secs: Option<u64>,
     /// True if the value is out of date.
     pub stale: bool,

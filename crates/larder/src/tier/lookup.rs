@@ -1,4 +1,4 @@
-//! Reads of the disk that the caller of an operation performs.
+//! Disk reads that the caller of an operation performs.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ use larder_tier::store::{FindError, Known, Lookup, Store, StoredItem, Wanted};
 use super::Tier;
 use super::wait::{Taken, Wait};
 
-/// What the disk has of a key.
+/// The records of a key on the disk, and its item if it has one.
 pub(super) type Found = Result<(Known, Option<StoredItem>), FindError>;
 
 /// How an operation depends on the item of its key.
@@ -21,30 +21,30 @@ pub(super) type Found = Result<(Known, Option<StoredItem>), FindError>;
 pub enum DiskNeed {
     /// It reads the item.
     Reads,
-    /// It changes the item, or whether it does depends on the item.
+    /// It changes the item, or the item determines whether it changes anything.
     Changes,
-    /// It replaces the item, whatever that is.
+    /// It replaces the item without reading it.
     Replaces,
 }
 
-/// The operation needs the disk, and its caller is to read it.
+/// The operation needs the disk, and its caller must read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pending;
 
-/// A search for an item on the disk.
+/// A lookup of an item on the disk.
 #[derive(Debug)]
 pub struct DiskLookup {
     lookup: Lookup,
     failure: Option<FindError>,
 }
 
-/// A read of the disk that a lookup needs.
+/// A disk read that a lookup needs.
 pub struct DiskRead {
     store: Arc<Store<RealDirectory>>,
     wanted: Wanted,
 }
 
-/// What a read of the disk has returned.
+/// The result of a disk read.
 #[derive(Debug)]
 pub struct DiskPages(Result<Vec<Page>, DiskError>);
 
@@ -65,33 +65,34 @@ impl DiskRead {
         Self { store, wanted }
     }
 
-    /// The file.
+    /// Returns the descriptor of the log file.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.store.file().descriptor()
     }
 
-    /// Where the bytes are in the file.
+    /// Returns the offset of the bytes in the file.
     pub fn offset(&self) -> u64 {
         self.wanted.first * size_of::<Page>() as u64
     }
 
-    /// True if the file system begins the read without waiting for it.
+    /// True if the file system starts the read without blocking.
     pub fn is_prompt(&self) -> bool {
         self.store.file().is_prompt()
     }
 
-    /// The memory for the bytes. It stays where it is while `self` exists.
+    /// Returns the buffer for the bytes. Its address does not change while `self` exists.
     pub fn room(&mut self) -> &mut [u8] {
         page_bytes_mut(&mut self.wanted.pages)
     }
 
-    /// Reads them. Blocks.
+    /// Performs the read. Blocks.
     pub fn perform(self) -> DiskPages {
         DiskPages(self.store.read(self.wanted))
     }
 
-    /// Ends a read by which the system has read `bytes` into [`Self::room`], or failed. What is
-    /// missing is read again, and that blocks: it is rare, and shows the system's error.
+    /// Completes a read that the system performed: it has read `bytes` bytes into [`Self::room`],
+    /// or failed. If bytes are missing, repeats the read and blocks. This is rare, and it returns
+    /// the system's error.
     pub fn complete(self, bytes: usize) -> DiskPages {
         match bytes == size_of_val(self.wanted.pages.as_slice()) {
             true => DiskPages(Ok(self.wanted.pages)),
@@ -112,11 +113,11 @@ impl DiskLookup {
 }
 
 impl Tier {
-    /// Finds an item as [`Store::find`] does. Takes the result of a lookup for this operation if
-    /// that still holds.
+    /// Same as [`Store::find`], but takes the result of an earlier lookup for this operation if it
+    /// is still valid.
     ///
     /// # Errors
-    /// [`Pending`] if the operation is not to read the disk.
+    /// [`Pending`] if the operation must not read the disk itself.
     pub(super) fn find(&self, key: &[u8], wait: Wait<'_>) -> Result<Found, Pending> {
         let Some(deferred) = wait.deferred() else { return Ok(self.store.find(key)) };
         match deferred.take(key, |known| self.store.is_as_found(key, known)) {
@@ -136,7 +137,7 @@ impl Tier {
         is_resident: impl FnOnce() -> bool,
     ) -> bool {
         let may_ask = match asking {
-            // A store without conditions does not change what the disk of a cache has before.
+            // A store without conditions does not depend on the item on the disk of a cache.
             DiskNeed::Replaces if self.is_cache() => false,
             DiskNeed::Reads => !is_resident() && self.store.may_have(key),
             DiskNeed::Changes | DiskNeed::Replaces => self.store.may_ask(key, is_resident()),
@@ -146,29 +147,31 @@ impl Tier {
         may_ask && !is_found()
     }
 
-    /// True if changes wait until earlier ones are durable.
+    /// True if changes have to wait until earlier ones are durable.
     pub(crate) fn is_crowded(&self) -> bool {
         !self.is_cache() && self.store.is_crowded()
     }
 
-    /// True if a change must wait until earlier ones are durable.
+    /// True if this change has to wait until earlier ones are durable.
     pub(crate) fn must_wait_for_room(&self, wait: Wait<'_>) -> bool {
         !wait.has_waited() && self.is_crowded()
     }
 
-    /// Until when a change waits for the disk.
+    /// Returns the time until which a change waits for the disk.
     pub(super) fn patience(&self, wait: Wait<'_>) -> Instant {
         Instant::now() + if wait.has_waited() { Duration::ZERO } else { self.wait }
     }
 
-    /// Begins to look a key up. Returns the lookup and its first read; `None` if it needs none.
+    /// Begins a lookup of a key. Returns the lookup and its first read, or `None` if it needs no
+    /// read.
     pub(crate) fn look_up(&self, key: &[u8]) -> (DiskLookup, Option<DiskRead>) {
         let mut lookup = DiskLookup { lookup: self.store.look_up(key), failure: None };
         let read = self.advance(&mut lookup, None);
         (lookup, read)
     }
 
-    /// Continues a lookup after its read. Returns its next read; `None` at its end.
+    /// Continues a lookup after its read. Returns its next read, or `None` when the lookup has
+    /// finished.
     pub(crate) fn look_on(&self, lookup: &mut DiskLookup, pages: DiskPages) -> Option<DiskRead> {
         self.advance(lookup, Some(pages.0))
     }

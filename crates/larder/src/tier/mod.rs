@@ -1,14 +1,14 @@
-//! The disk tier: a cache whose items are also in a directory on disk, all of them.
+//! The disk tier: a cache that also stores all of its items in a directory on disk.
 //!
 //! ```text
 //! change ─▶ engine ─▶ journal ─▶ log on disk        miss in memory ─▶ log on disk ─▶ back into memory
 //! ```
 //!
-//! In a directory of mode [`TierMode::Cache`] it has those that memory evicts instead
+//! In a directory of mode [`TierMode::Cache`] the disk contains only the items that memory evicts
 //! (`eviction_journal.rs`).
 //!
-//! Memory keeps the items that are in use. Every change is recorded before it can be seen, and an
-//! operation on an item that memory does not have brings it back first.
+//! Memory keeps the items in use. Every change is recorded before it becomes visible. An operation
+//! on an item that is only on the disk first brings the item back into memory.
 
 mod eviction_journal;
 mod gauges;
@@ -57,26 +57,27 @@ pub(crate) struct Tier {
     mode: TierMode,
     /// The journal of the engine.
     journal: Arc<TierJournal>,
-    /// The cache's seconds in the log's time, which never goes back: the wall clock may be set.
+    /// The epoch of the cache's seconds in the log's time. The log's time never goes back, unlike
+    /// the wall clock.
     epoch: Epoch,
     wait: Duration,
     stop: Duration,
-    /// The present second of the log's time, for a cache whose clock is ticked.
+    /// The current second of the log's time, for a cache whose clock the caller advances.
     now_unix_secs: Arc<AtomicU64>,
     started: Started,
     caution: Option<Caution>,
     /// The memory of engine and catalog together, in bytes.
     memory_bytes: AtomicU64,
-    /// The second in which engine and catalog last shared it.
+    /// The second at which engine and catalog last divided it.
     shared_at: AtomicU32,
     forks: u32,
-    /// Until when a stop waits for the disk; set when it begins.
+    /// The time until which a stop waits for the disk; set when the stop begins.
     stop_by: OnceLock<Instant>,
-    /// The disk of a cache has got what memory has.
+    /// True once memory was written to the disk of a cache.
     is_memory_kept: AtomicBool,
-    /// Items that the disk did not return.
+    /// The number of items that the disk failed to return.
     unreadable: AtomicU64,
-    /// Why the last one was not returned.
+    /// The reason for the last such failure.
     last_unreadable: Mutex<Option<String>>,
     walks: Walks,
     recent_reads: RecentReads,
@@ -94,8 +95,9 @@ impl Drop for Tier {
         if is_own {
             self.stop();
         }
-        // The threads and the lock of the store are of the process that opened it. There, a disk
-        // that hangs holds the threads, and must not hold this one.
+        // A forked child must not drop the store: its threads and its lock belong to the process
+        // that opened it. In that process, a hanging disk blocks the threads of the store, and must
+        // not block this thread as well.
         if !is_own || !self.store.is_stopped() {
             std::mem::forget(Arc::clone(&self.store));
         }
@@ -159,18 +161,19 @@ impl Tier {
         Ok(tier)
     }
 
-    /// Checks whether the directory, which another process may use, could be opened.
+    /// Checks whether the directory could be opened. Another process may use it.
     pub(crate) fn rehearse(disk: &DiskTier) -> Result<(), TierError> {
         let directory = RealDirectory::open(&disk.path).map_err(larder_tier::OpenError::from)?;
         Ok(Directory::rehearse(&directory, disk.wanted())?)
     }
 
-    /// The journal that the engine gets.
+    /// Returns the journal for the engine.
     pub(crate) fn journal(&self) -> Arc<dyn Journal> {
         Arc::clone(&self.journal) as Arc<dyn Journal>
     }
 
-    /// The version that all later ones are above: clients may have chosen the highest one.
+    /// Returns a lower bound of all new versions. It leaves a margin, because clients may have
+    /// chosen the highest version.
     pub(crate) fn versions_past(&self) -> u64 {
         self.started.version_max.saturating_add(1 << 32)
     }
@@ -179,7 +182,7 @@ impl Tier {
         &self.started
     }
 
-    /// What the file system does not promise.
+    /// Returns the limitations of the file system, if there are known ones.
     pub(crate) fn caution(&self) -> Option<Caution> {
         self.caution
     }
@@ -196,7 +199,7 @@ impl Tier {
         u64::try_from(self.epoch.unix_of(second)).unwrap_or(0)
     }
 
-    /// Returns a deadline of the log as the engine counts it.
+    /// Converts a deadline of the log to the seconds of the engine.
     fn deadline(&self, unix_secs: Option<u64>) -> Deadline {
         let Some(unix_secs) = unix_secs.and_then(|secs| i64::try_from(secs).ok()) else {
             return Deadline::NEVER;
@@ -209,7 +212,7 @@ impl Tier {
         }
     }
 
-    /// Removes everything that was stored, in memory and on disk.
+    /// Removes all items, in memory and on disk.
     pub(crate) fn clear(&self, hide: impl Fn()) -> Result<(), StoreError> {
         let deadline = Instant::now() + self.wait;
         loop {
@@ -220,8 +223,8 @@ impl Tier {
         }
     }
 
-    /// Schedules a clear, in memory by `schedule`, so that readers of the memory see none of its
-    /// items from that second on.
+    /// Schedules a clear of the disk. Calls `schedule` to do the same in memory, so that readers of
+    /// the memory find no items from that second on.
     pub(crate) fn clear_at(&self, at: Second, schedule: impl Fn()) -> Result<(), StoreError> {
         let deadline = Instant::now() + self.wait;
         loop {
@@ -235,7 +238,7 @@ impl Tier {
     /// Schedules the clear in memory that was pending when the log was closed.
     pub(crate) fn schedule_clear(&self, engine: &Engine) {
         let (now, at) = (engine.now(), self.deadline(self.store.flush_due_unix_secs()));
-        // One that is due happens before the first operation.
+        // A clear that is already due happens before the first operation.
         if at != Deadline::NEVER && at.0 > now {
             engine.flush_at(at.0, now);
         }
@@ -245,7 +248,8 @@ impl Tier {
         self.store.wait_for_progress(deadline).map_err(store_journal::refusal)
     }
 
-    /// Gives the engine the memory that the catalog of the disk leaves, once in a second.
+    /// Once per second, gives the engine the part of the memory that the disk's catalog does not
+    /// use.
     #[inline]
     pub(crate) fn share_memory_if_due(&self, engine: &Engine, thread: &ThreadSlot, now: Second) {
         if self.shared_at.load(Relaxed) != now && self.shared_at.swap(now, Relaxed) != now {
@@ -260,7 +264,7 @@ impl Tier {
         let left = memory_bytes.saturating_sub(catalog_bytes).max(memory_bytes / 4);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         if engine.memory_limit().abs_diff(left) > left / 64 {
-            // An engine that cannot do with so little gets what it needs.
+            // If that is below the engine's minimum, use the minimum.
             if let Err(LimitError { min, max, .. }) = engine.set_memory_limit(thread, left) {
                 let _ = engine.set_memory_limit(thread, left.clamp(min, max));
             }
@@ -285,7 +289,7 @@ impl Tier {
         self.unreadable.load(Relaxed)
     }
 
-    /// Why the tier does not work as it should; `None` if it does.
+    /// Returns why the tier does not work correctly, or `None` if it does.
     pub(crate) fn trouble(&self) -> Option<String> {
         let unreadable =
             || self.last_unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -300,13 +304,13 @@ impl Tier {
         self.mode
     }
 
-    /// True if the disk has what memory evicts.
+    /// True if the disk contains only the items that memory evicts.
     pub(crate) fn is_cache(&self) -> bool {
         self.mode == TierMode::Cache
     }
 
-    /// Gives the disk of a cache what memory has, so that the next start finds it. The changes of
-    /// other threads meanwhile are not in it.
+    /// Writes the items in memory to the disk of a cache, so that the next start finds them.
+    /// Concurrent changes of other threads are not included.
     pub(crate) fn keep_memory(&self, engine: &Engine, thread: &ThreadSlot, now: Second) {
         if !self.is_cache() || self.is_memory_kept.swap(true, Relaxed) {
             return;
@@ -314,7 +318,7 @@ impl Tier {
         let (deadline, mut cursor) = (self.stop_by(), Cursor::default());
         let mut demoted = cursor;
         while engine.demote_group(thread, &mut cursor, now) {
-            // What has no room waits for the disk.
+            // If the cursor did not advance, the disk had no space for an item: wait for it.
             let is_over = cursor == demoted && self.store.wait_for_progress(deadline).is_err();
             if is_over || Instant::now() >= deadline {
                 return;
@@ -323,7 +327,7 @@ impl Tier {
         }
     }
 
-    /// Until when the stop waits for the disk, in all its steps.
+    /// Returns the time until which the stop waits for the disk, in all of its steps.
     fn stop_by(&self) -> Instant {
         *self.stop_by.get_or_init(|| Instant::now() + self.stop)
     }
@@ -362,8 +366,8 @@ fn entropy() -> Entropy {
     Entropy { uuid, index_seed: random(), hash_key }
 }
 
-/// The default of the memory for what is not durable, in bytes.
+/// The default limit of memory for changes that are not durable, in bytes.
 const DIRTY_BYTES_MAX: u64 = 64 << 20;
 
-/// The catalog may take this many quarters of the memory.
+/// The catalog may use this many quarters of the memory.
 const CATALOG_QUARTERS_MAX: u64 = 3;

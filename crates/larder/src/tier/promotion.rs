@@ -1,4 +1,4 @@
-//! Operations on a cache with a disk tier: what they do when memory lacks the item.
+//! Operations on a cache with a disk tier when memory does not have the item.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,39 +15,40 @@ use super::recording::Terms;
 use super::wait::Wait;
 use super::{Tier, store_journal};
 
-/// How often an item is brought back that eviction takes away again.
+/// The limit of how often one operation promotes an item that eviction removes again.
 const RETURNS_MAX: u32 = 16;
 
-/// What the disk has of a key that memory lacks.
+/// The result of promoting the item of a key that memory does not have.
 pub(crate) enum Promotion {
-    /// No item. What it has are records of other keys, or an old one of this key.
+    /// The disk has no item. Its records belong to other keys, or are out of date.
     Nothing(Known),
-    /// Memory has the item again. The disk has this of the key.
+    /// Memory has the item again. These are the records on the disk.
     Back(Known),
-    /// It stays where it is: memory has no room for this item, or it was read for the first time.
+    /// The item stays on the disk, because memory has no space for it or it was read for the first
+    /// time.
     Left(StoredItem),
 }
 
-/// When a read brings an item back into memory that only the disk has.
+/// When a read promotes an item that only the disk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromotionPolicy {
-    /// At once.
+    /// At every read.
     Always,
-    /// If memory has room for it, or if the item was read on the disk lately. A large or a stale
-    /// item returns at once.
+    /// If memory has space for it, or if the item was recently read from the disk. A large or a
+    /// stale item is promoted immediately.
     IfReused,
 }
 
-/// How an operation uses the present item.
+/// How an operation depends on the current item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependency {
-    /// It replaces the item, whatever that is.
+    /// It replaces the item without reading it.
     Replaces,
     /// It needs the item.
     Needs,
 }
 
-/// The item that an operation is about, and how it waits for the disk.
+/// The key of an operation, and how the operation uses the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) key: &'a [u8],
@@ -57,14 +58,14 @@ pub(crate) struct Target<'a> {
     pub(crate) removal: Option<&'a Arc<Removal>>,
 }
 
-/// Why an operation has not been carried out.
+/// The reason why an operation was not performed.
 #[derive(Debug)]
 pub(crate) enum Undone {
     /// It was refused.
     Refused(StoreError),
-    /// The disk did not return the item. This is known of it.
+    /// The disk failed to return the item. These are its records.
     Unread(Known),
-    /// Its caller is to look the key up first, or to wait until the disk takes changes.
+    /// The caller must look the key up first, or wait until the disk accepts changes.
     Pending,
 }
 
@@ -87,7 +88,7 @@ impl From<Refusal> for Undone {
 }
 
 impl Undone {
-    /// Returns the outcome for the caller.
+    /// Converts this to the result for the caller.
     pub(crate) fn into_poll<T>(self) -> Poll<Result<T, StoreError>> {
         match self {
             Self::Refused(error) => Poll::Ready(Err(error)),
@@ -104,7 +105,7 @@ impl<'a> Target<'a> {
 }
 
 impl Dependency {
-    /// The use that a store makes of the present item.
+    /// Returns how a store depends on the current item.
     pub(crate) fn of(request: &StoreRequest<'_>) -> Self {
         let is_plain = request.mode == StoreMode::Set
             && request.cas.is_none()
@@ -114,8 +115,9 @@ impl Dependency {
 }
 
 impl Tier {
-    /// Runs a change until it depends on nothing that only the disk has. `is_absent` says whether
-    /// an outcome means that the key has no item. `change` runs the operation that it is given.
+    /// Runs a change, and repeats it until it no longer depends on an item that only the disk has.
+    /// `is_absent` returns true if an outcome means that the key has no item. `change` runs the
+    /// operation that it receives.
     pub(crate) fn change<T>(
         &self,
         engine: &Engine,
@@ -139,7 +141,7 @@ impl Tier {
             let terms = Terms { known: &known, needs: uses == Dependency::Needs, removal };
             match change(&operation.journaled(&self.journal.on(terms))) {
                 Err(StoreError::Journal(Refusal::NeedsDisk)) if uses == Dependency::Replaces => {
-                    // What cannot be read can be replaced, and is whole again then.
+                    // An unreadable item can still be replaced. The key is then readable again.
                     known = self.find(key, wait)?.map_or_else(
                         |error| {
                             self.note_unreadable(&error);
@@ -168,8 +170,8 @@ impl Tier {
         }
     }
 
-    /// Brings the item of a key back, or learns that there is none. Returns what is known of the
-    /// key then, and whether memory has its item.
+    /// Promotes the item of a key, or finds that it does not exist. Returns the records of the key,
+    /// and whether memory has its item.
     fn resolve(
         &self,
         engine: &Engine,
@@ -177,15 +179,16 @@ impl Tier {
         target: &Target<'_>,
     ) -> Result<(Known, bool), Undone> {
         match self.promote(engine, operation, target, PromotionPolicy::Always)? {
-            // Which records are other keys', or the change asks again without end. The key's own is
-            // not known: if memory loses it again, the change has to ask.
+            // Return the records of other keys, so that the change does not need the disk again for
+            // them. Do not return the key's own record: if memory loses the item again, the change
+            // must read the disk again.
             Promotion::Back(known) => Ok((Known { own: None, ..known }, true)),
             Promotion::Nothing(known) => Ok((known, false)),
             Promotion::Left(_) => Err(StoreError::NoMemory.into()),
         }
     }
 
-    /// Brings the item of a key back into memory.
+    /// Promotes the item of a key into memory.
     pub(crate) fn promote(
         &self,
         engine: &Engine,
@@ -226,7 +229,7 @@ impl Tier {
                 return Ok(Promotion::Nothing(Known { own: None, ..known }));
             }
             let is_current = || self.store.is_current(key, at) && !self.is_being_removed(key, at);
-            // The recache token of a stale item is a mark of its record in memory.
+            // The recache token of a stale item is stored only with its record in memory.
             may_stay &= !item.stale && item.value.len() <= engine.inline_bytes_max();
             may_stay = may_stay && self.recent_reads.is_first(self.store.identity(key));
             if may_stay {
@@ -238,7 +241,7 @@ impl Tier {
             self.note_return(key);
             match self.restore(engine, operation, key, &item, &is_current) {
                 Ok(Stored::Stored { .. } | Stored::NotStored) => return Ok(Promotion::Back(known)),
-                // It changed, or reclaim has moved it: look again.
+                // The item changed, or reclaim moved it: look again.
                 Ok(Stored::NotFound | Stored::Exists) => {}
                 Err(StoreError::NoMemory) => return Ok(Promotion::Left(item)),
                 Err(error) => return Err(error.into()),
@@ -246,7 +249,8 @@ impl Tier {
         }
     }
 
-    /// True if a removal by prefix takes this item of a cache. One from a store deletes by records.
+    /// True if a removal by prefix applies to this item of a cache. A removal from a store writes
+    /// records instead.
     fn is_being_removed(&self, key: &[u8], at: Address) -> bool {
         self.is_cache() && self.store.is_being_removed(key, at)
     }
@@ -269,8 +273,8 @@ impl Tier {
         engine.restore(operation.thread, &request, &item.value, is_current, operation.now)
     }
 
-    /// The value and the metadata of an item that only the disk has. It stays there, and what the
-    /// disk does not return is counted.
+    /// Returns the value and the metadata of an item that only the disk has, without promoting it.
+    /// Counts items that the disk fails to return.
     pub(crate) fn peek_value(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
         let found = self.store.find(key).inspect_err(|error| self.note_unreadable(error));
         let (known, item) = found.ok()?;
@@ -280,7 +284,7 @@ impl Tier {
         Some((item.value, meta))
     }
 
-    /// The metadata of an item that is shown from the disk.
+    /// Returns the metadata of an item that is read from the disk.
     pub(crate) fn meta(&self, item: &StoredItem, now: Second) -> Meta {
         let &StoredItem { ref value, flags, version, deadline_unix_secs, stale } = item;
         let (token_sent, number) = (false, false);
@@ -290,7 +294,7 @@ impl Tier {
         self.meta_of(&item, now)
     }
 
-    /// As [`Self::meta`], for an item that a walk meets.
+    /// Same as [`Self::meta`], for an item of a walk.
     pub(super) fn meta_of(&self, item: &Item<'_>, now: Second) -> Meta {
         Meta {
             flags: item.flags,
@@ -304,8 +308,8 @@ impl Tier {
         }
     }
 
-    /// Runs a delayed clear that is due. If the log does not take it, memory is cleared all the
-    /// same, and [`Self::promote`] fails until the log takes it.
+    /// Runs a delayed clear that is due. If the log does not accept it, memory is cleared anyway,
+    /// and [`Self::promote`] fails until the log accepts it.
     #[inline]
     pub(crate) fn clear_if_due(&self, engine: &Engine, now: Second) {
         if self.store.is_flush_due(self.unix_of(now)) && self.clear(|| engine.flush()).is_err() {
@@ -313,8 +317,8 @@ impl Tier {
         }
     }
 
-    /// Removes the item of a key. One that cannot be read is removed unread, unless it is to have a
-    /// cas token.
+    /// Removes the item of a key. An unreadable item is removed without reading it, unless the
+    /// caller requires a CAS token.
     pub(crate) fn remove(
         &self,
         engine: &Engine,

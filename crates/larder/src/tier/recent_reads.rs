@@ -1,31 +1,31 @@
-//! Which items were read on the disk lately.
+//! Records which items were recently read from the disk.
 //!
-//! An item that is read once evicts nothing from memory: it returns when it is read again before
-//! about as many others were as memory holds.
+//! An item that is read once evicts nothing from memory. It is promoted only if it is read again
+//! before about as many other items as fit into memory.
 
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The last reads of the disk, a cell for each place that keys share.
+/// The last reads from the disk. Each cell is shared by several keys.
 #[derive(Debug)]
 pub(super) struct RecentReads(Box<[AtomicU16]>);
 
-/// One cell for this many bytes of memory: cells take 0.4 % of it.
+/// There is one cell per this many bytes of memory, so cells use 0.4 % of it.
 const BYTES_PER_CELL: u64 = 512;
 
-/// Cells, at most: 32 MiB.
+/// The maximum number of cells: 32 MiB.
 const CELLS_MAX: u64 = 1 << 24;
 
 impl RecentReads {
-    /// The reads that a cache with this much memory remembers.
+    /// Returns the cells for a cache with this much memory.
     pub(super) fn within(memory_bytes: u64) -> Self {
         let cells = (memory_bytes / BYTES_PER_CELL).clamp(1, CELLS_MAX);
         Self((0..cells).map(|_| AtomicU16::new(0)).collect())
     }
 
-    /// Notes a read of the key with this identity. Returns false if that was read lately, and then
-    /// forgets it. Of the keys that share a cell it knows the last one; one in 65,535 of them looks
-    /// as if it were that one.
+    /// Records a read of the key with this identity. Returns false, and forgets the read, if the
+    /// key was recently read. A cell stores only the last read of its keys. Another key is mistaken
+    /// for that one with a probability of 1 in 65,535.
     pub(super) fn is_first(&self, identity: u128) -> bool {
         let (low, high) = (identity as u64, (identity >> 64) as u64);
         let cell = &self.0[(low % self.0.len() as u64) as usize];
@@ -41,7 +41,7 @@ impl RecentReads {
 mod tests {
     use super::*;
 
-    /// The identity of a key, spread as a hash does.
+    /// Returns the identity of a key, distributed like a hash.
     fn identity(key: u128) -> u128 {
         let mixed = (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         (mixed ^ mixed >> 65).wrapping_mul(0xd6e8_feb8_6659_fd93_c2b2_ae3d_27d4_eb4f)

@@ -9,10 +9,10 @@ use larder_tier::store::{Known, Removal};
 use super::eviction_journal::EvictionJournal;
 use super::store_journal::StoreJournal;
 
-/// The part of an operation that its journal takes into account.
+/// The part of an operation that its journal needs.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
-    /// The records of its key and of others that were found on the disk.
+    /// The records of its key and of other keys that were found on the disk.
     pub(super) known: &'a Known,
     /// True if it depends on the item of its key.
     pub(super) needs: bool,
@@ -98,7 +98,7 @@ impl Journal for Recording<'_> {
     }
 }
 
-/// The journal of changes without terms.
+/// The journal for changes without terms.
 impl Journal for TierJournal {
     fn records_stores(&self) -> bool {
         self.on(Terms::default()).records_stores()

@@ -9,14 +9,15 @@ use larder_tier::Wanted;
 use larder_tier::format::{Mode, VALUE_BYTES_MAX};
 use larder_tier::store::{BYTES_MIN, Damage, Report, StartError};
 
-/// When a change is durable: when it survives a power loss.
+/// When a change becomes durable and survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Before the operation returns. The changes of all threads share a sync of the disk.
+    /// A change is durable before the operation returns. The changes of all threads share a sync of
+    /// the disk.
     Sync,
-    /// At most twice this long after the operation returned.
+    /// A change is durable at most twice this long after the operation returned.
     Interval(Duration),
-    /// Some time later: usually within 100 ms.
+    /// A change is durable some time later, usually within 100 ms.
     Async,
 }
 
@@ -30,13 +31,13 @@ impl Durability {
     }
 }
 
-/// What the directory of a disk tier promises.
+/// The purpose of a disk tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierMode {
-    /// All items are on the disk: a durable store.
+    /// A durable store: the disk has all items.
     Store,
-    /// The disk has what memory evicts: a larger cache. After a crash it is empty, after a clean
-    /// stop it has everything.
+    /// A larger cache: the disk has the items that memory evicts. It is empty after a crash, and
+    /// complete after a clean stop.
     Cache,
 }
 
@@ -49,19 +50,20 @@ impl TierMode {
     }
 }
 
-/// Which evicted items the disk of a cache gets.
+/// Which evicted items are written to the disk of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// All.
+    /// All items.
     All,
-    /// Those that were read since they were stored, and those stored again soon after an eviction.
+    /// Items that were read after they were stored, and items that were stored again soon after an
+    /// eviction.
     Reused,
 }
 
-/// What is called while a log is read, with the segments that are read and their number.
+/// Called while a log is read, with the number of segments read so far and their total.
 type Progress = Arc<dyn Fn(usize, usize) + Send + Sync>;
 
-/// A directory on disk that holds all items of a cache, or those that memory evicts.
+/// A directory on disk for all items of a cache, or for the items that memory evicts.
 #[derive(Clone)]
 pub struct DiskTier {
     pub(super) path: PathBuf,
@@ -91,8 +93,8 @@ impl fmt::Debug for DiskTier {
 }
 
 impl DiskTier {
-    /// A directory, which is made if it is missing, with a log of at most `bytes`: 32 MiB to
-    /// 64 TiB. A directory can grow, not shrink.
+    /// Returns a tier in a directory, which is created if it does not exist, with a log of at most
+    /// `bytes`: 32 MiB to 64 TiB. The log can grow from one start to the next, but cannot shrink.
     pub fn new(path: impl Into<PathBuf>, bytes: u64) -> Self {
         Self {
             path: path.into(),
@@ -110,12 +112,12 @@ impl DiskTier {
         }
     }
 
-    /// What the directory is to be.
+    /// Returns the requested mode and size of the directory.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted { mode: self.mode.of_store(), bytes: self.bytes }
     }
 
-    /// Checks what can be checked without the directory.
+    /// Checks the settings that do not depend on the directory.
     pub(crate) fn check(&self, item_bytes_max: u64) -> Result<(), TierError> {
         if self.bytes < BYTES_MIN {
             return Err(StartError::TooSmall.into());
@@ -131,21 +133,22 @@ impl DiskTier {
         self.mode == TierMode::Cache
     }
 
-    /// Sets what the directory promises: a store by default. A directory keeps its mode.
+    /// Sets the mode: [`TierMode::Store`] by default. The mode of an existing directory cannot
+    /// change.
     #[must_use]
     pub fn mode(mut self, mode: TierMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Sets which evicted items the disk gets, with [`TierMode::Cache`]: all by default.
+    /// Sets which evicted items are written to the disk, with [`TierMode::Cache`]: all by default.
     #[must_use]
     pub fn admission(mut self, admission: Admission) -> Self {
         self.admission = admission;
         self
     }
 
-    /// Sets the smallest size of key and value together that the disk gets, in bytes, with
+    /// Sets the minimum size of an item's key and value together on the disk, in bytes, with
     /// [`TierMode::Cache`]: 0 by default. Smaller items are lost when memory evicts them, and at a
     /// stop.
     #[must_use]
@@ -154,15 +157,14 @@ impl DiskTier {
         self
     }
 
-    /// Sets when changes are durable, with [`TierMode::Store`]: by default within 200 ms.
+    /// Sets when changes become durable, with [`TierMode::Store`]: by default within 200 ms.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Sets how long a change waits for a disk that does not keep up before it fails: a second by
-    /// default.
+    /// Sets how long a change waits for a slow disk before it fails: a second by default.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
@@ -176,37 +178,37 @@ impl DiskTier {
         self
     }
 
-    /// Sets the memory for changes that are not durable yet, in bytes: an eighth of the cache's
-    /// memory by default, and at most 64 MiB. It comes on top of the cache's memory.
+    /// Sets the memory for changes that are not durable yet, in bytes: by default an eighth of the
+    /// cache's memory, but at most 64 MiB. It is in addition to the cache's memory.
     #[must_use]
     pub fn dirty_bytes(mut self, bytes: u64) -> Self {
         self.dirty_bytes = Some(bytes);
         self
     }
 
-    /// Calls `progress` while the log is read at the start, with the segments that are read and
-    /// their number.
+    /// Calls `progress` while the log is read at the start, with the number of segments read so far
+    /// and their total.
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(usize, usize) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
         self
     }
 
-    /// Calls `act` once, at the end of the opening, before the directory changes so that a kill
-    /// would lose what a clean stop keeps. `act` need not return: a process that is asked to stop
-    /// may end there, and leaves the directory as it was.
+    /// Calls `act` once, at the end of the opening, before the first change of the directory after
+    /// which a kill would lose more than a clean stop. `act` may never return: a process that was
+    /// asked to stop can exit there and leave the directory as it was.
     #[must_use]
     pub fn before_change(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
         self.before_change = Some(Arc::new(act));
         self
     }
 
-    /// Opens a store whose log is damaged, without all items that may be out of date: those that
-    /// were stored before what is lost. Without this the opening fails. It calls `report` for each
-    /// damaged place.
+    /// Opens a store whose log is damaged, but drops all items that may be out of date. These are
+    /// the items stored before the last lost record. Without this setting the opening fails. Calls
+    /// `report` with each damaged place.
     ///
-    /// The log is without damage afterwards, so this is not needed again. It has no effect if the
-    /// index of a clean stop is read, and with [`TierMode::Cache`].
+    /// The start repairs the log, so the next start does not need this setting. It has no effect if
+    /// the start reads the index of a clean stop, or with [`TierMode::Cache`].
     #[must_use]
     pub fn accept_loss(mut self, report: impl Fn(&Damage) + Send + Sync + 'static) -> Self {
         self.accept_loss = Some(Arc::new(report));
@@ -214,21 +216,21 @@ impl DiskTier {
     }
 }
 
-/// The reason why a disk tier cannot be used.
+/// The reason why a disk tier could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TierError {
     /// The directory or its log cannot be used.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The cache's memory is shared with other processes.
+    /// The memory of the cache is shared with other processes.
     #[error("a cache with a disk tier is in the memory of one process; open it without sharing")]
     Shared,
-    /// The largest item is too long for the log.
-    #[error("the largest item may have {max} bytes with a disk tier, found {asked}")]
+    /// The item size limit is too high for the log.
+    #[error("the item size limit is {asked} bytes, but a disk tier supports at most {max}")]
     ItemTooLarge {
         /// The item size limit, in bytes.
         asked: u64,
-        /// The possible limit, in bytes.
+        /// The highest supported limit, in bytes.
         max: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! The journal of the engine, which records changes in the log.
+//! The journal of a store: it records the engine's changes in the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn unix_of(epoch: Epoch, second: u32) -> u64 {
     u64::try_from(epoch.unix_of(second)).unwrap_or(0)
 }
 
-/// The circumstances of a change, as the store has them.
+/// Converts the context of a change.
 pub(super) fn change_of<'a>(change: &Change<'a>, epoch: Epoch) -> store::Change<'a> {
     store::Change {
         now_unix_secs: unix_of(epoch, change.now),
@@ -42,12 +42,13 @@ pub(super) fn change_of<'a>(change: &Change<'a>, epoch: Epoch) -> store::Change<
     }
 }
 
-/// A change of an item that memory does not have, and that no flush has hidden.
+/// Returns the context of a change of an item that memory does not have, and that no flush has
+/// hidden.
 pub(super) fn unconditional(now_unix_secs: u64) -> store::Change<'static> {
     store::Change { now_unix_secs, is_resident: false, is_gone: &|| false }
 }
 
-/// Records that a key has no item.
+/// Records the removal of a key.
 pub(super) fn remove(
     store: &Store<RealDirectory>,
     key: &[u8],
@@ -60,7 +61,7 @@ pub(super) fn remove(
     }
 }
 
-/// An item, as the store has it.
+/// Converts an item of the engine to an item of the store.
 pub(super) fn item_of<'a>(entry: &Entry<'a>, epoch: Epoch) -> Item<'a> {
     let deadline_unix_secs = match entry.deadline {
         Deadline::NEVER => None,
@@ -113,7 +114,7 @@ impl StoreJournal {
     }
 }
 
-/// A refusal of the store as one of the journal.
+/// Converts a refusal of the store.
 pub(crate) fn refusal(refusal: store::Refusal) -> Refusal {
     match refusal {
         store::Refusal::NeedsDisk => Refusal::NeedsDisk,

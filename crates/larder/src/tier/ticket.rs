@@ -1,4 +1,4 @@
-//! The durability of an answer, and the status of a disk tier.
+//! The durability of a response, and the status of a disk tier.
 
 use larder_tier::disk::real::Caution;
 use larder_tier::format::Address;
@@ -6,35 +6,35 @@ use larder_tier::store::{Durable, Started, Statistics};
 
 use super::TierMode;
 
-/// A place in the log of a disk tier that an answer waits for.
+/// A position in the log of a disk tier that must be durable before a response is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DurabilityTicket(pub(crate) Address);
 
-/// Whether what an answer waits for is durable.
+/// Whether the position of a ticket is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketState {
-    /// It is.
+    /// It is durable.
     Durable,
-    /// Not yet.
+    /// It is not durable yet.
     Pending,
-    /// The log has failed: it may be durable or not.
+    /// The log has failed: the change may or may not be durable.
     Unknown,
 }
 
-/// How a disk tier does.
+/// The status of a disk tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierStatus {
-    /// What the directory promises.
+    /// Store or cache.
     pub mode: TierMode,
-    /// What the start has found.
+    /// The results of the start.
     pub started: Started,
-    /// Its statistics.
+    /// The statistics.
     pub statistics: Statistics,
-    /// Items that the disk did not return, or that were damaged.
+    /// The number of items that the disk failed to return, or that were damaged.
     pub unreadable: u64,
-    /// Why it does not work as it should; `None` if it does.
+    /// The reason why it does not work correctly; `None` if it works.
     pub trouble: Option<String>,
-    /// What its file system does not promise; `None`: nothing is known.
+    /// The limitations of its file system; `None` if none are known.
     pub caution: Option<Caution>,
 }
 

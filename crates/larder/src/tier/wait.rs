@@ -1,7 +1,7 @@
 //! How an operation waits for the disk tier.
 //!
-//! A thread of a server serves many clients: it does not wait for the disk on behalf of one of
-//! them. An operation under [`Wait::Ask`] is pending where it needs the disk:
+//! A server thread serves many clients, so it must not block on the disk for one of them. An
+//! operation with [`Wait::Ask`] returns as pending when it needs the disk:
 //!
 //! ```text
 //! operation ── pending ──▶ DiskLookup ─▶ DiskRead ─▶ DiskPages ─▶ give_found ─▶ the same operation
@@ -20,29 +20,29 @@ use super::ticket::DurabilityTicket;
 /// How an operation waits for the disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Wait<'a> {
-    /// It reads the disk itself, and returns when what it has done is durable.
+    /// It reads the disk itself, and returns when its changes are durable.
     #[default]
     Block,
-    /// It reads the disk itself, unless the item was looked up for it. It does not wait until what
-    /// it has done is durable: [`Deferred::take_awaited`].
+    /// It reads the disk itself, unless the caller already looked the item up. It does not wait
+    /// until its changes are durable: see [`Deferred::take_awaited`].
     Defer(&'a Deferred),
-    /// As [`Wait::Defer`], but it is pending instead of reading the disk. The caller looks the key
-    /// up ([`Raw::look_up`](crate::Raw::look_up)), gives [`Deferred::give_found`] the result, and
-    /// runs the operation again.
+    /// Same as [`Wait::Defer`], but it becomes pending instead of reading the disk. The caller
+    /// looks the key up ([`Raw::look_up`](crate::Raw::look_up)), passes the result to
+    /// [`Deferred::give_found`], and runs the operation again.
     Ask(&'a Deferred),
 }
 
-/// What operations need of the disk and have not waited for. It belongs to one caller.
+/// The disk lookups and durability waits of one caller's operations.
 #[derive(Debug, Default)]
 pub struct Deferred {
-    /// What was looked up for the operations that follow.
+    /// The results of lookups for the next operations.
     answers: RefCell<Vec<Answer>>,
-    /// What the results so far wait for.
+    /// The address that must be durable before the results so far may be shown.
     awaited: Cell<Option<Address>>,
     has_waited: Cell<bool>,
 }
 
-/// What was looked up of a key.
+/// The result of a lookup.
 #[derive(Debug)]
 struct Answer {
     key: Box<[u8]>,
@@ -50,24 +50,24 @@ struct Answer {
     found: Option<Found>,
 }
 
-/// The result of a lookup, for an operation that needs it.
+/// The result that an operation takes.
 pub(super) enum Taken {
-    /// What was looked up, which still holds.
+    /// The lookup has a result that is still valid.
     Found(Found),
-    /// The key was not looked up, or was changed since.
+    /// The key was not looked up, or was changed after the lookup.
     Nothing,
-    /// An earlier attempt has taken it.
+    /// An earlier attempt of the operation has already taken the result.
     Before,
 }
 
 impl<'a> Wait<'a> {
-    /// True if the operation is pending where it needs the disk.
+    /// True if the operation becomes pending when it needs the disk.
     #[inline]
     pub fn asks(self) -> bool {
         matches!(self, Self::Ask(_))
     }
 
-    /// Returns the same wait for an operation that reads the disk itself.
+    /// Returns this setting for an operation that reads the disk itself.
     #[inline]
     #[must_use]
     pub fn without_asking(self) -> Self {
@@ -77,7 +77,8 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// As [`Deferred::take_awaited`]; `None` for operations that have waited.
+    /// Same as [`Deferred::take_awaited`], but returns `None` for operations that have already
+    /// waited.
     #[inline]
     pub fn take_awaited(self) -> Option<DurabilityTicket> {
         self.deferred().and_then(Deferred::take_awaited)
@@ -91,32 +92,33 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// True if changes have waited long enough for the disk to take earlier ones.
+    /// True if changes have already waited as long as they may for the disk to complete earlier
+    /// ones.
     pub(super) fn has_waited(self) -> bool {
         self.deferred().is_some_and(|deferred| deferred.has_waited.get())
     }
 }
 
 impl Deferred {
-    /// Gives the operations that follow what a lookup has found.
+    /// Passes the result of a lookup to the next operations.
     pub fn give_found(&self, lookup: DiskLookup) {
         let (key, found) = lookup.into_found();
         self.answers.borrow_mut().push(Answer { key, found: Some(found) });
     }
 
-    /// Forgets what was given.
+    /// Discards the results of all lookups.
     pub fn forget_found(&self) {
         self.answers.borrow_mut().clear();
     }
 
-    /// Says whether changes have waited long enough for the disk to take earlier ones: they fail
-    /// instead of waiting.
+    /// Sets whether changes have waited as long as they may for the disk to complete earlier ones.
+    /// If true, they fail instead of waiting.
     pub fn note_waited(&self, has_waited: bool) {
         self.has_waited.set(has_waited);
     }
 
-    /// Returns what the results of the operations since the last call wait for; `None` if they may
-    /// be shown now.
+    /// Returns the log position that must be durable before the results of the operations since the
+    /// last call may be shown. Returns `None` if they may be shown now.
     ///
     /// Cost: a load.
     #[inline]
@@ -144,7 +146,7 @@ impl Deferred {
         }
     }
 
-    /// True if a key was looked up and its answer was taken, or `holds` returns true for it.
+    /// True if the result of a lookup of the key was taken, or if `holds` returns true for it.
     pub(super) fn has(&self, key: &[u8], holds: impl Fn(&Known) -> bool) -> bool {
         let answers = self.answers.borrow();
         let answer = answers.iter().find(|answer| *answer.key == *key);

@@ -1,15 +1,16 @@
 //! Walks over the items of a cache with a disk tier.
 //!
-//! The disk of a store has every item, so a walk over its index shows all. A cache has items in
-//! memory, on the disk or in both, and they move between the two:
+//! The disk of a store has every item, so a walk over its catalog shows all items. A cache has
+//! items in memory, on the disk, or in both, and items move between them:
 //!
 //! ```text
-//! part of the keys ─▶ those in memory ─▶ those on the disk, without those shown ─▶ next part
+//! part of the keys ─▶ items in memory ─▶ other items on the disk ─▶ next part
 //! ```
 //!
-//! What eviction takes out of memory after that was walked was shown; what it took before is on the
-//! disk. What returns to memory mostly stays on the disk. [`Promoted`] has those that return before
-//! the walk meets them there, should the disk drop them.
+//! For each part of the keys, the walk shows the items in memory first. An item that eviction
+//! removes from memory later was already shown. An item that it removed earlier is on the disk. An
+//! item that returns to memory usually stays on the disk as well. The disk may drop it before the
+//! walk reads it there, so [`Promoted`] records the items that return.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -24,20 +25,20 @@ use larder_tier::store::{self, PLACES, place_of};
 use super::Tier;
 use super::lookup::{DiskPages, DiskRead};
 
-/// The walks over a cache. Operations tell them of the items that they bring back to memory.
+/// The walks over a cache. Operations report the items that they promote to them.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
     count: AtomicUsize,
     returns: Mutex<Vec<Arc<Promoted>>>,
 }
 
-/// The keys of items that return to memory before a walk has met them on the disk.
+/// The keys of items that return to memory before a walk has read them on the disk.
 #[derive(Debug, Default)]
 struct Promoted(Mutex<Returned>);
 
 #[derive(Debug, Default)]
 struct Returned {
-    /// Where the walk will be in the present part.
+    /// The places of the current part that the walk has not passed.
     places: Range<u64>,
     /// The keys with their places.
     keys: HashMap<Box<[u8]>, u64>,
@@ -72,7 +73,7 @@ impl Promoted {
         *self.lock() = Returned { places, keys: HashMap::new() };
     }
 
-    /// Takes the keys with earlier places than `end`. If there are none, the walk is at `end`.
+    /// Takes the keys with places before `end`. If there are none, the walk advances to `end`.
     fn take(&self, end: u64) -> Vec<Box<[u8]>> {
         let mut returned = self.lock();
         let taken: Vec<_> =
@@ -88,54 +89,55 @@ impl Promoted {
 #[derive(Debug)]
 pub(crate) struct TierWalk {
     stage: Stage,
-    /// The number of the next part of the keys, and how many there are.
+    /// The number of the next part of the keys, and the number of parts.
     part: u64,
     parts: u64,
-    /// The keys of the part that memory has shown.
+    /// The identities of keys in this part that were shown from memory.
     shown: HashSet<u128>,
-    /// Of a cache.
+    /// The promoted keys; only for a cache.
     returns: Option<Arc<Promoted>>,
-    /// True if what memory has, too, is left out.
+    /// True if items that are also in memory are skipped.
     is_disk_only: bool,
     unreadable: u64,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// The part is to be begun.
+    /// The next part has not begun yet.
     Begin,
     Memory(Cursor, Range<u64>),
     Disk(Box<store::Walk>),
 }
 
-/// What a walk does next.
+/// The next action of a walk.
 #[derive(Debug)]
 pub enum WalkStep {
-    /// It needs these reads of the disk: the next step gets what they return, in the same order.
+    /// The walk needs these disk reads. The caller passes the results to the next step, in the same
+    /// order.
     Reads(Vec<DiskRead>),
-    /// It goes on.
+    /// The walk continues without a read.
     GoesOn,
-    /// It has shown all.
+    /// The walk has shown all items.
     Over,
 }
 
-/// What a step of a walk works with.
+/// The context of a step of a walk.
 pub(crate) struct Visit<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) thread: &'a ThreadSlot,
     pub(crate) now: Second,
-    /// The first bytes of the keys to show.
+    /// The prefix of the keys to show.
     pub(crate) prefix: &'a [u8],
     pub(crate) out: &'a mut Vec<Dumped>,
 }
 
 impl TierWalk {
-    /// Records that the disk did not return, or that were damaged.
+    /// Returns the number of records that the disk failed to return, or that were damaged.
     pub(crate) fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Takes the keys of damaged records, as far as they can be read.
+    /// Takes the keys of damaged records, if they are readable.
     pub(crate) fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
         match &mut self.stage {
             Stage::Begin | Stage::Memory(..) => Vec::new(),
@@ -143,7 +145,7 @@ impl TierWalk {
         }
     }
 
-    /// How much of the keys it has passed, 0 to 1.
+    /// Returns how much of the walk is done, from 0 to 1.
     pub(crate) fn progress(&self) -> f64 {
         match &self.stage {
             Stage::Disk(walk) => walk.progress(),
@@ -151,7 +153,7 @@ impl TierWalk {
         }
     }
 
-    /// Memory that it holds, in bytes.
+    /// Returns the memory that the walk uses, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let of_stage = match &self.stage {
             Stage::Begin | Stage::Memory(..) => 0,
@@ -162,7 +164,7 @@ impl TierWalk {
 }
 
 impl Tier {
-    /// An item is about to return to memory.
+    /// Called before an item returns to memory.
     pub(super) fn note_return(&self, key: &[u8]) {
         if self.walks.count.load(Acquire) == 0 {
             return;
@@ -191,8 +193,8 @@ impl Tier {
         TierWalk { stage, part: 0, parts, shown, returns, is_disk_only, unreadable: 0 }
     }
 
-    /// Begins a walk over about `entries` items of the disk, from a place on. Returns the place
-    /// behind them; `None` behind the last one.
+    /// Begins a walk over about `entries` items on the disk, from a place on. Returns the walk and
+    /// the place after it, or `None` if there are no more places.
     pub(crate) fn walk_slice(&self, place: u64, entries: usize) -> Option<(TierWalk, u64)> {
         let walk = (place < PLACES.end).then(|| self.store.walk_slice(place, entries))?;
         let (end, is_disk_only) = (walk.end(), self.is_cache());
@@ -202,12 +204,12 @@ impl Tier {
         Some((walk, end))
     }
 
-    /// Ends a walk.
+    /// Ends a walk, so that operations no longer report promoted items to it.
     pub(crate) fn end_walk(&self, walk: &mut TierWalk) {
         walk.returns.take().inspect(|returns| self.walks.end(returns));
     }
 
-    /// Goes on with a walk, with what was read for it.
+    /// Continues a walk with the results of its reads.
     pub(crate) fn walk_on(
         &self,
         walk: &mut TierWalk,
@@ -261,7 +263,7 @@ impl Tier {
         let (shown, is_disk_only, before) = (&walk.shown, walk.is_disk_only, disk.unreadable());
         let next = self.store.walk_on(disk, read, |identity, item| {
             if item.key.starts_with(visit.prefix) && !shown.contains(&identity) {
-                // Memory knows when it was used.
+                // The item in memory has the time of its last use.
                 let meta = visit.engine.peek(item.key, visit.now);
                 if is_disk_only && meta.is_some() {
                     return;
@@ -285,7 +287,7 @@ impl Tier {
         WalkStep::GoesOn
     }
 
-    /// Shows the items of a slice that returned to memory before the walk met them on the disk.
+    /// Shows the items of a slice that returned to memory before the walk read them on the disk.
     fn show_returned(&self, walk: &mut TierWalk, visit: &mut Visit<'_>) {
         let TierWalk { stage: Stage::Disk(disk), returns: Some(returns), shown, .. } = walk else {
             return;
@@ -299,18 +301,18 @@ impl Tier {
                     visit.out.push(Dumped { key: key.into(), meta });
                 }
             }
-            // Others may have returned meanwhile, or been evicted again.
+            // In the meantime, other items may have returned or been evicted again.
             disk.list_again();
         }
     }
 }
 
-/// A part of the keys has about as many in memory at most, or on the disk: it takes a few MiB.
+/// The approximate maximum of items per part in memory, and on the disk. A part needs a few MiB.
 const MEMORY_KEYS: u64 = 64 << 10;
 const DISK_KEYS: u64 = 256 << 10;
 
-/// Memory is walked for each part.
+/// The maximum number of parts. The walk scans memory once per part.
 const PARTS_MAX: u64 = 4096;
 
-/// Keys of items that have returned to memory, at most: a walk that pauses may miss more.
+/// The maximum number of promoted keys per walk. A walk that pauses longer may miss more.
 const RETURNS_MAX: usize = 32 << 10;

@@ -118,7 +118,7 @@ fn damages(region: &[u8]) -> Vec<Damage> {
         ("memory limit", global::MEMORY_LIMIT, u64::MAX),
         ("next sequence", global::NEXT_SEQUENCE, u64::MAX),
         ("flush sequence", global::FLUSH_SEQUENCE, u64::MAX),
-        ("evicted from by thread slot", global::EVICTORS, u64::MAX),
+        ("evictor place is held by thread slot", global::EVICTORS, u64::MAX),
         ("segments of ghost rows", global::GHOST_ROWS, u64::MAX),
         ("level of group 3", group_at(3), control ^ 1 << 30),
         ("level of group 3", group_at(3), control | 0x3F << 30),

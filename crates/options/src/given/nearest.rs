@@ -1,25 +1,25 @@
-//! The word that a user probably meant.
+//! The option that a user probably meant.
 
 use std::cmp::Ordering;
 
 use crate::table::Id;
 use crate::table::row::{Group, Place, Row};
 
-/// A word that exists, and how a message shows it.
+/// An existing option name, and how a message shows it.
 pub(crate) struct Candidate {
     word: String,
     shown: String,
 }
 
 impl Candidate {
-    /// A word that is shown as it is.
+    /// A name that is shown unchanged.
     pub(crate) fn plain(word: &str) -> Self {
         Self { word: word.to_owned(), shown: word.to_owned() }
     }
 }
 
-/// Returns `; did you mean WORD?` with the candidates closest to what was given; an empty text if
-/// none is close. Case, `_` and `-` do not count.
+/// Returns `; did you mean WORD?` with the candidates closest to the given name; an empty text if
+/// no candidate is close. Case, `_` and `-` are ignored.
 pub(crate) fn hint(given: &str, candidates: impl IntoIterator<Item = Candidate>) -> String {
     let given = normal(given);
     if given.is_empty() || given.len() > GIVEN_BYTES_MAX {
@@ -40,7 +40,7 @@ pub(crate) fn hint(given: &str, candidates: impl IntoIterator<Item = Candidate>)
     format!("; did you mean {}?", nearest.join(" or "))
 }
 
-/// As [`hint`]; where no candidate is close, where to find all of them instead.
+/// Same as [`hint`], but if no candidate is close, returns where the user finds all options.
 pub(crate) fn hint_or(
     given: &str,
     candidates: impl IntoIterator<Item = Candidate>,
@@ -52,7 +52,7 @@ pub(crate) fn hint_or(
     }
 }
 
-/// Returns the options as the command line spells them: for a long form that does not exist.
+/// Returns the options in the spelling of the command line: candidates for an unknown long form.
 pub(crate) fn on_the_command_line() -> impl Iterator<Item = Candidate> {
     rows().map(|row| Candidate {
         word: row.name.to_owned(),
@@ -60,8 +60,8 @@ pub(crate) fn on_the_command_line() -> impl Iterator<Item = Candidate> {
     })
 }
 
-/// Returns the words of `-o`, also those with `no_`, and the other options: for a word that does
-/// not exist.
+/// Returns the names that `-o` takes, their forms with `no_`, and the other options: candidates for
+/// an unknown name in `-o`.
 pub(crate) fn in_a_list() -> impl Iterator<Item = Candidate> {
     let negated = rows().filter(|row| row.negated.is_some());
     let negated = negated.map(|row| Candidate::plain(&format!("no_{}", row.name)));

@@ -15,7 +15,7 @@ pub struct DescribedOption {
     pub long: Option<String>,
     /// Its word after `-o`, if it is one.
     pub word: Option<&'static str>,
-    /// The placeholder of its argument, such as `num`; empty if it takes none.
+    /// The placeholder of its argument, such as `num`; empty if it takes no argument.
     pub argument: &'static str,
     /// True if the argument may be left out.
     pub is_argument_optional: bool,

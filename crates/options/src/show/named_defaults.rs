@@ -1,7 +1,7 @@
 //! The documents and the help of the tool name the defaults that the table has.
 //!
-//! They write one behind its option, as `--drain-grace` (5) or `--upgrade-drain` seconds (60): this
-//! test finds every such place.
+//! A default follows its option in parentheses: `--drain-grace` (5), `--upgrade-drain` seconds
+//! (60). This test finds every such place.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ fn sentence(row: &Row) -> String {
     format!("{}. Values: {}.", row.doc, row.kind.expected())
 }
 
-/// Returns the default as it stands in the file; empty text if there is none.
+/// Returns the default in the syntax of the file; an empty text without a default.
 fn default(row: &Row) -> String {
     match row.default.map(|text| row.kind.parse(text)) {
         Some(Ok(value)) => row.kind.toml(&value),

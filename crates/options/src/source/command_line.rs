@@ -10,7 +10,7 @@ use crate::table::row::Place;
 /// The request of a command line.
 #[derive(Debug)]
 pub(crate) enum CommandLine {
-    /// Shows a page and ends; the words after it are not read.
+    /// Shows a page and exits; later arguments are not read.
     Page(Page),
     /// Runs with these values.
     Values {
@@ -28,7 +28,7 @@ pub(crate) enum Page {
     Version,
 }
 
-/// Parses the words after the program's name.
+/// Parses the arguments after the program's name.
 pub(crate) fn read(words: &[String]) -> Result<CommandLine, OptionError> {
     let mut values = Values::none();
     let mut strays = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn read(words: &[String]) -> Result<CommandLine, OptionError> {
     Ok(CommandLine::Values { values, strays })
 }
 
-/// Parses the words of one `-o`.
+/// Parses the argument of one `-o`.
 fn set_words(values: &mut Values, list: &str) -> Result<(), OptionError> {
     for word in list.split_terminator(',') {
         let (name, text) = match word.split_once('=') {

@@ -20,7 +20,7 @@ pub(crate) enum Piece<'a> {
     Stray(&'a str),
 }
 
-/// Splits the words after the program's name.
+/// Splits the arguments after the program's name.
 pub(crate) fn pieces(words: &[String]) -> Pieces<'_> {
     Pieces { words: words.iter(), letters: "", ended: false }
 }

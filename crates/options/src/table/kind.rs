@@ -141,7 +141,7 @@ impl Kind {
         }
     }
 
-    /// Returns the placeholder of the argument in `-h`; empty if there is no argument.
+    /// Returns the placeholder of the argument in `-h`; empty for options without an argument.
     pub(crate) fn argument(self) -> &'static str {
         match self {
             Self::Switch | Self::Count => "",
@@ -181,7 +181,7 @@ impl Kind {
         }
     }
 
-    /// Returns the value as a TOML file has it.
+    /// Returns the value in TOML syntax.
     pub(crate) fn toml(self, value: &Value) -> String {
         match value {
             Value::Switch(on) => on.to_string(),
@@ -205,7 +205,7 @@ fn switch(text: &str) -> Option<bool> {
     Some(at % 2 == 0)
 }
 
-/// Alternately the words for on and for off.
+/// The spellings of on and off, alternately.
 const SWITCH_WORDS: [&str; 8] = ["yes", "no", "true", "false", "on", "off", "1", "0"];
 
 fn number(text: &str, min: i64, max: i64) -> Option<i64> {

@@ -127,7 +127,8 @@ NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX))
 Extended = Row::letter('o', "extended", Text).group(Reading)
     .doc("the words below, separated by commas; some take a value: word=value");
 
-// Precedes the words that it sets: a file and the environment are read in this order.
+// This row comes before the options that it sets: a file and the environment are read in this
+// order.
 NoModern = Row::word("no_modern", Switch)
     .doc("give some words the defaults of memcached 1.4, among them no_maxconns_fast");
 Modern = Row::word("modern", Switch).group(Mapped).doc("no effect, as in memcached");

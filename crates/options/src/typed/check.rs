@@ -126,7 +126,7 @@ fn has_readers(values: &Values) -> bool {
     values.text(Id::LocalReaders).is_some_and(|readers| readers != "off")
 }
 
-/// An admin listener has no certificates of its own.
+/// An admin listener uses the certificates of `-Z`; it has no others.
 fn admin_tls(values: &Values) -> Contradiction {
     let wants_tls = values.admin_listen(Id::AdminListen).iter().any(|listen| listen.tls);
     (wants_tls && !values.switch(Id::EnableSsl)).then(|| {
@@ -162,14 +162,14 @@ fn tier_alone(values: &Values) -> Contradiction {
     superfluous.iter().copied().find(is_chosen).map(|id| (id, what.to_owned()))
 }
 
-/// True if an option has the value that it has if it is not given.
+/// True if an option has its default value.
 fn is_default(values: &Values, id: Id) -> bool {
     let (row, given) = (id.row(), values.given(id));
     let default = row.default.and_then(|text| row.kind.parse(text).ok());
     given.map(|given| &given.value) == default.as_ref()
 }
 
-/// What a directory promises and how large it gets is the operator's choice.
+/// The operator must choose the mode and the size of a tier directory: they have no default.
 fn tier_whole(values: &Values) -> Contradiction {
     let asked = Asked::of(values)?;
     let wrong = |id, what: &str| Some((id, what.to_owned()));

@@ -19,37 +19,38 @@ pub(crate) const SIZE_MIN: u64 = 8 * (4 << 20);
 /// The largest log, in bytes.
 pub(crate) const SIZE_MAX: u64 = 64 << 40;
 
-/// What the directory of a disk tier promises.
+/// The mode of a disk tier's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierMode {
-    /// It has all items, durably.
+    /// The directory stores all items durably.
     Store,
-    /// It has those that memory evicts.
+    /// The directory stores the items that memory evicts.
     Cache,
 }
 
-/// Which evicted items the disk gets.
+/// The evicted items that are written to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierAdmission {
-    /// Those that were read since they were stored, and those stored again soon after an eviction.
+    /// Items that were read since they were stored, and items that are stored again soon after an
+    /// eviction.
     Reused,
-    /// All.
+    /// All evicted items.
     All,
 }
 
-/// The directory that keeps items.
+/// The directory that stores items on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTier {
     /// `--tier-path`: the directory.
     pub path: PathBuf,
     /// `--tier-size`: the size of its log, in bytes.
     pub bytes: u64,
-    /// `--tier-mode`: what it promises.
+    /// `--tier-mode`: its mode.
     pub mode: TierMode,
-    /// `--tier-admit`: which evicted items it gets.
+    /// `--tier-admit`: the evicted items that are written to it.
     pub admission: TierAdmission,
-    /// `-o ext_item_size`: the smallest size of key and value together that a cache gives the disk,
-    /// in bytes.
+    /// `-o ext_item_size`: the smallest size of key and value together of an item that a
+    /// cache writes to disk, in bytes.
     pub item_bytes_min: usize,
     /// `--durability`: when a change survives a power loss.
     pub durability: Durability,
@@ -59,7 +60,7 @@ pub struct DiskTier {
     pub stop: Duration,
     /// `--tier-dirty-bytes`: memory for changes that are not on the disk yet, in bytes.
     pub dirty_bytes: u64,
-    /// `--tier-accept-loss`: a damaged store is opened, without what may be out of date.
+    /// `--tier-accept-loss`: open a damaged store without the items that may be out of date.
     pub accept_loss: bool,
 }
 
@@ -91,7 +92,7 @@ impl DiskTier {
     }
 }
 
-/// The directory that the options ask for.
+/// The directory that the options name.
 pub(crate) struct Asked {
     /// The option that names it.
     pub(crate) id: Id,

@@ -108,7 +108,7 @@ pub struct Options {
     pub watcher_log_bytes: u64,
     /// `-o worker_logbuf_size`: lines queued per worker, in bytes.
     pub worker_log_bytes: u64,
-    /// `-o drop_privileges`: give up privileges that serving does not need.
+    /// `-o drop_privileges`: drop privileges that serving does not need.
     pub drop_privileges: bool,
     /// `--io`: how workers wait, receive and send.
     pub io: Io,
@@ -116,7 +116,7 @@ pub struct Options {
     pub upgrade_drain_secs: u32,
     /// `--local-readers`: the processes that may read the cache's memory directly.
     pub local_readers: LocalReaders,
-    /// `--tier-path`: the directory that keeps all items; `None`: memory alone does.
+    /// `--tier-path`: the directory of the disk tier; `None`: items are in memory only.
     pub disk_tier: Option<DiskTier>,
     /// `--admin-listen`: addresses of the admin listener; empty: none.
     pub admin_listen: Vec<AdminListen>,

@@ -18,7 +18,7 @@ pub struct Tuning {
     pub lru_crawler_sleep_us: u32,
     /// `-o lru_crawler_tocrawl`, `lru_crawler tocrawl`: items; 0: all.
     pub lru_crawler_tocrawl: u32,
-    /// `lru mode`: segmented or flat. As `-o lru_maintainer` at the start.
+    /// `lru mode`: segmented or flat. `-o lru_maintainer` sets it at the start.
     pub lru_segmented: bool,
     /// `-o hot_lru_pct`, `lru tune`.
     pub hot_lru_pct: u32,

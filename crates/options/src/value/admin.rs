@@ -35,10 +35,10 @@ pub enum AdminAddress {
     },
 }
 
-/// What a request to an admin listener may do. A higher role includes the lower ones.
+/// The permissions of a request to an admin listener. A higher role includes the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Ask for health, readiness and metrics: no keys, no values, no configuration.
+    /// Read health, readiness and metrics: no keys, no values, no configuration.
     Probe,
     /// Also read everything else.
     Read,
@@ -47,7 +47,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Parses a role; `None` if there is no role with this name.
+    /// Parses a role; `None` if the name is unknown.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Probe, Self::Read, Self::Full].into_iter().find(|role| role.name() == text)
     }

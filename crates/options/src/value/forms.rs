@@ -1,10 +1,10 @@
-//! The forms of a value that is one of a few words.
+//! The forms of a value that allows only a few words.
 //!
 //! A form is a word, or the beginning of one up to `:` or `=` and a placeholder in capitals:
-//! `group:NAME`. Parsing, help and docs/options.md use the same lists, so none names a word that
-//! another refuses.
+//! `group:NAME`. Parsing, help and docs/options.md use the same lists, so they
+//! cannot contradict each other.
 
-/// Finds the form of a text. Returns it with what stands in place of the placeholder.
+/// Finds the form of a text. Returns the form and the text in place of the placeholder.
 pub(crate) fn form_of<'a>(
     forms: &[&'static str],
     text: &'a str,

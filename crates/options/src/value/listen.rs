@@ -20,7 +20,7 @@ pub struct Listen {
 /// The encryption of an address's connections. A choice needs `-Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Security {
-    /// As `-Z` and `-o ssl_verify_mode` say.
+    /// `-Z` and `-o ssl_verify_mode` decide.
     #[default]
     Default,
     /// `notls:`: not encrypted.

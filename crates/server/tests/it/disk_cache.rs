@@ -262,7 +262,7 @@ fn contradictions_are_refused_with_a_reason() -> Result<()> {
     };
     let words = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
     for (args, expected) in [
-        (at("tier", &["store"]), "is a cache, and is asked for as a store"),
+        (at("tier", &["store"]), "is a cache, but was opened as a store"),
         (at("new", &["cache", "--durability", "sync"]), "a crash empties a cache"),
         (at("new", &["cache", "-M"]), "the disk gets what memory evicts"),
         (at("new", &["store", "--tier-admit", "reused"]), "a store has all items"),

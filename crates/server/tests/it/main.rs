@@ -9,6 +9,7 @@ mod admin_faults;
 mod admin_history;
 mod admin_metrics;
 mod admin_tls;
+mod any_cache;
 mod binary_differential;
 mod clock;
 mod daemon;

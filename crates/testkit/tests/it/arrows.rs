@@ -92,7 +92,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
             "walk.rs",
         ],
     ),
-    ("testkit", "forking processes in tests; not part of the product", &["children.rs"]),
+    ("testkit", "forking processes in tests; not part of the product", &["process/children.rs"]),
 ];
 
 fn crates() -> PathBuf {

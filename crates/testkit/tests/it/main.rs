@@ -5,7 +5,9 @@
 mod arrows;
 mod book;
 mod figures;
+mod identifiers;
 mod memcached;
+mod plain;
 mod programs;
 mod region_format;
 mod tidy;

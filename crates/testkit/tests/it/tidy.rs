@@ -41,7 +41,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Returns the names, relative to the root, and texts of all files with one of these extensions.
-fn files(extensions: &[&str]) -> Vec<(String, String)> {
+pub(crate) fn files(extensions: &[&str]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     walk(&root(), &mut found);
     found.sort();
@@ -318,7 +318,7 @@ pub(crate) fn documents() -> Vec<(String, String)> {
 }
 
 /// Returns the spans in back-ticks of a document, outside of code blocks, with their lines.
-fn ticked(text: &str) -> Vec<(usize, String)> {
+pub(crate) fn ticked(text: &str) -> Vec<(usize, String)> {
     let mut in_code = false;
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -343,47 +343,6 @@ fn paths_in_documents_exist() {
                 && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
             if is_path && !root().join(&span).exists() {
                 missing.push(format!("{name}:{number}: there is no {span}"));
-            }
-        }
-    }
-    assert!(missing.is_empty(), "{}", missing.join("\n"));
-}
-
-/// True for names that only code has: `snake_case`, `CamelCase`, `path::to` and `call()`.
-fn is_identifier(span: &str) -> bool {
-    let is_name = |part: &str| {
-        let mut chars = part.chars();
-        chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-            && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    let plain = span.strip_suffix("()").unwrap_or(span);
-    let humps = plain.chars().filter(char::is_ascii_uppercase).count();
-    let is_camel = humps >= 2 && plain.contains(|c: char| c.is_ascii_lowercase());
-    plain.split("::").all(is_name)
-        && (plain.contains('_') || plain.contains("::") || plain != span || is_camel)
-}
-
-/// Documents about other systems name their identifiers too.
-const ABOUT_OTHERS: &[&str] = &["docs/start/", "docs/scale-out.md"];
-
-#[test]
-fn identifiers_in_documents_exist() {
-    let sources = ["rs", "go", "c", "h", "py", "sh", "toml", "txt", "json", "js", "php", "mk"];
-    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
-    let mut words = BTreeSet::new();
-    for text in files(&sources).into_iter().map(|(_, text)| text).chain([makefile]) {
-        let all = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        words.extend(all.map(str::to_owned));
-    }
-    let mut missing = Vec::new();
-    for (name, text) in documents() {
-        if ABOUT_OTHERS.iter().any(|start| name.starts_with(start)) {
-            continue;
-        }
-        for (number, span) in ticked(&text) {
-            let plain = span.strip_suffix("()").unwrap_or(&span);
-            if is_identifier(&span) && !plain.split("::").all(|part| words.contains(part)) {
-                missing.push(format!("{name}:{number}: no source has `{span}`"));
             }
         }
     }

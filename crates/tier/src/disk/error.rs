@@ -17,7 +17,7 @@ pub enum Call {
     Open,
     /// Opens a file, and creates it first if it is missing.
     Create,
-    /// Gives a file another name.
+    /// Renames a file.
     Rename,
     /// Makes created and renamed files durable.
     SyncDirectory,
@@ -29,7 +29,7 @@ pub enum Call {
     SetLength,
     /// Allocates and zero-fills pages.
     Allocate,
-    /// Gives the space of pages back.
+    /// Returns the space of pages to the file system.
     Deallocate,
     /// Reads pages.
     Read,
@@ -55,7 +55,7 @@ impl fmt::Display for Call {
             Self::Length => "read the length of",
             Self::SetLength => "change the length of",
             Self::Allocate => "allocate space in",
-            Self::Deallocate => "give space back of",
+            Self::Deallocate => "free space in",
             Self::Read => "read",
             Self::Write => "write",
             Self::SyncData => "sync",
@@ -67,7 +67,7 @@ impl fmt::Display for Call {
 /// The reason why a call of a disk fails.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The system refuses the call, or the device fails.
+    /// The system refused the call, or the device failed.
     #[error("cannot {call} {path}: {error}{}", remedy(*call, path, error))]
     Io {
         /// The call.
@@ -107,9 +107,9 @@ pub enum DiskError {
     Mode {
         /// The file or directory.
         path: PathBuf,
-        /// The permission bits that it has.
+        /// The permission bits of the file or directory.
         mode: u32,
-        /// The permission bits that it may have.
+        /// The permission bits that are allowed.
         expected: u32,
     },
     /// The path is a symbolic link.
@@ -124,19 +124,19 @@ pub enum DiskError {
         /// The path.
         path: PathBuf,
     },
-    /// The file is longer than its reader accepts.
+    /// The file is longer than expected.
     #[error("{path} has {bytes} bytes, expected at most {expected}; it is not a file of the tier")]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// The length of the file.
         bytes: u64,
-        /// The length that its reader accepts.
+        /// The maximum length.
         expected: u64,
     },
 }
 
-/// Returns what to do if the directory cannot be opened; empty if nothing is known.
+/// Returns advice for the user, or an empty string.
 fn remedy(call: Call, path: &Path, error: &io::Error) -> String {
     match (call, error.kind(), path.parent()) {
         (Call::OpenDirectory, io::ErrorKind::NotFound, Some(parent)) => format!(
@@ -161,7 +161,7 @@ impl DiskError {
         Self::Io { call, path: path.to_path_buf(), error: error.into() }
     }
 
-    /// True if the file system has no space left, or the user's quota is used up.
+    /// True if the file system is full, or the user's quota is exhausted.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_errno(&[Errno::NOSPC, Errno::DQUOT])
@@ -173,7 +173,7 @@ impl DiskError {
         self.is_errno(&[Errno::ROFS])
     }
 
-    /// True if the disk did not return bytes that it has.
+    /// True if the disk failed to return stored bytes.
     #[must_use]
     pub fn is_of_read(&self) -> bool {
         matches!(self, Self::Io { call: Call::Read, .. })

@@ -1,18 +1,20 @@
-//! The files of the tier: what the log needs of a disk, real files, and a disk for tests.
+//! The file access of the tier: the traits that the log uses, real files, and a simulated disk for
+//! tests.
 //!
-//! The log is written against the traits [`Directory`] and [`File`]. Their calls block, transfer
-//! whole pages of 4096 bytes, and report each failure as a [`DiskError`] with the path and the
-//! call. [`real`] has files of the operating system. `simulated`, behind the feature `simulation`,
-//! has a disk in memory that loses power, tears pages and fails as real disks do, from a seed.
-//! `tests/it/disk` runs one contract over both.
+//! The log uses only the traits [`Directory`] and [`File`]. Their calls block, transfer whole pages
+//! of 4096 bytes, and report each failure as a [`DiskError`] with the path and the call. [`real`]
+//! implements them with files of the operating system. `simulated`, enabled by the feature
+//! `simulation`, implements them with a disk in memory. Controlled by a seed, it loses power, tears
+//! pages and fails like a real disk. `tests/it/disk` runs the same contract tests on both.
 //!
-//! What the traits promise after a power loss:
+//! The traits guarantee this after a power loss:
 //!
-//! - A page written and then synced stays. A page written and not synced holds its old bytes, its
-//!   new ones, or a mix of both in sectors of 512 bytes.
-//! - A created or renamed file stays once its directory is synced.
-//! - After a failed [`File::sync_data`], the pages that it covered may be lost although reads show
-//!   them and the next sync succeeds. [`File::drop_cached`] makes reads show the disk's bytes.
+//! - A page that was written and then synced has its new bytes. A page that was written but not
+//!   synced has its old bytes, its new bytes, or a mix of both in sectors of 512 bytes.
+//! - A created or renamed file exists once its directory was synced.
+//! - After a failed [`File::sync_data`], the pages that it covered may be lost, although reads
+//!   return them and the next sync succeeds. After [`File::drop_cached`], reads return the bytes on
+//!   the disk.
 //!
 //! Files in reading order: `page`, `error`, `traits`, `real/`, `simulated/`.
 

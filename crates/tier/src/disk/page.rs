@@ -7,18 +7,18 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 /// The length of a page, in bytes: the unit of every read and write.
 pub const PAGE_BYTES: usize = 4096;
 
-/// 4096 bytes at an address that is a multiple of 4096, as I/O around the page cache needs them.
+/// 4096 bytes at an address that is a multiple of 4096, as direct I/O requires.
 ///
-/// Pages are kept on the heap ([`zeroed_page`], [`zeroed_pages`]). LLVM 22 loses the prologue of a
-/// function that has such a value on its stack and may return before it needs it: the function then
-/// writes over the stack of its caller (rustc 1.95, x86-64). `tests/it/tidy.rs` of the test kit
-/// looks for pages on the stack of this crate.
+/// Pages must be on the heap: use [`zeroed_page`] or [`zeroed_pages`]. LLVM 22 miscompiles a
+/// function that has such a value on its stack and can return before it uses the value. It omits
+/// the prologue, and the function then overwrites the stack of its caller (rustc 1.95, x86-64).
+/// `tests/it/tidy.rs` of the test kit checks that this crate has no pages on the stack.
 #[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 pub struct Page([u8; PAGE_BYTES]);
 
 impl Page {
-    /// Returns a page that holds a copy of these bytes, for tests: see above.
+    /// Returns a page with a copy of these bytes. Only tests may use it: see above.
     #[must_use]
     pub const fn new(bytes: [u8; PAGE_BYTES]) -> Self {
         Self(bytes)
@@ -36,7 +36,7 @@ impl Page {
         self.0.iter().all(|byte| *byte == 0)
     }
 
-    /// Returns the bytes of the page, to be changed.
+    /// Returns the bytes of the page, mutable.
     pub const fn bytes_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
         &mut self.0
     }
@@ -82,7 +82,7 @@ pub fn zeroed_pages(count: usize) -> Vec<Page> {
     pages.unwrap_or_else(|_| panic!("cannot allocate {count} pages"))
 }
 
-/// Returns the bytes of pages, to be changed.
+/// Returns the bytes of pages, mutable.
 pub fn page_bytes_mut(pages: &mut [Page]) -> &mut [u8] {
     pages.as_mut_bytes()
 }

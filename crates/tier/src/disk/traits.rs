@@ -1,4 +1,4 @@
-//! What the log needs of a disk.
+//! The traits of a directory and its files, as the log uses them.
 
 use std::io;
 use std::path::Path;
@@ -8,21 +8,22 @@ use zerocopy::IntoBytes;
 use super::error::{Call, DiskError};
 use super::page::{PAGE_BYTES, Page, zeroed_pages};
 
-/// The longest file that [`Directory::read_small`] and [`Directory::replace_small`] take, in bytes.
+/// The length limit of [`Directory::read_small`] and [`Directory::replace_small`], in bytes.
 pub const SMALL_BYTES_MAX: usize = 1 << 20;
 
 /// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// The space that this user can still fill.
+    /// The space that this user can still use.
     pub free_bytes: u64,
-    /// The space of the file system, free or used.
+    /// The total space of the file system, free and used.
     pub total_bytes: u64,
 }
 
-/// The directory of a tier. It holds a lock, small files that are replaced whole, and the log.
+/// The directory of a tier. It contains a lock, small files that are only replaced as a whole, and
+/// the log.
 ///
-/// A name is one component of a path. All calls block until the system has answered.
+/// A name is one component of a path. All calls block until the system has returned.
 pub trait Directory: Send + Sync {
     /// A file of this directory.
     type File: File;
@@ -32,30 +33,31 @@ pub trait Directory: Send + Sync {
     /// Returns the path of the directory, for messages.
     fn path(&self) -> &Path;
 
-    /// Locks the directory against other processes. The end of the process frees the lock too.
+    /// Locks the directory against other processes. The kernel also frees the lock when the process
+    /// ends.
     ///
     /// # Errors
     ///
-    /// [`DiskError::Locked`] without waiting, if the lock is held.
+    /// [`DiskError::Locked`] immediately if another process holds the lock.
     fn lock(&self) -> Result<Self::Lock, DiskError>;
 
-    /// Opens a file to read and write, or returns `None` if there is no file of this name.
+    /// Opens a file to read and write. Returns `None` if the file does not exist.
     ///
     /// # Errors
     ///
-    /// Refuses links, other users' files, and files that other users can open.
+    /// Refuses links, files of other users, and files that other users can open.
     fn open(&self, name: &str) -> Result<Option<Self::File>, DiskError>;
 
-    /// Opens a file to read and write, and first creates it, empty, if it is missing. A created
+    /// Opens a file to read and write. Creates an empty file first if it does not exist. A created
     /// file is durable after [`Directory::sync`].
     ///
     /// # Errors
     ///
-    /// Those of [`Directory::open`].
+    /// Same as [`Directory::open`].
     fn create(&self, name: &str) -> Result<Self::File, DiskError>;
 
-    /// Renames a file, and replaces the file that has the new name. Readers of the new name find
-    /// the old file or the new one at any time. Durable after [`Directory::sync`].
+    /// Renames a file, and replaces any file with the new name. Readers of the new name always find
+    /// the old file or the new one. Durable after [`Directory::sync`].
     ///
     /// # Errors
     ///
@@ -63,32 +65,34 @@ pub trait Directory: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
 
     /// Exchanges the names of two files in one step. Returns false, and changes nothing, if one of
-    /// them is missing or the file system cannot do it. Durable after [`Directory::sync`].
+    /// them does not exist or the file system does not support this. Durable after
+    /// [`Directory::sync`].
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// System errors.
     fn exchange(&self, one: &str, other: &str) -> Result<bool, DiskError>;
 
     /// Makes created and renamed files durable.
     ///
     /// # Errors
     ///
-    /// After an error the files may be durable or not.
+    /// After an error the files may or may not be durable.
     fn sync(&self) -> Result<(), DiskError>;
 
     /// Returns the free space of the file system.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// System errors.
     fn space(&self) -> Result<Space, DiskError>;
 
-    /// Reads a whole file of at most [`SMALL_BYTES_MAX`] bytes, or returns `None` if it is missing.
+    /// Reads a complete file of at most [`SMALL_BYTES_MAX`] bytes. Returns `None` if the file does
+    /// not exist.
     ///
     /// # Errors
     ///
-    /// [`DiskError::TooLong`] for a longer file, of which nothing is read.
+    /// [`DiskError::TooLong`] for a longer file. The call then reads nothing.
     fn read_small(&self, name: &str) -> Result<Option<Vec<u8>>, DiskError> {
         let Some(file) = self.open(name)? else { return Ok(None) };
         let bytes = file.len()?;
@@ -104,14 +108,14 @@ pub trait Directory: Send + Sync {
 
     /// Replaces the content of a file atomically and durably, or creates the file. Syncs the
     /// directory, writes `NAME.new`, syncs it, exchanges it with `NAME` and syncs the directory.
-    /// The old file stays as `NAME.new`, so that the next content has its space on a full file
-    /// system, too.
+    /// The old file stays as `NAME.new`. Its space is then available for the next content, even on
+    /// a full file system.
     ///
     /// # Errors
     ///
-    /// After an error, and after a crash in the middle, the file has its old content or the new
-    /// one. After an error of the last step readers find the new content, and a power loss may
-    /// bring the old one back. [`DiskError::TooLong`] for more than [`SMALL_BYTES_MAX`] bytes.
+    /// After an error or a crash the file has its old content or the new one. If the last step
+    /// fails, readers find the new content, but a power loss may restore the old one.
+    /// [`DiskError::TooLong`] for more than [`SMALL_BYTES_MAX`] bytes.
     fn replace_small(&self, name: &str, content: &[u8]) -> Result<(), DiskError> {
         if content.len() > SMALL_BYTES_MAX {
             return Err(DiskError::TooLong {
@@ -122,13 +126,13 @@ pub trait Directory: Send + Sync {
         }
         let new_name = format!("{name}.new");
         let file = self.create(&new_name)?;
-        // A process that was killed may have exchanged the two and not synced the directory. On the
-        // disk this file is then still the one called NAME.
+        // A process may have been killed after it exchanged the two names and before it synced the
+        // directory. On the disk this file is then still NAME.
         self.sync()?;
         let mut pages = zeroed_pages(content.len().div_ceil(PAGE_BYTES));
         pages.as_mut_bytes()[..content.len()].copy_from_slice(content);
         file.write_pages(0, &pages)?;
-        // Cuts the last page, and the rest of a longer file that a crash has left.
+        // Truncates the last page, and the rest of a longer file that a crash left.
         file.set_len(content.len() as u64)?;
         file.sync_data()?;
         if !self.exchange(&new_name, name)? {
@@ -140,9 +144,9 @@ pub trait Directory: Send + Sync {
 
 /// A file that is read and written in pages. Page `n` begins at byte `n` × 4096.
 ///
-/// Calls on disjoint ranges may run at the same time on several threads. A call that overlaps a
-/// running write sees or leaves any mix of pages.
-#[expect(clippy::len_without_is_empty, reason = "the length is asked of the system and may fail")]
+/// Calls on disjoint ranges may run concurrently on several threads. A read that overlaps a running
+/// write may return any mix of old and new pages. Two overlapping writes may leave any mix of both.
+#[expect(clippy::len_without_is_empty, reason = "the system returns the length, and may fail")]
 pub trait File: Send + Sync {
     /// Returns the path of the file as it was opened, for messages.
     fn path(&self) -> &Path;
@@ -151,82 +155,83 @@ pub trait File: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// System errors.
     fn len(&self) -> Result<u64, DiskError>;
 
-    /// Changes the length of the file. New bytes are zero, and no space is allocated for them.
-    /// Durable after [`File::sync_data`].
+    /// Changes the length of the file. New bytes read as zeros, and the file system allocates no
+    /// space for them. Durable after [`File::sync_data`].
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// System errors.
     fn set_len(&self, bytes: u64) -> Result<(), DiskError>;
 
-    /// Reads pages from page `first` on. Bytes of the last page behind the end of the file are
-    /// zero.
+    /// Reads pages from page `first` on. In the last page of the file, the bytes after the end of
+    /// the file are zero.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::UnexpectedEof`] if a page begins at or behind the end of the file. After an
+    /// [`io::ErrorKind::UnexpectedEof`] if a page begins at or after the end of the file. After an
     /// error the content of `pages` is unspecified.
     fn read_pages(&self, first: u64, pages: &mut [Page]) -> Result<(), DiskError>;
 
-    /// Writes pages from page `first` on, and extends the file if they lie behind its end. Durable
+    /// Writes pages from page `first` on, and extends the file if they end after its end. Durable
     /// after [`File::sync_data`].
     ///
     /// # Errors
     ///
-    /// After an error each of the pages may be written or not.
+    /// After an error each of the pages may or may not be written.
     fn write_pages(&self, first: u64, pages: &[Page]) -> Result<(), DiskError>;
 
-    /// Allocates `count` pages from page `first` on and fills them with zeros, whatever they held.
-    /// Extends the file if they lie behind its end. After [`File::sync_data`] a write into the
-    /// range needs no further space, and its sync writes no metadata of the file system: where the
-    /// file system does not copy on write.
+    /// Allocates `count` pages from page `first` on and fills them with zeros, whatever their
+    /// content was. Extends the file if they end after its end. After [`File::sync_data`], a write
+    /// into the range needs no further space, and its sync writes no metadata of the file system.
+    /// File systems that copy on write do not guarantee this.
     ///
-    /// Costs a write of all pages.
+    /// Cost: a write of all pages.
     ///
     /// # Errors
     ///
-    /// [`DiskError::is_full`] if the space does not suffice: then the pages have none. After
+    /// [`DiskError::is_full`] if the space is not sufficient. The pages then use no space. After
     /// another error some of the pages may be zero. The file may be longer.
     fn allocate(&self, first: u64, count: u64) -> Result<(), DiskError>;
 
-    /// Gives the space of `count` pages from page `first` on back to the file system. They read as
-    /// zeros. Does nothing if the file system cannot do it.
+    /// Returns the space of `count` pages from page `first` on to the file system. The pages then
+    /// read as zeros. Does nothing if the file system does not support this.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// System errors.
     fn deallocate(&self, first: u64, count: u64) -> Result<(), DiskError>;
 
     /// Returns the free space of the file system.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// System errors.
     fn space(&self) -> Result<Space, DiskError>;
 
-    /// Makes all writes and changes of length before this call durable. Blocks until the device
-    /// has answered.
+    /// Makes all earlier writes and changes of length durable. Blocks until the device has
+    /// responded.
     ///
     /// # Errors
     ///
-    /// An error is final: the system may give up the pages that the sync covered, so that a later
-    /// sync succeeds without them. The caller must not take them for durable.
+    /// An error is final. The system may discard the pages that the sync covered, so a later sync
+    /// can succeed without writing them. The caller must not assume that they are durable.
     fn sync_data(&self) -> Result<(), DiskError>;
 
-    /// Syncs the file, then drops its cached pages, so that the next reads come from the device.
-    /// After a failed sync, the page cache may show pages that the device lacks.
+    /// Syncs the file, then drops its pages from the page cache, so that the next reads come from
+    /// the device. Without this, after a failed sync the page cache may contain pages that the
+    /// device lacks.
     ///
     /// # Errors
     ///
-    /// Those of [`File::sync_data`].
+    /// Same as [`File::sync_data`].
     fn drop_cached(&self) -> Result<(), DiskError>;
 }
 
-/// Returns the byte at which `count` pages from page `first` on begin, and their length in bytes.
-/// Fails if a file cannot have these pages.
+/// Returns the byte offset and the length in bytes of `count` pages from page `first` on. Fails if
+/// the range exceeds the maximum length of a file.
 pub(super) fn byte_range(
     call: Call,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Addresses: where a record lies, and when it was written beside all others.
+//! Addresses: the position of a record in the log, which also orders records by age.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -6,14 +6,15 @@ use std::num::NonZeroU64;
 use crate::disk::PAGE_BYTES;
 use crate::format::SEGMENT_BYTES;
 
-/// Bits of an address that are the offset in the segment, in units of 8 bytes.
+/// The number of low bits in an address that store the offset in the segment, in units of 8 bytes.
 const OFFSET_BITS: u32 = 19;
 
 const _: () = assert!(SEGMENT_BYTES == 8 << OFFSET_BITS);
 
-/// A number that a disk segment has. It is never used again, not even after its segment is lost.
+/// The number of a segment in the log. A number is never reused, not even after its segment is
+/// lost.
 ///
-/// There are 2⁴⁵ − 1, or 2⁶⁷ bytes of log.
+/// There are 2⁴⁵ − 1 numbers, enough for 2⁶⁷ bytes of log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentNumber(NonZeroU64);
 
@@ -22,22 +23,23 @@ impl SegmentNumber {
     pub const FIRST: Self = Self(NonZeroU64::MIN);
     const MAX: u64 = (1 << (u64::BITS - OFFSET_BITS)) - 1;
 
-    /// The number as it is stored; `None` for 0 and for what no address has room for.
+    /// Converts a stored number. Returns `None` for 0 and for numbers that do not fit into an
+    /// address.
     pub fn from_stored(stored: u64) -> Option<Self> {
         NonZeroU64::new(stored).filter(|number| number.get() <= Self::MAX).map(Self)
     }
 
-    /// The number as it is stored.
+    /// Returns the number as it is stored.
     pub fn stored(self) -> u64 {
         self.0.get()
     }
 
-    /// The address after the segment; `None` after the last one.
+    /// Returns the address after the end of the segment, or `None` for the last segment.
     pub fn end(self) -> Option<Address> {
         self.further(1).map(|next| Address::new(next, 0))
     }
 
-    /// The number `count` further, or `None` if there is none.
+    /// Returns the number `count` higher, or `None` if it does not exist.
     pub fn further(self, count: u64) -> Option<Self> {
         Self::from_stored(self.stored().checked_add(count)?)
     }
@@ -55,48 +57,47 @@ impl fmt::Display for SegmentNumber {
     }
 }
 
-/// Where a record or a unit begins: a segment and a multiple of 8 bytes in it.
+/// The position of a record or a unit: a segment and a multiple of 8 bytes in it.
 ///
-/// Addresses are compared to learn which of two records is newer: the order of addresses is the
-/// order of the world.
+/// Of two records, the one with the higher address is newer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(NonZeroU64);
 
 impl Address {
-    /// The address `offset` bytes into a segment.
+    /// Returns the address `offset` bytes into a segment.
     ///
     /// # Panics
     ///
-    /// If `offset` is not in the segment or not a multiple of 8.
+    /// If `offset` is past the end of the segment or not a multiple of 8.
     pub fn new(number: SegmentNumber, offset: usize) -> Self {
         assert!(offset < SEGMENT_BYTES && offset.is_multiple_of(8), "offset {offset}");
         let stored = number.stored() << OFFSET_BITS | (offset / 8) as u64;
         Self::from_stored(stored).unwrap_or_else(|| unreachable!("a number is not 0"))
     }
 
-    /// The address as it is stored; `None` for one that no segment has.
+    /// Converts a stored address. Returns `None` if its segment number is invalid.
     pub fn from_stored(stored: u64) -> Option<Self> {
         SegmentNumber::from_stored(stored >> OFFSET_BITS)?;
         NonZeroU64::new(stored).map(Self)
     }
 
-    /// The address as it is stored.
+    /// Returns the address as it is stored.
     pub fn stored(self) -> u64 {
         self.0.get()
     }
 
-    /// The segment.
+    /// Returns the number of the segment.
     pub fn number(self) -> SegmentNumber {
         SegmentNumber::from_stored(self.stored() >> OFFSET_BITS)
             .unwrap_or_else(|| unreachable!("an address has a number"))
     }
 
-    /// The offset in the segment, in bytes.
+    /// Returns the offset in the segment, in bytes.
     pub fn offset(self) -> usize {
         (self.stored() & ((1 << OFFSET_BITS) - 1)) as usize * 8
     }
 
-    /// The offset in the segment, in pages.
+    /// Returns the offset in the segment, in pages.
     pub fn page(self) -> usize {
         self.offset() / PAGE_BYTES
     }

@@ -1,19 +1,21 @@
-//! One flipped bit, found by its effect on a checksum.
+//! Finds one flipped bit by its effect on a checksum.
 //!
-//! CRC-32 is linear: the flip of a bit changes the checksum by a value that depends only on how far
-//! the bit is from the end. These values all differ in less than 512 MiB, because the polynomial is
-//! primitive (Peterson and Brown, *Cyclic Codes for Error Detection*, 1961).
+//! CRC-32 is linear: flipping a bit changes the checksum by a value that depends only on the
+//! distance of the bit from the end. These values are all different in messages shorter than 512
+//! MiB, because the polynomial is primitive (Peterson and Brown, *Cyclic Codes for Error
+//! Detection*, 1961).
 
 /// The polynomial of CRC-32, its lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
 
-/// Flips the bit back that explains why the checksum of `bytes` is `found` and not `stored`: one of
-/// `bytes`, or of the stored checksum itself. Returns false if none does.
+/// Repairs one flipped bit if it explains why the checksum of `bytes` is `found` and not `stored`.
+/// The bit can be in `bytes` or in the stored checksum. Returns false if no single bit explains the
+/// difference.
 ///
-/// Damage of several bits looks like a flip with the probability `bytes.len()` / 2²⁹. The caller
-/// checks the fields.
+/// Damage to several bits looks like a single flip with a probability of `bytes.len()` / 2²⁹. The
+/// caller must check the fields.
 ///
-/// Cost: a step for each bit.
+/// Cost: one step per bit.
 pub(crate) fn mend(bytes: &mut [u8], found: u32, stored: u32) -> bool {
     let difference = found ^ stored;
     if difference.is_power_of_two() {

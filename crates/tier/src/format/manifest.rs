@@ -1,4 +1,4 @@
-//! The manifest: what a directory is.
+//! The manifest: the identity, the mode and the size of a directory.
 //!
 //! ```text
 //! ┌─────────┬───────────┬────────┬─────────┬───────────┬─────────────┬────────────┬──────────────┬──────────────┐
@@ -24,12 +24,12 @@ pub(crate) const MANIFEST_BYTES: usize = CHECKSUM_AT + 4;
 const STORE: u32 = 1;
 const CACHE: u32 = 2;
 
-/// What the directory promises.
+/// The purpose of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// A durable store: everything is on disk.
+    /// A durable store: the disk has all items.
     Store,
-    /// The disk extends memory: what memory evicts.
+    /// A cache: the disk has the items that memory evicts.
     Cache,
 }
 
@@ -42,41 +42,41 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What a directory is. Replaced as a whole.
+/// The identity and the settings of a directory. A change replaces the complete file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Manifest {
     /// The identity of the directory.
     pub uuid: Uuid,
-    /// What it promises.
+    /// Store or cache.
     pub mode: Mode,
-    /// Segments that the log may have.
+    /// The maximum number of segments in the log.
     pub extents: u32,
-    /// Raised by every start that has not the memory of the last one. Begins at 1.
+    /// The epoch, from 1. Every start without the memory of the previous process increments it.
     pub epoch: u32,
-    /// The highest number that a segment may have; `None` before the first lease.
+    /// The highest segment number that is leased; `None` before the first lease.
     pub lease: Option<SegmentNumber>,
-    /// Everything below this address was durable at the last clean stop.
+    /// Everything below this address was durable at the last start or clean stop.
     pub durable: Option<Address>,
-    /// The last stop left nothing to do.
+    /// True if the last stop was clean.
     pub clean: bool,
-    /// The seed of the index's hash.
+    /// The seed of the index hash.
     pub index_seed: u64,
     /// The key of the hash in summaries.
     pub hash_key: [u8; 16],
-    /// When the directory was made, as a Unix time.
+    /// When the directory was created, as a Unix time.
     pub made_unix_secs: u64,
-    /// How far the log's time was ahead of the system's clock, in seconds, at the last start or
-    /// clean stop.
+    /// The number of seconds by which the log's time was ahead of the system clock at the last
+    /// start or clean stop.
     pub ahead_secs: i32,
 }
 
-/// Why a file is no manifest for this release.
+/// The reason why this release cannot use the file as a manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ManifestError {
-    /// The file is something else.
+    /// The file is not a manifest.
     #[error("MANIFEST is not the manifest of a larder directory")]
     Foreign,
-    /// The directory was written by a later release.
+    /// A later release wrote the directory.
     #[error(
         "the directory has format {found}, this release reads formats up to {VERSION}: start the \
          release that wrote it, or export there and import here"
@@ -85,19 +85,19 @@ pub enum ManifestError {
         /// The version in the file.
         found: u32,
     },
-    /// The file is cut off or has changed.
+    /// The file is truncated or was changed.
     #[error(
         "MANIFEST is damaged: its checksum is wrong. Restore the whole directory from a backup: an \
          earlier MANIFEST does not fit the log"
     )]
     Damaged,
-    /// The file is whole, and says what no release writes.
+    /// The checksum is correct, but the file contains values that no release writes.
     #[error("MANIFEST is invalid: {0}. Restore the whole directory from a backup")]
     Senseless(&'static str),
 }
 
 impl Manifest {
-    /// The content of the file.
+    /// Returns the content of the file.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; MANIFEST_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -124,7 +124,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`ManifestError`] says what the file is instead.
+    /// [`ManifestError`] if the file is not a valid manifest.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         if bytes.get(..8) != Some(&MAGIC) {
             return Err(ManifestError::Foreign);
@@ -141,8 +141,8 @@ impl Manifest {
         Self::of_whole(bytes)
     }
 
-    /// Reads the content of a file of which one bit was flipped; `None` if that is not all that is
-    /// wrong.
+    /// Reads the content of a file after repairing one flipped bit. Returns `None` if a single
+    /// flipped bit does not explain the damage.
     pub fn decode_flipped(bytes: &[u8]) -> Option<Self> {
         let mut mended = bytes.to_vec();
         let (content, checksum) = mended.split_at_mut_checked(CHECKSUM_AT)?;

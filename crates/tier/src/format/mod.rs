@@ -1,11 +1,12 @@
-//! The bytes on the disk, without any I/O. docs/tier-format.md draws them.
+//! The format of the files, without I/O. docs/tier-format.md describes it byte by byte.
 //!
 //! A directory has a [`Manifest`] and a log of segments. Page 0 of a segment is its
-//! [`SegmentHeader`]. The pages behind it are units: each is written whole, once, and holds
-//! [`Record`]s. A void unit shuts the rest of its segment.
+//! [`SegmentHeader`]. Units follow in the pages after it. Each unit is written once, completely,
+//! and contains [`Record`]s. A void unit marks the rest of its segment as empty.
 //!
-//! Every checksum is seeded with the directory's uuid and the place, so that bytes from another
-//! directory, another place or an earlier use of the place are not taken for valid.
+//! Every checksum is seeded with the directory's uuid and the position of the bytes. Bytes from
+//! another directory, from another position, or from an earlier use of the position therefore fail
+//! the check.
 //!
 //! All numbers are little-endian.
 
@@ -38,5 +39,5 @@ pub use unit::{Records, UNIT_HEADER_BYTES, Unit, UnitFault, UnitWriter};
 pub const SEGMENT_BYTES: usize = 4 << 20;
 /// Pages of a disk segment, its header included.
 pub const SEGMENT_PAGES: usize = SEGMENT_BYTES / PAGE_BYTES;
-/// The version of the format that this crate writes. It reads this one and all earlier ones.
+/// The version of the format that this crate writes. It reads this version and all earlier ones.
 pub const VERSION: u32 = 1;

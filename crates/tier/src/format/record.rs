@@ -1,4 +1,4 @@
-//! Records: what happened to a key, or to all.
+//! Records: changes of one key, or of all keys.
 //!
 //! ```text
 //! ┌────────────┬────────┬─────────────┬─────────┬─────┬───────────────┬─────────┬───────────┬────────────┬─────┬───────┬───────┐
@@ -16,7 +16,8 @@ use crate::format::{Address, SEGMENT_BYTES, Seal};
 
 /// Length of a record without its key and value, in bytes.
 pub const RECORD_HEADER_BYTES: usize = 32;
-/// Longest value that a record can hold, in bytes: a record with the longest key fills a segment.
+/// The longest value in a record, in bytes. A record with this value and the longest key fills a
+/// segment.
 pub const VALUE_BYTES_MAX: usize =
     SEGMENT_BYTES - PAGE_BYTES - UNIT_HEADER_BYTES - RECORD_HEADER_BYTES - KEY_BYTES_MAX - 7;
 
@@ -34,68 +35,68 @@ const NUMBER: u8 = 4;
 /// An item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Item<'a> {
-    /// 1 to 250 bytes of any kind.
+    /// 1 to 250 arbitrary bytes.
     pub key: &'a [u8],
-    /// At most [`VALUE_BYTES_MAX`] bytes. A number is stored as its text.
+    /// At most [`VALUE_BYTES_MAX`] bytes. A number is stored as decimal text.
     pub value: &'a [u8],
-    /// Bits that the client stored with the item.
+    /// The client flags.
     pub flags: u32,
-    /// The item's version, memcached's CAS token.
+    /// The version of the item: memcached's CAS token.
     pub version: u64,
-    /// The second from which the item is expired, as a Unix time; `None`: never.
+    /// The second at which the item expires, as a Unix time; `None`: never.
     pub deadline_unix_secs: Option<u64>,
-    /// The value is out of date.
+    /// True if the value is out of date.
     pub stale: bool,
-    /// A client holds the recache token.
+    /// True if a client holds the recache token.
     pub token_sent: bool,
-    /// The value is a number that changes in place in memory.
+    /// True if the value is a number that memory can change in place.
     pub number: bool,
 }
 
-/// What a place in the log holds.
+/// One entry of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record<'a> {
-    /// The newest item of its key so far.
+    /// The newest item of its key at this point of the log.
     Item(Item<'a>),
-    /// The key has no item from here on.
+    /// The key was removed.
     Tombstone {
-        /// 1 to 250 bytes of any kind.
+        /// 1 to 250 arbitrary bytes.
         key: &'a [u8],
     },
-    /// Everything before this place is dead.
+    /// All earlier items are removed.
     Flush,
     /// A flush that is due later.
     Delay {
-        /// When it is due, as a Unix time.
+        /// When the flush is due, as a Unix time.
         due_unix_secs: u64,
     },
-    /// The newest item of a key was damaged when reclaim met it.
+    /// The newest item of a key was damaged when its segment was reclaimed.
     Lost {
-        /// The key's place in the catalog: 33 bits of its hash.
+        /// The position of the key in the catalog: 33 bits of its hash.
         place: u64,
-        /// The key; empty if it was also damaged.
+        /// The key; empty if the key was damaged as well.
         key: &'a [u8],
     },
-    /// Room that was reserved and is not used.
+    /// Space that was reserved but not used.
     Void {
         /// Length of the record, in bytes: at least [`RECORD_HEADER_BYTES`], a multiple of 8.
         bytes: usize,
     },
 }
 
-/// Why bytes are no record.
+/// The reason why bytes are not a valid record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Damaged {
     /// The bytes end before the record does.
-    #[error("the record is cut off")]
+    #[error("the record is truncated")]
     CutOff,
-    /// The checksum differs: other bytes were written, or to another place.
+    /// The checksum is wrong: the bytes were changed, or were written at another address.
     #[error("the checksum of the record is wrong")]
     Checksum,
-    /// The kind is none of this version.
+    /// This version of the format has no such kind.
     #[error("unknown record kind {0}")]
     Kind(u8),
-    /// The lengths do not belong to the kind.
+    /// The lengths are not valid for the kind.
     #[error("the lengths of the record are wrong")]
     Lengths,
 }
@@ -189,12 +190,12 @@ impl Item<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Length of an item's record with its padding, in bytes.
+    /// Returns the length of an item's record with its padding, in bytes.
     pub const fn item_bytes(key_bytes: usize, value_bytes: usize) -> usize {
         (RECORD_HEADER_BYTES + key_bytes + value_bytes).next_multiple_of(8)
     }
 
-    /// Length of the record with its padding, in bytes: a multiple of 8.
+    /// Returns the length of the record with its padding, in bytes: a multiple of 8.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Item(item) => Self::item_bytes(item.key.len(), item.value.len()),
@@ -204,7 +205,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The second from which an item is expired, as a Unix time; `None` for all other records.
+    /// Returns the second at which an item expires, as a Unix time. Returns `None` for all other
+    /// records.
     pub(crate) fn deadline_unix_secs(&self) -> Option<u64> {
         match self {
             Self::Item(item) => item.deadline_unix_secs,
@@ -216,9 +218,9 @@ impl<'a> Record<'a> {
     ///
     /// # Panics
     ///
-    /// If `into` has another length, or if the key or the value is longer than a record can hold.
+    /// If the length of `into` differs, or if the key or the value exceeds its maximum length.
     pub(crate) fn write(&self, seal: &Seal, at: Address, into: &mut [u8]) {
-        assert_eq!(into.len(), self.bytes(), "the room of a record is as long as it is");
+        assert_eq!(into.len(), self.bytes(), "the buffer has the length of the record");
         let head = Head::of(self);
         head.write(into);
         let (key, value): (&[u8], &[u8]) = match self {
@@ -244,7 +246,7 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// [`Damaged`] if the bytes are no record, or none that was written to this address.
+    /// [`Damaged`] if the bytes are not a record that was written at this address.
     pub fn read(seal: &Seal, at: Address, bytes: &'a [u8]) -> Result<Self, Damaged> {
         let record = Self::decode(bytes)?;
         let whole = bytes.get(4..record.bytes()).ok_or(Damaged::CutOff)?;
@@ -254,20 +256,20 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The length that the header at the start of `bytes` claims, in bytes; `None` if it is no
-    /// record's header.
+    /// Returns the record length according to the header at the start of `bytes`, without checking
+    /// the checksum. Returns `None` if the header is invalid.
     pub(crate) fn claimed_bytes(bytes: &[u8]) -> Option<usize> {
         Head::read(bytes).ok().map(|head| head.content_bytes().next_multiple_of(8))
     }
 
-    /// The key that the record at the start of `bytes` claims to have; `None` if it claims none.
-    /// Its bytes are not checked.
+    /// Returns the key of the record at the start of `bytes`, without checking the checksum.
+    /// Returns `None` if the header is invalid.
     pub(crate) fn claimed_key(bytes: &[u8]) -> Option<&[u8]> {
         let head = Head::read(bytes).ok()?;
         bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + head.key_bytes)
     }
 
-    /// Reads a record whose bytes another checksum covers.
+    /// Reads a record without checking its own checksum. The unit's checksum covers the bytes.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, Damaged> {
         let head = Head::read(bytes)?;
         let content =

@@ -1,15 +1,15 @@
-//! Checksums that belong to one directory and one place.
+//! Checksums that are valid for one directory and one position only.
 
 use crc32fast::Hasher;
 
 use crate::format::Address;
 
-/// The identity of a directory: random bytes, drawn when it is made.
+/// The identity of a directory: random bytes, generated when the directory is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uuid(pub [u8; 16]);
 
-/// Makes and checks the checksums of one directory: CRC-32 (IEEE 802.3) over the uuid, the place
-/// and the bytes.
+/// Computes the checksums of one directory: CRC-32 (IEEE 802.3) over the uuid, the position and the
+/// bytes.
 #[derive(Clone, Debug)]
 pub struct Seal {
     uuid: Uuid,
@@ -17,24 +17,24 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// The seal of a directory.
+    /// Returns the seal of a directory.
     pub fn of(uuid: Uuid) -> Self {
         let mut seeded = Hasher::new();
         seeded.update(&uuid.0);
         Self { uuid, seeded }
     }
 
-    /// The directory.
+    /// Returns the uuid of the directory.
     pub fn uuid(&self) -> Uuid {
         self.uuid
     }
 
-    /// The checksum of what lies at an address.
+    /// Returns the checksum of bytes at an address.
     pub(crate) fn at(&self, address: Address, parts: &[&[u8]]) -> u32 {
         self.seeded_with(address.stored(), parts)
     }
 
-    /// The checksum of what has no address: the header of a segment, in the extent `extent`.
+    /// Returns the checksum of a segment header, which has no address. Its position is the extent.
     pub(crate) fn in_extent(&self, extent: u32, parts: &[&[u8]]) -> u32 {
         self.seeded_with(u64::from(extent), parts)
     }

@@ -1,4 +1,4 @@
-//! The first page of a segment.
+//! The segment header: the first page of a segment.
 //!
 //! ```text
 //! ┌────────────┬─────────┬───────────┬─────────┬──────────┬────────────┬──────────┬─────────┬─────┐
@@ -18,40 +18,41 @@ const UUID_AT: usize = 48;
 /// A delayed flush that is pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delay {
-    /// Where it was logged.
+    /// The address of its record.
     pub at: Address,
     /// When it is due, as a Unix time.
     pub due_unix_secs: u64,
 }
 
-/// Why the first page of an extent is neither a header nor that of a free extent.
+/// The reason why the first page of an extent is not valid. A valid page is a segment header or the
+/// page of a free extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeaderFault {
-    /// It was written for another directory.
+    /// The page was written for another directory.
     Foreign(Uuid),
-    /// It was damaged since it was written. A power loss leaves the old header or the new one: all
-    /// fields lie in one sector.
+    /// The page was damaged after it was written. A power loss cannot cause this: all fields are in
+    /// one sector, so the page has the old header or the new one.
     Broken,
 }
 
-/// What a segment says of itself.
+/// The content of a segment header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHeader {
     /// The segment's number.
     pub number: SegmentNumber,
-    /// The number of the segment before it in the log; `None` for the first one.
+    /// The number of the previous segment in the log; `None` for the first one.
     pub previous: Option<SegmentNumber>,
     /// The delayed flush that was pending when the segment began.
     pub delay: Option<Delay>,
 }
 
 impl SegmentHeader {
-    /// The page of a segment that takes records.
+    /// Returns the header page of a live segment.
     pub fn page(&self, seal: &Seal, extent: u32) -> Box<Page> {
         self.page_as(LIVE, seal, extent)
     }
 
-    /// The page of a segment that was given up.
+    /// Returns the header page of a freed segment.
     pub fn page_of_freed(&self, seal: &Seal, extent: u32) -> Box<Page> {
         self.page_as(FREE, seal, extent)
     }
@@ -72,8 +73,8 @@ impl SegmentHeader {
         whole
     }
 
-    /// Reads the first page of an extent. `None` if the extent holds no segment: it was never used,
-    /// or was given up.
+    /// Reads the first page of an extent. Returns `None` if the extent contains no segment because
+    /// it was never used or was freed.
     ///
     /// # Errors
     ///
@@ -94,12 +95,12 @@ impl SegmentHeader {
         Self::of_whole(page)
     }
 
-    /// Reads a page as [`SegmentHeader::read`] does, after one of its bits was flipped. Returns the
-    /// outer `None` if that is not all that is wrong.
+    /// Same as [`SegmentHeader::read`], but repairs one flipped bit first. Returns the outer `None`
+    /// if a single flipped bit does not explain the damage.
     pub(crate) fn read_flipped(seal: &Seal, extent: u32, page: &[u8]) -> Option<Option<Self>> {
         let mut mended = page.get(..PAGE_BYTES)?.to_vec();
         if mended.iter().map(|byte| byte.count_ones()).sum::<u32>() == 1 {
-            // A page of zeros: the extent was never used.
+            // The page was all zeros: the extent was never used.
             return Some(None);
         }
         let (found, stored) = (seal.in_extent(extent, &[&page[4..]]), u32_at(page, 0));
@@ -111,7 +112,7 @@ impl SegmentHeader {
         Self::of_whole(&mended).ok().filter(|_| is_ours && is_padded)
     }
 
-    /// Reads a page whose checksum is right.
+    /// Reads a page whose checksum was verified.
     fn of_whole(page: &[u8]) -> Result<Option<Self>, HeaderFault> {
         let known = u32_at(page, 4) == MAGIC && u32_at(page, 8) == VERSION;
         let number = SegmentNumber::from_stored(u64_at(page, 16));

@@ -1,4 +1,5 @@
-//! The snapshot of a catalog: where the items lie, as the last clean stop left them.
+//! The snapshot of the catalog that the last clean stop wrote. It stores the position of each item
+//! in the log.
 //!
 //! ```text
 //! page 0   ┌─────────┬───────────┬──────────────┬─────────┬─────────┬────────────┬─────────┐
@@ -23,28 +24,28 @@ const CHECKSUM_AT: usize = 12;
 /// The header of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotHeader {
-    /// The directory.
+    /// The uuid of the directory.
     pub uuid: Uuid,
-    /// The epoch of the process that wrote it.
+    /// The epoch of the process that wrote the snapshot.
     pub epoch: u32,
-    /// Segments of the log.
+    /// The number of segments in the log.
     pub segments: u32,
-    /// Words of the body.
+    /// The number of words in the body.
     pub words: u64,
-    /// The second of the stop, as a Unix time.
+    /// When the process stopped, as a Unix time.
     pub stamp_unix_secs: u64,
-    /// When the delayed flush is due, as a Unix time; 0: there is none.
+    /// When the delayed flush is due, as a Unix time; 0: no flush is pending.
     pub due_unix_secs: u64,
-    /// The address of its record; `None` if it has none, as in a cache.
+    /// The address of the record of the delayed flush. `None` if it has no record, as in a cache.
     pub due_at: Option<Address>,
-    /// The highest version that an item has had.
+    /// The highest version of any item so far.
     pub version_max: u64,
     /// The CRC-32 of the body.
     pub checksum: u32,
 }
 
 impl SnapshotHeader {
-    /// Page 0 of the file.
+    /// Returns page 0 of the file.
     pub fn encode(&self) -> Box<Page> {
         let mut page = zeroed_page();
         let bytes = page.bytes_mut();
@@ -64,7 +65,7 @@ impl SnapshotHeader {
         page
     }
 
-    /// Reads page 0; `None` if it is of another format or damaged.
+    /// Reads page 0. Returns `None` if its format differs or it is damaged.
     pub fn decode(page: &Page) -> Option<Self> {
         let mut bytes = *page.bytes();
         let checksum = u32_at(&bytes, CHECKSUM_AT);
@@ -90,7 +91,7 @@ impl SnapshotHeader {
         })
     }
 
-    /// Pages of the file; `None` if no file can be that long.
+    /// Returns the number of pages in the file, or `None` if the header is invalid.
     pub fn pages(&self) -> Option<u64> {
         Some(1 + self.words.checked_mul(8)?.div_ceil(PAGE_BYTES as u64))
     }

@@ -1,4 +1,4 @@
-//! Summaries: what a full segment holds, without its keys and values.
+//! Summaries: an index of a full segment, without keys and values.
 //!
 //! ```text
 //! ┌─────────┬─────┬────────────┬─────────┬───────────┬─────────┬───────────┬─────────────┬─────────┬──────────┬─────────┬──────────┐
@@ -10,11 +10,13 @@
 //! └─────────────┴──────────────┴────────────┴──────────────┴────────┴─────────┘
 //! ```
 //!
-//! A summary is the last pages of its segment. It lies below the void unit that shuts the segment,
-//! so that a reader of the units never meets it. A segment without a summary is read in full.
+//! A summary is the last pages of its segment. The void unit that closes the segment is before it,
+//! so a reader of the units stops before the summary. A segment without a summary is read
+//! completely.
 //!
-//! A writer writes a summary after everything below it is durable, and not before: recovery cuts
-//! the log at a unit that was lost, and a summary would bring back what lies above the cut.
+//! A writer must write the summary only after everything before it in the segment is durable.
+//! Recovery cuts the log at the first lost unit. An earlier summary would restore records after the
+//! cut.
 
 use std::hash::Hasher;
 use std::iter::FusedIterator;
@@ -32,7 +34,7 @@ use crate::format::{
 
 /// Length of an entry, in bytes.
 pub const SUMMARY_ENTRY_BYTES: usize = 40;
-/// Length of what ends a summary, in bytes.
+/// Length of the trailer of a summary, in bytes.
 const TRAILER_BYTES: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"LrdI");
 
@@ -45,15 +47,15 @@ pub struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// The hash of a directory, by the hash key in its manifest.
+    /// Returns the hasher of a directory. `hash_key` is stored in its manifest.
     pub fn new(hash_key: &[u8; 16]) -> Self {
         Self { keyed: SipHasher24::new_with_key(hash_key) }
     }
 
-    /// The identity of a key: equal for equal keys, and for others with a chance of 2⁻¹²⁸, which a
-    /// client that chooses keys cannot raise.
+    /// Returns the identity of a key. Equal keys have the same identity. Two different keys share
+    /// one with a probability of 2⁻¹²⁸, and clients cannot raise it by choosing keys.
     ///
-    /// Cost: about a nanosecond a byte.
+    /// Cost: about a nanosecond per byte.
     pub fn identity(&self, key: &[u8]) -> u128 {
         let mut hasher = self.keyed;
         hasher.write(key);
@@ -61,31 +63,31 @@ impl KeyHasher {
     }
 }
 
-/// What a summary has in place of a key.
+/// The hashes that represent a key in a summary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyHash {
     /// [`KeyHasher::identity`] of the key.
     pub identity: u128,
-    /// The hash by which the index files the key: it does not follow from the identity.
+    /// The hash of the key in the index. It cannot be computed from the identity.
     pub index: u64,
 }
 
-/// What a record in a summary is.
+/// The kind of a record in a summary, with the fields of that kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Summarized {
     /// An item.
     Item {
         /// Its key.
         key: KeyHash,
-        /// The second from which it is expired, as a Unix time; `None`: never.
+        /// The second at which it expires, as a Unix time; `None`: never.
         deadline_unix_secs: Option<u64>,
     },
-    /// A key has no item from here on.
+    /// The key was removed.
     Tombstone {
         /// The key.
         key: KeyHash,
     },
-    /// Everything before this place is dead.
+    /// All earlier items are removed.
     Flush,
     /// A flush that is due later.
     Delay {
@@ -94,7 +96,7 @@ pub enum Summarized {
     },
     /// The newest item of a key was damaged.
     Lost {
-        /// The key's place in the catalog.
+        /// The position of the key in the catalog.
         place: u64,
     },
 }
@@ -102,34 +104,36 @@ pub enum Summarized {
 /// One record of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SummaryEntry {
-    /// Where the record begins.
+    /// The address of the record.
     pub at: Address,
     /// Its length with its padding, in bytes.
     pub bytes: usize,
-    /// What it is.
+    /// Its kind.
     pub what: Summarized,
 }
 
-/// Why the end of a segment is no summary.
+/// The reason why the end of a segment is not a valid summary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SummaryFault {
-    /// The segment has none, as far as its last page says.
+    /// The last page of the segment does not end with a summary.
     #[error("the segment has no summary")]
     Absent,
-    /// A summary of another segment: the extent served it before.
-    #[error("the summary is of a segment that was in the extent before")]
+    /// A summary of an older segment that used this extent.
+    #[error("the summary belongs to an older segment that used this extent")]
     Earlier,
-    /// The bytes begin behind the start of the summary.
-    #[error("the summary is the last {bytes} bytes of its segment")]
+    /// The given bytes begin after the start of the summary.
+    #[error(
+        "the summary is longer than the bytes read: read the last {bytes} bytes of the segment"
+    )]
     Longer {
-        /// How much of the segment's end the summary is, in bytes: whole pages, at most a segment.
+        /// The length of the summary, in bytes: whole pages, at most a segment.
         bytes: usize,
     },
-    /// The summary was not written whole, or was damaged since.
+    /// The summary was only partly written, or was damaged later.
     #[error("the summary is damaged")]
     Broken,
-    /// The checksum is right, and an entry says what no release writes.
-    #[error("entry {entry} of the summary says what no release writes")]
+    /// The checksum is correct, but an entry contains values that no release writes.
+    #[error("entry {entry} of the summary is invalid")]
     Senseless {
         /// The number of the entry, from 0.
         entry: usize,
@@ -183,7 +187,7 @@ impl Trailer {
     }
 }
 
-/// Pages of a summary with this number of entries.
+/// Returns the number of pages in a summary with this many entries.
 fn pages_of(count: usize) -> usize {
     (count * SUMMARY_ENTRY_BYTES + TRAILER_BYTES).div_ceil(PAGE_BYTES)
 }
@@ -212,8 +216,8 @@ impl SummaryEntry {
         into.extend_from_slice(&(self.bytes as u32).to_le_bytes());
     }
 
-    /// Reads an entry; `None` if it is none that a record between `from` and `end`, offsets in the
-    /// segment, can have.
+    /// Reads an entry. Returns `None` if the entry is invalid for a record between `from` and
+    /// `end`, which are offsets in the segment.
     fn read(number: SegmentNumber, entry: &[u8], from: usize, end: usize) -> Option<Self> {
         let place = u32_at(entry, 32);
         let offset = (place & 0xFF_FFFF) as usize * 8;
@@ -243,14 +247,14 @@ impl SummaryEntry {
     }
 }
 
-/// A summary that was read. Every entry was checked.
+/// A valid summary. Each entry was checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
-    /// Where the summary begins.
+    /// The address of the summary.
     pub address: Address,
-    /// The page behind the last unit with records: the void unit that shuts the segment.
+    /// The page after the last unit with records. The void unit that closes the segment is there.
     pub units_end: usize,
-    /// The highest version of the segment's items; 0 if it has none.
+    /// The highest version of the segment's items; 0 if the segment has no items.
     pub newest_version: u64,
     /// When the segment was sealed, as a Unix time.
     pub sealed_unix_secs: u64,
@@ -258,13 +262,15 @@ pub struct Summary<'a> {
 }
 
 impl<'a> Summary<'a> {
-    /// Reads the summary of a segment. `end` is the end of the segment, of any length.
+    /// Reads the summary of a segment. `end` contains the last bytes of the segment, any number of
+    /// them.
     ///
     /// Cost: one pass over the summary for its checksum, one for its entries. Allocates nothing.
     ///
     /// # Errors
     ///
-    /// [`SummaryFault`] says what is there instead, or how much more of the segment to read.
+    /// [`SummaryFault`]. For [`SummaryFault::Longer`] the caller reads more of the segment and
+    /// repeats the call.
     pub fn read(seal: &Seal, number: SegmentNumber, end: &'a [u8]) -> Result<Self, SummaryFault> {
         let (_, trailer) = end
             .split_last_chunk::<TRAILER_BYTES>()
@@ -292,12 +298,12 @@ impl<'a> Summary<'a> {
         })
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.entries.len() / SUMMARY_ENTRY_BYTES
     }
 
-    /// The records of the segment in order, without the void ones.
+    /// Iterates over the records of the segment in order, without void records.
     pub fn entries(&self) -> SummaryEntries<'a> {
         SummaryEntries { number: self.address.number(), rest: self.entries }
     }
@@ -332,28 +338,29 @@ pub struct SummaryWriter {
 }
 
 impl SummaryWriter {
-    /// The summary of a segment that has no records yet.
+    /// Begins the summary of a segment that has no records yet.
     pub fn new(number: SegmentNumber) -> Self {
         let end = PAGE_BYTES + UNIT_HEADER_BYTES;
         Self { number, entries: Vec::new(), end, newest_version: 0 }
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.entries.len() / SUMMARY_ENTRY_BYTES
     }
 
-    /// Length of the summary with `more` entries, in pages. A segment is full if these and one page
-    /// for the void unit are all that is left.
+    /// Returns the length of the summary with `more` entries, in pages. The segment is full when
+    /// only these pages and one page for the void unit remain.
     pub fn pages_with(&self, more: usize) -> usize {
         pages_of(self.count() + more)
     }
 
-    /// Adds the record at an address, but no void one. `hash` hashes its key if it has one.
+    /// Adds the record at an address. Void records are ignored. `hash` computes the hashes of its
+    /// key, if the record has one.
     ///
     /// # Panics
     ///
-    /// If the record is in another segment, or not behind the last one.
+    /// If the record is in another segment, or not after the previous one.
     pub fn push(&mut self, at: Address, record: &Record<'_>, hash: impl Fn(&[u8]) -> KeyHash) {
         assert!(at.number() == self.number && at.offset() >= self.end, "{at} is out of order");
         let bytes = record.bytes();
@@ -373,13 +380,14 @@ impl SummaryWriter {
         SummaryEntry { at, bytes, what }.write(&mut self.entries);
     }
 
-    /// Writes the summary into the last pages of its segment. `units_end` is the page behind the
+    /// Writes the summary into the last pages of its segment. `units_end` is the page after the
     /// last unit.
     ///
     /// # Panics
     ///
-    /// If `into` is not [`SummaryWriter::pages_with`] no more entries, or if the units reach into
-    /// it or into the page of the void unit before it, or end before the last record.
+    /// If the length of `into` differs from [`SummaryWriter::pages_with`] no more entries, if the
+    /// units overlap the summary or the page of the void unit before it, or if the units end before
+    /// the last record.
     pub fn write(&self, seal: &Seal, units_end: usize, now_unix_secs: u64, into: &mut [u8]) {
         let pages = self.pages_with(0);
         assert_eq!(into.len(), pages * PAGE_BYTES, "the summary has {pages} pages");

@@ -1,4 +1,4 @@
-//! Units: records that are written at once.
+//! Units: groups of records that are written in one operation.
 //!
 //! ```text
 //! ┌────────────┬─────────┬────────┬─────────┬───────────┬──────────────────┬─────────────┬────────────────┬─────────┬─────────┬─────┐
@@ -6,8 +6,8 @@
 //! └────────────┴─────────┴────────┴─────────┴───────────┴──────────────────┴─────────────┴────────────────┴─────────┴─────────┴─────┘
 //! ```
 //!
-//! A unit begins on a page and ends on one. The checksum covers the header and the records. A void
-//! unit is one page, and covers all pages up to the end of its segment.
+//! A unit begins and ends at page boundaries. The checksum covers the header and the records. A
+//! void unit is one page. It marks all pages up to the end of its segment as empty.
 
 use std::iter::FusedIterator;
 
@@ -26,14 +26,14 @@ const MAGIC: u32 = u32::from_le_bytes(*b"LrdU");
 const RECORDS: u32 = 1;
 const VOID: u32 = 2;
 
-/// Why a place in a segment has no unit.
+/// The reason why a page of a segment is not the start of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnitFault {
-    /// No unit was written here, as far as one can see.
+    /// The page is blank: probably no unit was ever written here.
     Blank,
-    /// A unit of another segment: this extent served it before.
+    /// A unit of an older segment that used this extent.
     Earlier,
-    /// A unit that was not written whole, or was damaged since.
+    /// A unit that was only partly written, or was damaged later.
     Broken,
 }
 
@@ -59,37 +59,37 @@ impl Head {
         put_u32(page, 44, 0);
     }
 
-    /// The checksum of the unit that begins with these bytes.
+    /// Returns the checksum of the unit that begins with these bytes.
     fn checksum(&self, seal: &Seal, unit: &[u8]) -> u32 {
         seal.at(self.address, &[&unit[4..UNIT_HEADER_BYTES + self.record_bytes]])
     }
 }
 
-/// A unit that was read.
+/// A unit that was read from the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<'a> {
-    /// Where it begins.
+    /// The address of the unit.
     pub address: Address,
-    /// Pages that it covers.
+    /// The pages that it covers.
     pub pages: usize,
     /// Everything below this address was durable when the unit was written.
     pub synced_through: Option<Address>,
-    /// When it was sealed, as a Unix time.
+    /// When the unit was sealed, as a Unix time.
     pub sealed_unix_secs: u64,
-    /// True if the rest of the segment holds nothing.
+    /// True for a void unit: the rest of the segment contains no records.
     pub is_void: bool,
     records: &'a [u8],
 }
 
 impl<'a> Unit<'a> {
-    /// Reads the unit that begins at a page of a segment. `segment` is the segment from its start,
-    /// and may end early.
+    /// Reads the unit that begins at a page of a segment. `segment` contains the bytes of the
+    /// segment from its start. It may be incomplete.
     ///
     /// Cost: one pass over the unit.
     ///
     /// # Errors
     ///
-    /// [`UnitFault`] says what is there instead.
+    /// [`UnitFault`] if no valid unit begins here.
     pub fn read(
         seal: &Seal,
         number: SegmentNumber,
@@ -136,15 +136,15 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// The segment that what lies at a page says it is of, unchecked; `None` if it is no unit of
-    /// this page.
+    /// Returns the segment number stored in the unit header at `page`, without checking its
+    /// checksum. Returns `None` if the page does not begin with a unit header for this position.
     pub(crate) fn claimed(page: usize, segment: &[u8]) -> Option<SegmentNumber> {
         let header = segment.get(page * PAGE_BYTES..)?.get(..UNIT_HEADER_BYTES)?;
         let at = Address::from_stored(u64_at(header, 16))?;
         (u32_at(header, 4) == MAGIC && at.offset() == page * PAGE_BYTES).then(|| at.number())
     }
 
-    /// The page that shuts a segment: from `page` on it holds nothing.
+    /// Returns the void unit that closes a segment at `page`.
     pub fn void(seal: &Seal, number: SegmentNumber, page: usize, now_unix_secs: u64) -> Box<Page> {
         let mut bytes = zeroed_page();
         let head = Head {
@@ -161,7 +161,7 @@ impl<'a> Unit<'a> {
         bytes
     }
 
-    /// True if the unit at a page is a void one, of which one bit was flipped.
+    /// True if the page contains a void unit with one flipped bit.
     pub(crate) fn is_flipped_void(
         seal: &Seal,
         number: SegmentNumber,
@@ -180,13 +180,13 @@ impl<'a> Unit<'a> {
             == Self::void(seal, number, page, sealed_unix_secs).bytes()[4..UNIT_HEADER_BYTES]
     }
 
-    /// The records with their addresses, in order.
+    /// Iterates over the records with their addresses, in order.
     pub fn records(&self) -> Records<'a> {
         Records { unit: self.address, rest: self.records, at: UNIT_HEADER_BYTES }
     }
 }
 
-/// The records of a unit. Ends after an error.
+/// The records of a unit. The iterator ends after an error.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     unit: Address,
@@ -216,7 +216,7 @@ impl<'a> Iterator for Records<'a> {
 
 impl FusedIterator for Records<'_> {}
 
-/// Collects records into a unit. Its memory grows with them.
+/// Collects records into a unit. Its buffer grows with them.
 #[derive(Debug)]
 pub struct UnitWriter {
     address: Address,
@@ -227,12 +227,12 @@ pub struct UnitWriter {
 }
 
 impl UnitWriter {
-    /// Begins a unit at a page of a segment. It takes up to `pages` pages, at most the rest of the
-    /// segment.
+    /// Begins a unit at a page of a segment. The unit has at most `pages` pages, and never extends
+    /// past the end of the segment.
     ///
     /// # Panics
     ///
-    /// If `page` is the header's page or behind the segment.
+    /// If `page` is the header page or is past the end of the segment.
     pub fn new(seal: &Seal, number: SegmentNumber, page: usize, pages: usize) -> Self {
         assert!(page > 0, "page 0 of a segment is its header");
         let pages_max = pages.min(SEGMENT_PAGES - page);
@@ -245,17 +245,17 @@ impl UnitWriter {
         }
     }
 
-    /// Where the unit begins.
+    /// Returns the address of the unit.
     pub fn address(&self) -> Address {
         self.address
     }
 
-    /// Pages that the unit has so far.
+    /// Returns the current length of the unit, in pages.
     pub fn pages(&self) -> usize {
         self.end.div_ceil(PAGE_BYTES)
     }
 
-    /// The record that was added at an address; `None` if there is none.
+    /// Returns the record that was added at an address, or `None`.
     pub fn record(&self, at: Address) -> Option<Record<'_>> {
         let within = at.stored().checked_sub(self.address.stored())? as usize * 8;
         Record::decode(self.pages.as_bytes().get(within..self.end)?).ok()
@@ -266,13 +266,13 @@ impl UnitWriter {
         self.end == UNIT_HEADER_BYTES
     }
 
-    /// The address that the next record gets if it fits.
+    /// Returns the address of the next record, if the unit has space for it.
     pub fn next_address(&self) -> Option<Address> {
         let offset = self.address.offset() + self.end;
         (offset < SEGMENT_BYTES).then(|| Address::new(self.address.number(), offset))
     }
 
-    /// Adds a record and returns its address; `None` if the unit has no room for it.
+    /// Adds a record and returns its address. Returns `None` if the unit is full.
     pub fn push(&mut self, record: &Record<'_>) -> Option<Address> {
         let at = self.next_address()?;
         let end = self.end + record.bytes();
@@ -289,14 +289,14 @@ impl UnitWriter {
         Some(at)
     }
 
-    /// Ends the unit and returns its pages.
+    /// Finishes the unit and returns its pages.
     pub fn seal(self, synced_through: Option<Address>, now_unix_secs: u64) -> Vec<Page> {
         let pages = self.end.div_ceil(PAGE_BYTES);
         self.seal_over(pages, synced_through, now_unix_secs)
     }
 
-    /// Ends a unit that covers `pages` pages, of which the last ones hold nothing, whatever is in
-    /// them. Returns the others.
+    /// Finishes a unit that covers `pages` pages. Readers ignore the content of the covered pages
+    /// after the last record. Returns only the pages that contain the header and records.
     pub(crate) fn seal_over(
         mut self,
         pages: usize,

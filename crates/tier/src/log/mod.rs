@@ -1,7 +1,7 @@
 //! The log's file: segments in extents.
 //!
-//! The caller decides what lies where; the log writes it down and reads it again. One thread
-//! writes. Any number of threads read.
+//! The caller decides where each segment and unit is stored. The log writes and reads them. One
+//! thread writes. Any number of threads read.
 
 mod fetch;
 
@@ -16,29 +16,29 @@ use crate::format::{
 };
 pub(crate) use fetch::Fetch;
 
-/// Where a segment lies in the file: the extent `n` begins at n × 4 MiB.
+/// The position of a segment in the file: the extent `n` begins at n × 4 MiB.
 pub type Extent = u32;
 
 /// Name of the file in the directory.
 pub const FILE_NAME: &str = "log";
 
-/// Why a record was not read.
+/// The reason why a record was not read.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The bytes are not the record that was written to this address.
+    /// The bytes are not the record that was written at this address.
     #[error("the record at {at} is damaged: {damage}")]
     Damaged {
         /// The address.
         at: Address,
-        /// What is wrong.
+        /// The kind of damage.
         damage: Damaged,
     },
 }
 
-/// Why the header of an extent was not read.
+/// The reason why the header of an extent was not read.
 #[derive(Debug, Error)]
 pub enum HeaderError {
     /// The disk failed.
@@ -69,7 +69,7 @@ impl HeaderError {
     }
 }
 
-/// The file of the log.
+/// The log file.
 #[derive(Debug)]
 pub struct Log<F> {
     file: F,
@@ -78,22 +78,22 @@ pub struct Log<F> {
 }
 
 impl<F: File> Log<F> {
-    /// A log of `extents` extents, each empty or a segment.
+    /// Returns a log of `extents` extents. Each is empty or contains a segment.
     pub fn new(file: F, seal: Seal, extents: u32) -> Self {
         Self { file, seal, extents }
     }
 
-    /// The seal of the directory, for what is written here.
+    /// Returns the directory's seal. It computes the checksums of everything in the log.
     pub fn seal(&self) -> &Seal {
         &self.seal
     }
 
-    /// The file.
+    /// Returns the file.
     pub(crate) fn file(&self) -> &F {
         &self.file
     }
 
-    /// Extents that the file may have.
+    /// Returns the maximum number of extents in the file.
     pub fn extents(&self) -> u32 {
         self.extents
     }
@@ -102,11 +102,12 @@ impl<F: File> Log<F> {
         u64::from(extent) * SEGMENT_PAGES as u64
     }
 
-    /// Writes the header of a segment into an extent, which it takes over. Durable after a sync.
+    /// Writes the header of a segment into an extent and replaces the header there. Durable after a
+    /// sync.
     ///
     /// # Errors
     ///
-    /// [`DiskError`]. The extent then holds the old header, the new one, or none.
+    /// [`DiskError`]. The extent then has the old header, the new one, or no header.
     pub fn begin(&self, extent: Extent, header: &SegmentHeader) -> Result<(), DiskError> {
         self.write(extent, 0, slice::from_ref(&*header.page(&self.seal, extent)))
     }
@@ -115,12 +116,12 @@ impl<F: File> Log<F> {
     ///
     /// # Errors
     ///
-    /// [`DiskError`]. The unit is then on the disk, in parts, or not.
+    /// [`DiskError`]. The unit is then on the disk completely, in part, or not at all.
     pub fn write(&self, extent: Extent, page: usize, unit: &[Page]) -> Result<(), DiskError> {
         self.file.write_pages(Self::first_page(extent) + page as u64, unit)
     }
 
-    /// Shuts a segment: from `page` on it holds nothing.
+    /// Closes a segment: from `page` on it has no records.
     ///
     /// # Errors
     ///
@@ -136,7 +137,7 @@ impl<F: File> Log<F> {
         self.write(extent, page, slice::from_ref(&*void))
     }
 
-    /// Gives an extent up: it holds no segment once this is synced, and only then may it begin
+    /// Frees an extent. After the next sync it contains no segment, and only then may it begin
     /// another one.
     ///
     /// # Errors
@@ -151,12 +152,12 @@ impl<F: File> Log<F> {
     ///
     /// # Errors
     ///
-    /// [`DiskError`]: final. The caller writes and syncs no more.
+    /// [`DiskError`]. It is final: after it the caller must neither write nor sync.
     pub fn sync(&self) -> Result<(), DiskError> {
         self.file.sync_data()
     }
 
-    /// Lets the next reads come from the disk, not from the kernel's cache.
+    /// Makes the next reads come from the disk, not from the kernel's page cache.
     ///
     /// # Errors
     ///
@@ -165,18 +166,18 @@ impl<F: File> Log<F> {
         self.file.drop_cached()
     }
 
-    /// Fills an extent with zeros, so that its space is there and its later syncs are cheap.
+    /// Fills an extent with zeros. This allocates its space and makes later syncs cheap.
     ///
     /// Cost: writes 4 MiB.
     ///
     /// # Errors
     ///
-    /// [`DiskError::is_full`] if the file system has no room: then the extent takes none.
+    /// [`DiskError::is_full`] if the file system has no space. The extent then uses no space.
     pub fn allocate(&self, extent: Extent) -> Result<(), DiskError> {
         self.file.allocate(Self::first_page(extent), SEGMENT_PAGES as u64)
     }
 
-    /// Gives the space of an extent back that is no segment.
+    /// Returns the space of a free extent to the file system.
     ///
     /// # Errors
     ///
@@ -194,7 +195,7 @@ impl<F: File> Log<F> {
         Ok(self.file.space()?.free_bytes)
     }
 
-    /// Reads the header of an extent. `None` if it holds no segment.
+    /// Reads the header of an extent. Returns `None` if the extent contains no segment.
     ///
     /// # Errors
     ///
@@ -206,15 +207,15 @@ impl<F: File> Log<F> {
             .map_err(|fault| HeaderError::of(fault, extent))
     }
 
-    /// Reads the header of an extent of which one bit was flipped; the outer `None` if that is not
-    /// all that is wrong.
+    /// Reads the header of an extent after one of its bits was flipped. Returns the outer `None` if
+    /// a single flipped bit does not explain the damage.
     pub(crate) fn flipped_header(&self, extent: Extent) -> Option<Option<SegmentHeader>> {
         let mut page = zeroed_page();
         self.read(extent, 0, slice::from_mut(&mut *page)).ok()?;
         SegmentHeader::read_flipped(&self.seal, extent, page.bytes())
     }
 
-    /// Reads a whole segment.
+    /// Reads a complete segment.
     ///
     /// # Errors
     ///
@@ -268,14 +269,13 @@ impl<F: File> Log<F> {
             .map_err(|damage| ReadError::Damaged { at, damage })
     }
 
-    /// Reads a record whose key and value have together `content_bytes`, as far as the caller
-    /// knows.
+    /// Reads a record. `content_bytes` is the expected length of its key and value together.
     ///
-    /// The caller knows the extent from the address, and checks before and after that the extent
-    /// still belongs to the segment.
+    /// The caller finds the extent from the address. It must check before and after the call that
+    /// the extent still belongs to the same segment.
     ///
-    /// Cost: one read of the pages that the record touches, and one pass over it. A length that is
-    /// too small costs a second read.
+    /// Cost: one read of the pages that contain the record, and one pass over the record. If
+    /// `content_bytes` is too small, a second read.
     ///
     /// # Errors
     ///

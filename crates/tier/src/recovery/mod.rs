@@ -1,11 +1,11 @@
-//! Recovery: what a log holds, when no memory has it.
+//! Recovery: reads the log at a start that has no index.
 //!
-//! The log is read in the order of its addresses, so that of two records of a key the later one
-//! counts. It ends at the first place without a good unit: the *cut*. What lies above the cut was
-//! never acknowledged as durable. Recovery makes sure that it never appears, and the caller serves
-//! after that.
+//! Recovery reads the log in address order, so a later record of a key replaces an earlier one. The
+//! log ends at the first page without a valid unit: the *cut*. Everything above the cut was never
+//! acknowledged as durable. Recovery removes it from the disk, so that no later start can read it.
+//! Only then may the caller serve requests.
 //!
-//! The rules have their names in `tests/it/model/rules.rs`.
+//! `// Rule:` comments name the rules of the model in `tests/it/model/rules.rs`.
 
 mod survey;
 
@@ -24,7 +24,7 @@ use crate::log::{Extent, HeaderError, Log};
 use crate::tier::Tier;
 use survey::Survey;
 
-/// Why a log is not recovered. Unless the disk failed, nothing was changed.
+/// The reason why a log was not recovered. Unless the disk failed, nothing was changed.
 #[derive(Debug, Error)]
 pub enum RecoveryError {
     /// The disk failed.
@@ -33,15 +33,15 @@ pub enum RecoveryError {
     /// A header was not read.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// A segment of the log is not there, although a later one is.
-    #[error("the log is damaged: what lies between segments {earlier} and {number} is missing")]
+    /// A segment of the log is missing, although a later one exists.
+    #[error("the log is damaged: the segments between {earlier} and {number} are missing")]
     Missing {
-        /// A segment.
+        /// The segment after the gap.
         number: SegmentNumber,
-        /// The one before it, of those that are there.
+        /// The segment before the gap.
         earlier: SegmentNumber,
     },
-    /// Two extents hold the same segment.
+    /// Two extents contain the same segment.
     #[error("the log is damaged: extents {first} and {second} both hold segment {number}")]
     Twice {
         /// The segment.
@@ -51,43 +51,43 @@ pub enum RecoveryError {
         /// The other.
         second: Extent,
     },
-    /// The log has a segment whose number the manifest has not leased.
+    /// The log has a segment with a number that the manifest has not leased.
     #[error("MANIFEST is older than the log: it has not leased the number of segment {number}")]
     OlderManifest {
         /// The segment.
         number: SegmentNumber,
     },
-    /// The log is shorter than MANIFEST says.
-    #[error("the log is cut off: {bytes} bytes of it are missing at its end")]
+    /// The log is shorter than the manifest requires.
+    #[error("the log is truncated: {bytes} bytes are missing at its end")]
     CutOff {
-        /// The bytes that are missing.
+        /// The number of missing bytes.
         bytes: u64,
     },
-    /// What was durable is not there.
+    /// Durable records cannot be read.
     #[error(
         "the log is damaged at {at} and was durable up to {through}: {bytes} bytes there cannot be \
          read, {} records at most",
         .bytes.div_ceil(RECORD_HEADER_BYTES as u64)
     )]
     Lost {
-        /// The first place without a good unit.
+        /// The first address without a valid unit.
         at: Address,
-        /// The length up to the next good unit, in bytes.
+        /// The length up to the next valid unit, in bytes.
         bytes: u64,
-        /// Everything below was durable.
+        /// Everything below this address was durable.
         through: Address,
     },
-    /// A unit is whole and holds a record that is none.
+    /// A unit has a valid checksum but contains an invalid record.
     #[error("the log is damaged in the unit at {unit}: {damage}")]
     Record {
         /// The unit.
         unit: Address,
-        /// What is wrong.
+        /// The kind of damage.
         damage: Damaged,
     },
 }
 
-/// Where a record lies.
+/// The position of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The extent of its segment.
@@ -96,55 +96,55 @@ pub struct Place {
     pub at: Address,
 }
 
-/// What recovery reports to, in the order of the log.
+/// Receives the records of the log, in order.
 pub trait Visitor {
-    /// A record: an item, a tombstone, or a flush, which kills all before it.
+    /// Called for each record. A flush removes all records before it.
     fn record(&mut self, place: Place, record: &Record<'_>);
 
-    /// `done` of the log's `total` segments are read.
+    /// Called when `done` of the log's `total` segments were read.
     fn progress(&mut self, done: usize, total: usize) {
         let _ = (done, total);
     }
 }
 
-/// What a recovered log is, beside its items.
+/// The state of a recovered log, without its items.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recovered {
-    /// The segments that hold something, in the order of their numbers.
+    /// The segments with records, in the order of their numbers.
     pub segments: Vec<(Extent, SegmentNumber)>,
     /// The newest flush.
     pub flush: Option<Address>,
     /// The delayed flush that is pending.
     pub delay: Option<Delay>,
-    /// The highest version of an item.
+    /// The highest version of any item.
     pub version_max: u64,
-    /// The latest time that was written, as a Unix time. The clock may have been set back since.
+    /// The latest time in the log, as a Unix time. The system clock may have been set back since.
     pub stamp_unix_secs: u64,
-    /// Where the log was cut, if it was.
+    /// The address of the cut; `None` if the log ends well.
     pub cut: Option<Address>,
-    /// Headers and void units with a flipped bit.
+    /// The number of headers and void units with a flipped bit.
     pub flipped: u64,
-    /// The void units among them.
+    /// The void units with a flipped bit.
     flipped_voids: Vec<(Extent, Address)>,
 }
 
-/// Reads a log, and makes sure that what is above its end stays away.
+/// Reads a log, and removes everything above its end from the disk.
 ///
-/// The caller has raised the epoch before, durably, and has the directory's lock.
+/// The caller must hold the lock of the directory, and must have raised the epoch durably.
 ///
-/// Cost: reads all segments once, each while the one before it is looked at, into two buffers of
-/// 4 MiB.
+/// Cost: reads each segment once, into two buffers of 4 MiB. One segment is read while the previous
+/// one is processed.
 ///
 /// # Errors
 ///
-/// [`RecoveryError`]. What the visitor was shown is then worth nothing.
+/// [`RecoveryError`]. The caller must then ignore everything that the visitor received.
 pub fn recover<D: Directory>(
     tier: &Tier<D>,
     now_unix_secs: u64,
     visitor: &mut impl Visitor,
 ) -> Result<Recovered, RecoveryError> {
     let log = tier.log();
-    // After a failed sync the kernel's cache shows what the disk lacks.
+    // After a failed sync the kernel's page cache may contain pages that the disk lacks.
     // Rule: ReadAroundCache
     log.drop_cached()?;
     let (survey, found) = read(tier, visitor)?;
@@ -155,13 +155,13 @@ pub fn recover<D: Directory>(
     if let Some(cut) = found.cut {
         remove_above(log, &survey, cut, now_unix_secs)?;
     }
-    // Covers also what was read: it may have been in the kernel's cache only.
+    // This also covers everything that was read: it may have been only in the kernel's page cache.
     // Rule: SyncBeforeServing
     log.sync()?;
     Ok(found)
 }
 
-/// Reads a log as [`recover`] does, and changes nothing.
+/// Same as [`recover`], but changes nothing.
 ///
 /// # Errors
 ///
@@ -196,7 +196,7 @@ fn read<D: Directory>(
     }
     for (index, (extent, header)) in survey.segments().iter().enumerate() {
         visitor.progress(index, total);
-        // The next segment is read while this one is looked at.
+        // The next segment is read while this one is processed.
         let next = survey.segments().get(index + 1).map(|(extent, _)| *extent);
         let into = &mut ahead;
         let (end, is_read) = thread::scope(|scope| {
@@ -224,7 +224,7 @@ fn read<D: Directory>(
     Ok((survey, found))
 }
 
-/// Fails if the log ends well, and was durable beyond its last segment.
+/// Fails if the log has no cut, but was durable beyond its last segment.
 fn check_end(found: &Recovered, durable: Option<Address>) -> Result<(), RecoveryError> {
     let end = match found.segments.last() {
         Some((_, last)) => last.end(),
@@ -238,7 +238,7 @@ fn check_end(found: &Recovered, durable: Option<Address>) -> Result<(), Recovery
     }
 }
 
-/// Removes what is above the cut, the latest first.
+/// Removes everything above the cut, the latest segment first.
 fn remove_above<F: File>(
     log: &Log<F>,
     survey: &Survey,
@@ -261,7 +261,7 @@ fn remove_above<F: File>(
     Ok(())
 }
 
-/// Looks at one segment after the other.
+/// Processes the segments in order.
 struct Reader<'l, F> {
     log: &'l Log<F>,
     pages: Vec<Page>,
@@ -269,8 +269,8 @@ struct Reader<'l, F> {
 }
 
 impl<F: File> Reader<'_, F> {
-    /// Shows the visitor the records of the segment in the buffer. Returns the page at which the
-    /// log ends, or `None` if the segment ends well.
+    /// Passes the records of the segment in the buffer to the visitor. Returns the page of the cut,
+    /// or `None` if the segment ends well.
     fn segment(
         &mut self,
         extent: Extent,
@@ -306,8 +306,8 @@ impl<F: File> Reader<'_, F> {
         Ok(None)
     }
 
-    /// Fails if the cut lies below `durable`, or a unit above it says that it was durable. `rest`
-    /// begins with the segment that is cut at `page`.
+    /// Fails if the cut is below `durable`, or if a unit above it proves that the cut was durable.
+    /// `rest` begins with the segment that is cut at `page`.
     fn check_cut(
         &mut self,
         rest: &[(Extent, SegmentHeader)],
@@ -337,8 +337,8 @@ impl<F: File> Reader<'_, F> {
 }
 
 impl<F: File> Reader<'_, F> {
-    /// Returns the bytes from an address to the next good unit of the segment in the buffer, or to
-    /// the zeros at its end.
+    /// Returns the number of bytes from an address to the next valid unit of the segment in the
+    /// buffer, or to the zeros at its end.
     fn bad_bytes(&self, at: Address) -> u64 {
         let unit = |page| Unit::read(self.log.seal(), at.number(), page, self.pages.as_bytes());
         let next = (at.page() + 1..SEGMENT_PAGES).find(|page| unit(*page).is_ok());

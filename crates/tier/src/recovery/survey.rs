@@ -1,14 +1,14 @@
-//! Which segments a log has.
+//! Finds the segments of a log.
 
 use crate::disk::{DiskError, File};
 use crate::format::{SegmentHeader, SegmentNumber};
 use crate::log::{Extent, HeaderError, Log};
 use crate::recovery::RecoveryError;
 
-/// The segments of a log, in the order of their numbers, none missing between them.
+/// The segments of a log, in the order of their numbers and without gaps.
 pub(crate) struct Survey {
     segments: Vec<(Extent, SegmentHeader)>,
-    /// Extents whose headers have a flipped bit, and the headers without the flip.
+    /// The extents with a flipped bit in their header, and the repaired headers.
     flipped: Vec<(Extent, Option<SegmentHeader>)>,
 }
 
@@ -42,7 +42,7 @@ impl Survey {
         Ok(Self { segments, flipped })
     }
 
-    /// Writes the headers anew that have a flipped bit.
+    /// Rewrites the headers with a flipped bit.
     pub(crate) fn mend<F: File>(&self, log: &Log<F>) -> Result<(), DiskError> {
         for (extent, header) in &self.flipped {
             match header {
@@ -53,7 +53,7 @@ impl Survey {
         Ok(())
     }
 
-    /// How many headers have a flipped bit.
+    /// Returns the number of headers with a flipped bit.
     pub(crate) fn flipped(&self) -> u64 {
         self.flipped.len() as u64
     }

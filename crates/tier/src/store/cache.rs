@@ -1,13 +1,13 @@
-//! The store of a cache: the disk has what memory evicts, and nothing survives a crash.
+//! The store of a cache: it contains the items that memory evicts, and is empty after a crash.
 //!
 //! ```text
-//! eviction ─▶ lock of the head ─▶ record at the end of the log ─▶ catalog
+//! eviction ─▶ head lock ─▶ record at the end of the log ─▶ catalog
 //! change   ─▶ catalog forgets the key
 //! ```
 //!
-//! A change needs no record: after a crash the cache is empty, and a clean stop writes the catalog
-//! (`rebuild/snapshot.rs`). So a record of the key that the catalog names is current. Keys that
-//! share a tag are forgotten together.
+//! A change needs no record: a crash empties the cache, and a clean stop writes the catalog
+//! (`rebuild/snapshot.rs`). If the catalog has a record of a key, the record is therefore current.
+//! Keys that share a tag are forgotten together.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -20,23 +20,24 @@ use crate::store::shared::Shared;
 use crate::store::space;
 use crate::store::{Change, Known, Store};
 
-/// What has become of an evicted item.
+/// The result of demoting an evicted item to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// The disk gets it.
+    /// The item will be written.
     Written,
-    /// The disk has it already.
+    /// The disk already has the item.
     Present,
-    /// The disk has no room for it at the moment.
+    /// The disk has no space for it at the moment.
     Busy,
-    /// The disk does not take it: it is too long or flushed, or the disk takes nothing more.
+    /// The disk does not accept the item: it is too long or was flushed, or the store has stopped.
     Dropped,
 }
 
 impl<D: Directory + 'static> Store<D> {
-    /// Keeps an item that memory is about to lose, under the lock that orders the key's changes.
+    /// Writes an item that memory is about to evict. The caller holds the lock that orders changes
+    /// of the key.
     ///
-    /// Cost: a copy of the item under the lock of the head, unless the disk has it; no I/O.
+    /// Cost: a copy of the item under the head lock, unless the disk already has it; no I/O.
     pub fn keep(&self, item: &Item<'_>, change: &Change<'_>) -> Kept {
         let kept = self.try_keep(item, change);
         let counts = &self.shared.counts;
@@ -58,7 +59,8 @@ impl<D: Directory + 'static> Store<D> {
         }
         let mut candidates = Vec::new();
         shared.catalog.candidates(filed, &mut candidates);
-        // Every change of the key has removed them: they have this very item, or another key's.
+        // Every change of the key removes its candidates, so a remaining candidate is this item or
+        // belongs to another key.
         let (wanted, soon) = (space::wanted(shared), shared.extents.count() as usize / 4);
         let is_old = |number| head.is_reclaimed_soon(number, wanted, soon);
         let number = |location| shared.extents.address(location).map(Address::number);
@@ -74,11 +76,11 @@ impl<D: Directory + 'static> Store<D> {
             shared.space.notify_one();
             return Kept::Busy;
         }
-        // Nothing else needs extents.
+        // Only evictions append records to the log of a cache, so no extents need to be left.
         let record = Record::Item(*item);
         match shared.append(&mut head, &record, Share::Copy) {
             Ok(place) => {
-                // Early enough that the next evictions find room.
+                // Starts a write early enough that the next evictions find space.
                 if head.dirty_bytes() * 4 >= shared.settings.dirty_bytes_max {
                     shared.is_urgent.store(true, Release);
                     shared.work.notify_one();
@@ -94,9 +96,9 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// Forgets the item of a key that is about to change, under the lock that orders the key's
-    /// changes. `needs` says that the change depends on the item: if memory has none, the disk is
-    /// asked first.
+    /// Removes the item of a key that is about to change from the catalog. The caller holds the
+    /// lock that orders changes of the key. `needs` is true if the change depends on the item: if
+    /// memory does not have it, the disk must be read first.
     ///
     /// Cost: a hash of the key and one or two cache misses.
     ///
@@ -112,7 +114,7 @@ impl<D: Directory + 'static> Store<D> {
     ) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let filed = shared.filed(key);
-        // Only an eviction of this key could add one, and that waits for the caller's lock.
+        // Only an eviction of this key could add a candidate, and it waits for the caller's lock.
         if !self.may_have(key) {
             return Ok(());
         }
@@ -121,14 +123,14 @@ impl<D: Directory + 'static> Store<D> {
         }
         let _head = shared.head();
         if shared.is_closing.load(Acquire) {
-            // The snapshot may have it already.
+            // The snapshot may already contain it.
             return Err(Refusal::Failed);
         }
         forget_all(shared, filed);
         Ok(())
     }
 
-    /// Forgets what the disk has of a key and does not return.
+    /// Removes all records of a key from the catalog because the disk failed to return them.
     pub fn give_up(&self, key: &[u8]) {
         let _head = self.shared.head();
         if !self.shared.is_closing.load(Acquire) {
@@ -136,8 +138,8 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// Hides everything in the caller's memory, and forgets all items. A delayed flush that was
-    /// pending is cancelled.
+    /// Hides everything in the caller's memory, and removes all items from the catalog. Cancels a
+    /// pending delayed flush.
     pub(in crate::store) fn forget_everything(&self, hide: impl FnOnce()) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let _head = shared.head();
@@ -151,7 +153,8 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// Forgets all items at a later second, and has `schedule` do so in the caller's memory.
+    /// Schedules the removal of all items from the catalog. Calls `schedule` to do the same in the
+    /// caller's memory.
     pub(in crate::store) fn forget_everything_at(
         &self,
         due_unix_secs: u64,
@@ -167,13 +170,13 @@ impl<D: Directory + 'static> Store<D> {
     }
 }
 
-/// Forgets the keys of a tag. The caller holds the lock of the head.
+/// Removes all keys with a tag from the catalog. The caller holds the head lock.
 fn forget_all<F>(shared: &Shared<F>, filed: Filed) {
     forget_where(shared, filed, |_| true);
 }
 
-/// Forgets those keys of a tag whose records have these addresses. Returns false if there are none.
-/// The caller holds the lock of the head.
+/// Removes the keys with a tag whose records `is_meant` selects. Returns false if there are none.
+/// The caller holds the head lock.
 pub(in crate::store) fn forget_where<F>(
     shared: &Shared<F>,
     filed: Filed,

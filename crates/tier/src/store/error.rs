@@ -1,4 +1,4 @@
-//! Why the store refuses something.
+//! The errors of a store.
 
 use std::io;
 
@@ -11,51 +11,51 @@ use crate::log::HeaderError;
 use crate::recovery::RecoveryError;
 use crate::tier::OpenError;
 
-/// Why a change is refused. Nothing was changed.
+/// The reason why a change was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// It depends on what the disk has of the key: the caller asks with [`Store::find`] and tries
-    /// again with what it has learned.
+    /// The change depends on the disk's item of the key. The caller must call [`Store::find`] and
+    /// repeat the change with its result.
     ///
     /// [`Store::find`]: super::Store::find
-    #[error("the disk must be asked first")]
+    #[error("the disk must be read first")]
     NeedsDisk,
-    /// The disk does not keep up, or a delayed flush is due. The caller waits and tries again.
+    /// The disk cannot keep up, or a delayed flush is due. The caller should wait and try again.
     #[error("the disk does not keep up with the stores")]
     Busy,
-    /// The live items leave no room for more, or the file system has none.
+    /// The live items leave no space for more, or the file system is full.
     #[error("the disk has no room for the item")]
     Full,
-    /// The catalog would outgrow its memory.
-    #[error("the memory for the index of the disk has no room for another key")]
+    /// The catalog would exceed its memory limit.
+    #[error("the index of the disk has no memory left for another key")]
     CatalogFull,
     /// The item was recorded after the removal began.
     #[error("the item is newer than the removal")]
     Newer,
-    /// The log failed earlier. It takes no more changes.
-    #[error("the log has failed and takes no more changes")]
+    /// The log failed earlier. It accepts no more changes.
+    #[error("the log has failed and accepts no more changes")]
     Failed,
-    /// The item is longer than a segment holds.
-    #[error("the item is longer than a segment of the disk holds")]
+    /// The item is longer than a segment.
+    #[error("the item does not fit into a segment of the disk")]
     TooLarge,
 }
 
-/// Why a store does not start.
+/// The reason why a store did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The directory cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The log is not recovered.
+    /// The log could not be recovered.
     #[error("{}{}", .0, remedy(.0))]
     Recovery(#[from] RecoveryError),
-    /// The size is less than a store needs.
-    #[error("the size is too small: a disk tier needs 32 MiB at least")]
+    /// The size is below the minimum of a store.
+    #[error("the size is too small: a disk tier needs at least 32 MiB")]
     TooSmall,
-    /// The size is more than a catalog can address.
+    /// The size exceeds the maximum of a catalog.
     #[error("a size of more than 64 TiB is not supported")]
     TooLarge,
-    /// The system has no thread left.
+    /// The system could not start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
 }
@@ -73,39 +73,41 @@ fn remedy(error: &RecoveryError) -> &'static str {
              FILE --past-damage readable"
         }
         _ => {
-            ". What is lost may have replaced or removed items that can be read. larder fsck DIR \
-             shows all damage. --tier-accept-loss starts without all items that may be out of \
-             date; larder export DIR FILE --past-damage readable saves them before"
+            ". Lost records may have replaced or removed items that are still readable. larder fsck \
+             DIR shows all damage. --tier-accept-loss starts without the items that may be out of \
+             date; to save them first, use larder export DIR FILE --past-damage readable"
         }
     }
 }
 
-/// A record that may be the key's cannot be read.
+/// A record that may belong to the key cannot be read.
 #[derive(Debug, Error)]
 #[error("{cause}")]
 pub struct FindError {
-    /// Why.
+    /// The reason.
     pub cause: Unreadable,
-    /// What is known of the key, if the record that cannot be read is taken for its own: a change
-    /// that replaces or removes the item does not need to read it.
+    /// The state of the key if the unreadable record belongs to it. A change that replaces or
+    /// removes the item can use this, because it does not need to read the item.
     pub known: Known,
 }
 
-/// Why a record is not read.
+/// The reason why a record cannot be read.
 #[derive(Debug, Error)]
 pub enum Unreadable {
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Its record was damaged when reclaim met it.
-    #[error("the item was damaged on the disk and is lost: a store or a delete ends this")]
+    /// The record was damaged when its segment was reclaimed.
+    #[error(
+        "the item was damaged on the disk and is lost; store or delete the key to clear this error"
+    )]
     Lost,
     /// A record of the log is damaged.
     #[error("the record at {at} of the log is damaged: {damage}")]
     Damaged {
-        /// Its address.
+        /// The address of the record.
         at: Address,
-        /// What is wrong.
+        /// The kind of damage.
         damage: Damaged,
     },
 }

@@ -1,4 +1,4 @@
-//! The extents: which segment each one holds, and how much of it is live.
+//! The extents: the segment in each extent, and the length of its live records.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -13,22 +13,22 @@ use crate::log::Extent;
 struct State {
     /// The segment's number; 0 if the extent is free.
     number: AtomicU64,
-    /// Items that the catalog names.
+    /// The number of items that the catalog points to.
     live: AtomicU32,
-    /// Items that were written, or lived when they were last counted.
+    /// The number of items that were written, or that were live when they were last counted.
     items: AtomicU32,
-    /// Length of their records, in bytes.
+    /// The length of their records, in bytes.
     bytes: AtomicU32,
-    /// The earliest deadline of its items, as a Unix time: 0 if it is not known, and the highest
-    /// number if none expires.
+    /// The earliest deadline of its items, as a Unix time. 0 if it is unknown, the maximum if no
+    /// item expires.
     expires: AtomicU64,
 }
 
-/// The live items of an extent, counted.
+/// The counted live items of an extent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub(super) items: u32,
-    /// Length of their records, in bytes.
+    /// The length of their records, in bytes.
     pub(super) bytes: u32,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Extents {
     states: Box<[State]>,
     /// The locations of records of lost items.
     lost: Mutex<BTreeSet<Location>>,
-    /// Their number: usually 0, and then no change looks for one.
+    /// The number of lost items. It is usually 0, and changes then skip the search.
     lost_count: AtomicU64,
 }
 
@@ -53,12 +53,12 @@ impl Extents {
         self.lost_count.load(Relaxed)
     }
 
-    /// Returns their locations.
+    /// Returns the locations of lost items.
     pub(super) fn lost(&self) -> Vec<Location> {
         self.lost_set().iter().copied().collect()
     }
 
-    /// A record stands for a damaged item.
+    /// Adds the record of a lost item.
     pub(super) fn note_lost(&self, location: Location) {
         let mut lost = self.lost_set();
         lost.insert(location);
@@ -69,23 +69,23 @@ impl Extents {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Extents.
+    /// Returns the number of extents.
     pub(super) fn count(&self) -> u32 {
         self.states.len() as u32
     }
 
-    /// The address of a location; `None` if its extent is free.
+    /// Returns the address of a location, or `None` if its extent is free.
     pub(super) fn address(&self, location: Location) -> Option<Address> {
         let number = self.states[location.extent() as usize].number.load(Acquire);
         Some(Address::new(SegmentNumber::from_stored(number)?, location.offset()))
     }
 
-    /// True if the extent holds this segment.
+    /// True if the extent contains this segment.
     pub(super) fn holds(&self, extent: Extent, number: SegmentNumber) -> bool {
         self.states[extent as usize].number.load(Acquire) == number.stored()
     }
 
-    /// A segment begins in an extent.
+    /// Records that a segment begins in an extent.
     pub(super) fn begin(&self, extent: Extent, number: SegmentNumber) {
         let state = &self.states[extent as usize];
         state.live.store(0, Relaxed);
@@ -95,7 +95,8 @@ impl Extents {
         state.number.store(number.stored(), Release);
     }
 
-    /// A segment lies in an extent, with these items, bytes and live items.
+    /// Restores the segment of an extent, with its number of items, their bytes, and the number of
+    /// live items.
     pub(super) fn restore(&self, extent: Extent, number: SegmentNumber, counts: [u32; 3]) {
         let state = &self.states[extent as usize];
         state.items.store(counts[0], Relaxed);
@@ -105,58 +106,58 @@ impl Extents {
         state.number.store(number.stored(), Release);
     }
 
-    /// Items, bytes and live items of an extent.
+    /// Returns the number of items of an extent, their bytes, and the number of live items.
     pub(super) fn counts(&self, extent: Extent) -> [u32; 3] {
         let state = &self.states[extent as usize];
         [&state.items, &state.bytes, &state.live].map(|count| count.load(Relaxed))
     }
 
-    /// True if a segment lies in the extent.
+    /// True if the extent contains a segment.
     pub(super) fn is_used(&self, extent: Extent) -> bool {
         self.states.get(extent as usize).is_some_and(|state| state.number.load(Acquire) != 0)
     }
 
-    /// The catalog does not name any item of an extent any more.
+    /// Records that the catalog no longer points to items of an extent.
     pub(super) fn note_extent_dead(&self, extent: Extent) {
         self.states[extent as usize].live.store(0, Relaxed);
     }
 
-    /// An extent is free.
+    /// Marks an extent as free.
     pub(super) fn free(&self, extent: Extent) {
         self.states[extent as usize].number.store(0, Release);
     }
 
-    /// The segment that the extent holds; `None` if it is free.
+    /// Returns the segment in the extent, or `None` if the extent is free.
     pub(super) fn number(&self, extent: Extent) -> Option<SegmentNumber> {
         SegmentNumber::from_stored(self.states[extent as usize].number.load(Acquire))
     }
 
-    /// The earliest deadline of an extent's items, as a Unix time, or an earlier one; `None` if
-    /// none of them expires.
+    /// Returns a lower bound of the deadlines of an extent's items, as a Unix time, or `None` if no
+    /// item expires.
     pub(super) fn earliest_deadline(&self, extent: Extent) -> Option<u64> {
         Some(self.states[extent as usize].expires.load(Relaxed)).filter(|secs| *secs != u64::MAX)
     }
 
-    /// The items of an extent that takes no more of them were looked at.
+    /// Sets the earliest deadline of a closed extent after its items were read.
     pub(super) fn set_earliest_deadline(&self, extent: Extent, unix_secs: Option<u64>) {
         self.states[extent as usize].expires.store(unix_secs.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// True if some of the counted items have died: the mean length of the others may be another
-    /// one.
+    /// True if some of the counted items have died. The mean length of the others may then be
+    /// different.
     pub(super) fn is_miscounted(&self, extent: Extent) -> bool {
         let state = &self.states[extent as usize];
         state.live.load(Relaxed) < state.items.load(Relaxed)
     }
 
-    /// The live items of an extent that takes no more of them were counted.
+    /// Sets the counts of a closed extent after its live items were counted.
     pub(super) fn set_counted(&self, extent: Extent, counted: Counted) {
         let state = &self.states[extent as usize];
         state.items.store(counted.items, Relaxed);
         state.bytes.store(counted.bytes, Relaxed);
     }
 
-    /// A record was written that the catalog names: an item or a lost one.
+    /// Records that the catalog points to a new item or a new lost item in the extent.
     pub(super) fn note_named(&self, extent: Extent, record: &Record<'_>) {
         let state = &self.states[extent as usize];
         state.live.fetch_add(1, Relaxed);
@@ -167,7 +168,7 @@ impl Extents {
         }
     }
 
-    /// The catalog does not name an item any more.
+    /// Records that the catalog no longer points to an item.
     pub(super) fn note_dead(&self, location: Location) {
         self.states[location.extent() as usize].live.fetch_sub(1, Relaxed);
         if self.lost_count() > 0 {
@@ -177,25 +178,25 @@ impl Extents {
         }
     }
 
-    /// The catalog names no item any more.
+    /// Records that the catalog no longer points to any item.
     pub(super) fn note_all_dead(&self) {
         self.states.iter().for_each(|state| state.live.store(0, Relaxed));
         self.lost_set().clear();
         self.lost_count.store(0, Relaxed);
     }
 
-    /// True if the catalog names an item of the extent.
+    /// True if the catalog points to an item of the extent.
     pub(super) fn is_live(&self, extent: Extent) -> bool {
         self.states[extent as usize].live.load(Relaxed) > 0
     }
 
-    /// The mean length of an extent's records, in bytes.
+    /// Returns the mean length of an extent's records, in bytes.
     pub(super) fn mean_bytes(&self, extent: Extent) -> usize {
         let state = &self.states[extent as usize];
         (state.bytes.load(Relaxed) / state.items.load(Relaxed).max(1)) as usize
     }
 
-    /// The length of all live records, in bytes: an estimate from the mean lengths.
+    /// Returns the length of all live records, in bytes. It is estimated from the mean lengths.
     pub(super) fn live_bytes(&self) -> u64 {
         let live = |state: &State| {
             let items = u64::from(state.items.load(Relaxed).max(1));

@@ -13,12 +13,12 @@ use crate::flusher::{FlushError, Flusher};
 use crate::log::Extent;
 use crate::tier::Tier;
 
-/// Segment numbers that are leased at a time: a lease costs a few syncs.
+/// The number of segment numbers per lease. A lease costs a few syncs.
 pub(super) const LEASE: u64 = 4096;
-/// A lease is renewed when this many are left.
+/// A lease is renewed when fewer numbers are left.
 const LEASE_MIN: u64 = 256;
 
-/// Works until the store closes or the disk fails.
+/// Runs until the store closes or the disk fails.
 pub(super) fn run<D: Directory>(shared: &Shared<D::File>, mut flusher: Flusher<D>) {
     if let Err(error) = work(shared, &mut flusher) {
         shared.fail(&error);
@@ -59,19 +59,19 @@ fn work<D: Directory>(
     }
     write_snapshot(shared, flusher.tier())?;
     let now = shared.now();
-    // The system's clock may have been set since the start.
+    // The system clock may have been set since the start.
     flusher.note_ahead(now.cast_signed().saturating_sub((shared.settings.wall)().cast_signed()));
     flusher.end(now)
 }
 
-/// Writes the catalog for the next start, before the stop counts as clean.
+/// Writes the catalog for the next start. This comes before the stop is marked as clean.
 fn write_snapshot<D: Directory>(
     shared: &Shared<D::File>,
     tier: &Tier<D>,
 ) -> Result<(), FlushError> {
     let mut written = snapshot::write(shared, tier);
     if written.as_ref().is_err_and(DiskError::is_full) {
-        // Other files may have taken the space that was left for it.
+        // Other files may have used the space that was reserved for it.
         for extent in shared.head().take_ready() {
             shared.log.deallocate(extent)?;
         }
@@ -84,7 +84,8 @@ fn write_snapshot<D: Directory>(
     }
 }
 
-/// Waits for work; `None` when the store closes and all is durable, or the log failed.
+/// Waits for tasks. Returns `None` when the store closes and everything is durable, or when the log
+/// failed.
 fn next<F>(shared: &Shared<F>) -> Option<VecDeque<Job>> {
     let durability = shared.settings.durability;
     let begun = Instant::now();
@@ -109,7 +110,7 @@ fn next<F>(shared: &Shared<F>) -> Option<VecDeque<Job>> {
     }
 }
 
-/// Does one thing. Returns extents that are free.
+/// Executes a task. Returns the extents that became free.
 fn execute<D: Directory>(
     shared: &Shared<D::File>,
     flusher: &mut Flusher<D>,

@@ -1,4 +1,4 @@
-//! The head of the log: where records are added. One lock orders everything that is added.
+//! The head of the log, where records are appended. One lock orders all appends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use crate::format::{
 use crate::log::Extent;
 use crate::tier::Lease;
 
-/// Length of a unit beyond which it is written even if more records follow, in pages.
+/// The unit is sealed when it reaches this length, in pages, even if more records follow.
 const UNIT_PAGES: usize = 256;
 
-/// What the flusher does next.
+/// A task for the flusher.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A segment begins.
+    /// Begin a segment.
     Begin { extent: Extent, header: SegmentHeader },
-    /// A unit is written.
+    /// Write a unit.
     Write(Arc<Vec<Page>>),
-    /// A segment is given up, of which all that lives was copied up to `judged`.
+    /// Free a segment. All its live records were copied; the copies end at `judged`.
     GiveUp { extent: Extent, number: SegmentNumber, judged: Option<Address> },
 }
 
-/// Whose record it is. Items leave extents to removals, so that a full log can be emptied, and both
-/// leave some to copies: reclaim needs room for all that lives in a segment before it frees one.
+/// The purpose of a record. Items must leave some extents for removals, so that clients can delete
+/// from a full log. Both must leave some for copies: reclaim needs space for all live records of a
+/// segment before it can free the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
     /// A new item.
@@ -42,7 +43,7 @@ pub(super) enum Share {
 }
 
 impl Share {
-    /// Ready extents that must be left.
+    /// Returns how many ready extents this purpose must leave.
     fn leaves(self) -> usize {
         match self {
             Self::Item => 3,
@@ -52,8 +53,8 @@ impl Share {
     }
 }
 
-/// Extents that hold no items for sure: those that items leave, the open one, and one that is being
-/// given up.
+/// The number of extents without items: those that items must leave, the open one, and one that is
+/// being freed.
 pub(super) const SPARE_EXTENTS: u32 = 5;
 
 /// A unit that is not durable yet.
@@ -63,7 +64,7 @@ struct Pending {
     pages: Arc<Vec<Page>>,
 }
 
-/// The segment that takes records.
+/// The segment to which records are appended.
 #[derive(Debug)]
 struct Open {
     extent: Extent,
@@ -77,34 +78,34 @@ pub(super) struct Head {
     seal: Seal,
     open: Option<Open>,
     unit: Option<UnitWriter>,
-    /// Units that are sealed and not durable, in the order of their addresses.
+    /// Units that are sealed but not durable, in the order of their addresses.
     pending: VecDeque<Pending>,
     jobs: VecDeque<Job>,
     last: Option<SegmentNumber>,
-    /// The last address that a record has.
+    /// The address of the last record.
     end: Option<Address>,
     lease: Option<Lease>,
-    /// Numbers that are left of the lease.
+    /// The number of leased segment numbers that are left.
     leased: u64,
     /// Free extents whose space is allocated.
     ready: VecDeque<Extent>,
     /// Other free extents.
     free: VecDeque<Extent>,
-    /// Segments that hold something, the oldest first; the open one is the last.
+    /// Segments with records, the oldest first. The open segment is the last.
     segments: VecDeque<(Extent, SegmentNumber)>,
     delay: Option<Delay>,
-    /// The file system gives no more space: the other free extents do not count.
+    /// The file system is full: the other free extents cannot be allocated.
     is_disk_full: bool,
-    /// Segments that copies have begun.
+    /// The number of segments that began with a copy.
     begun_by_copies: u64,
     cycle: Cycle,
-    /// Segments that are given up, and whose extents are not free yet.
+    /// The number of freed segments whose extents cannot be reused yet.
     given_up: usize,
     failure: Option<Arc<str>>,
 }
 
 impl Head {
-    /// Goes on behind these segments.
+    /// Resumes the log after these segments.
     pub(super) fn new(
         seal: Seal,
         segments: VecDeque<(Extent, SegmentNumber)>,
@@ -133,7 +134,7 @@ impl Head {
         }
     }
 
-    /// Adds a record. Returns where it lies, and the segment that began for it if one did.
+    /// Appends a record. Returns its position, and true if a new segment began for it.
     pub(super) fn append(
         &mut self,
         record: &Record<'_>,
@@ -175,7 +176,7 @@ impl Head {
         }
     }
 
-    /// Seals the unit: later records begin on the next page.
+    /// Seals the unit. The next record begins on a new page.
     pub(super) fn seal_unit(&mut self, synced: Option<Address>, now_unix_secs: u64) {
         let Some(unit) = self.unit.take().filter(|unit| !unit.is_empty()) else { return };
         let Some(open) = &mut self.open else { return };
@@ -206,7 +207,8 @@ impl Head {
         Ok(())
     }
 
-    /// Shows a record that is not durable yet. `None` if it is, or never was here.
+    /// Calls `show` with a record that is not durable yet. Returns `None` if the record is durable
+    /// or does not exist.
     pub(super) fn pending<T>(&self, at: Address, show: impl FnOnce(&Record<'_>) -> T) -> Option<T> {
         if let Some(unit) = &self.unit
             && at >= unit.address()
@@ -219,22 +221,22 @@ impl Head {
         Record::decode(pending.pages.as_bytes().get(within..)?).ok().as_ref().map(show)
     }
 
-    /// Takes the work of the flusher.
+    /// Takes the tasks of the flusher.
     pub(super) fn take_jobs(&mut self) -> VecDeque<Job> {
         std::mem::take(&mut self.jobs)
     }
 
-    /// True if there is sealed work.
+    /// True if the flusher has tasks.
     pub(super) fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// True if there is anything to write.
+    /// True if there are records to write.
     pub(super) fn has_work(&self) -> bool {
         self.has_jobs() || self.unit.as_ref().is_some_and(|unit| !unit.is_empty())
     }
 
-    /// Everything below the address is durable.
+    /// Marks everything below the address as durable.
     pub(super) fn note_synced(&mut self, through: Option<Address>) {
         // Rule: BuffersUntilSynced
         while self.pending.front().is_some_and(|pending| Some(pending.address) < through) {
@@ -242,14 +244,14 @@ impl Head {
         }
     }
 
-    /// Memory of what is not durable, in bytes.
+    /// Returns the memory of records that are not durable, in bytes.
     pub(super) fn dirty_bytes(&self) -> u64 {
         let open = self.unit.as_ref().map_or(0, UnitWriter::pages);
         let sealed: usize = self.pending.iter().map(|pending| pending.pages.len()).sum();
         ((open + sealed) * PAGE_BYTES) as u64
     }
 
-    /// A segment is given up behind all that was added so far.
+    /// Frees a segment. The flusher does this after everything appended so far is durable.
     pub(super) fn give_up(
         &mut self,
         extent: Extent,
@@ -263,20 +265,21 @@ impl Head {
         self.given_up += 1;
     }
 
-    /// The oldest segment, and where the next one begins; `None` if only the open one is left.
+    /// Returns the oldest segment, and the number of the next one. Returns `None` if only the open
+    /// segment is left.
     pub(super) fn oldest(&self) -> Option<(Extent, SegmentNumber, SegmentNumber)> {
         let (extent, number) = *self.segments.front()?;
         let (_, next) = *self.segments.get(1)?;
         Some((extent, number, next))
     }
 
-    /// Segments that hold something, the oldest first.
+    /// Returns the segments with records, the oldest first.
     pub(super) fn segments(&self) -> &VecDeque<(Extent, SegmentNumber)> {
         &self.segments
     }
 
-    /// True if a segment is reclaimed before as many others as `segments` are begun: reclaim keeps
-    /// `wanted` extents free.
+    /// True if this segment will be reclaimed before `segments` others begin, given that reclaim
+    /// keeps `wanted` extents free.
     pub(super) fn is_reclaimed_soon(
         &self,
         number: SegmentNumber,
@@ -287,7 +290,7 @@ impl Head {
         self.free_soon() + before <= wanted + segments
     }
 
-    /// The last address that a record has.
+    /// Returns the address of the last record.
     pub(super) fn end(&self) -> Option<Address> {
         self.end
     }
@@ -304,74 +307,74 @@ impl Head {
         self.ready.len()
     }
 
-    /// Free extents, ready or not.
+    /// Returns the number of free extents, ready or not.
     pub(super) fn free(&self) -> usize {
         self.ready.len() + self.free.len()
     }
 
-    /// Extents that segments can begin in, now or soon.
+    /// Returns the number of extents that are available for segments, now or soon.
     pub(super) fn free_soon(&self) -> usize {
         let allocatable = if self.is_disk_full { 0 } else { self.free.len() };
         self.ready.len() + allocatable + self.given_up
     }
 
-    /// Extents that are allocated, if the file system has no space for others.
+    /// Returns the number of allocated extents if the file system is full.
     pub(super) fn all_that_the_disk_gives(&self) -> Option<usize> {
         self.is_disk_full.then(|| self.segments.len() + self.ready.len() + self.given_up)
     }
 
-    /// True if another extent can be allocated, as far as is known.
+    /// True if another extent can probably be allocated.
     pub(super) fn can_allocate(&self) -> bool {
         !self.is_disk_full && !self.free.is_empty()
     }
 
-    /// The oldest segment is about to be reclaimed.
+    /// Called before the oldest segment is reclaimed.
     pub(super) fn note_reclaim(&mut self, live_bytes: u64) {
         let waste = self.waste(live_bytes);
         self.cycle.note_begun(self.segments.len(), self.begun_by_copies, waste);
     }
 
-    /// The oldest segment was reclaimed.
+    /// Called after the oldest segment was reclaimed.
     pub(super) fn note_reclaimed(&mut self, live_bytes: u64) {
         let waste = self.waste(live_bytes);
         self.cycle.note_reclaimed(self.begun_by_copies, waste);
     }
 
-    /// True if reclaim would copy everything again and free nothing.
+    /// True if another round of reclaim would only copy live records and gain no space.
     pub(super) fn is_reclaim_vain(&self, live_bytes: u64) -> bool {
         self.cycle.is_vain(self.waste(live_bytes))
     }
 
-    /// What segments that take no more records hold beside live ones, in bytes.
+    /// Returns the length of dead records and padding in closed segments, in bytes.
     fn waste(&self, live_bytes: u64) -> u64 {
         let closed = self.segments.len().saturating_sub(1);
         ((closed * SEGMENT_BYTES) as u64).saturating_sub(live_bytes)
     }
 
-    /// Extents of segments that were given up are free.
+    /// Makes the extents of freed segments available.
     pub(super) fn note_freed(&mut self, freed: Vec<Extent>) {
         self.given_up -= freed.len();
         self.ready.extend(freed);
     }
 
-    /// Takes an extent to allocate its space.
+    /// Takes a free extent to allocate its space.
     pub(super) fn take_free(&mut self) -> Option<Extent> {
         self.free.pop_front()
     }
 
-    /// An extent was not allocated: the file system has no room.
+    /// Returns an extent that could not be allocated because the file system is full.
     pub(super) fn put_back(&mut self, extent: Extent) {
         self.free.push_back(extent);
         self.is_disk_full = true;
     }
 
-    /// An extent was allocated: a segment can begin in it.
+    /// Adds an allocated extent: a segment can begin in it.
     pub(super) fn put_ready(&mut self, extent: Extent) {
         self.ready.push_back(extent);
         self.is_disk_full = false;
     }
 
-    /// Takes the extents that were allocated and that no segment needs: the store ends.
+    /// Takes the allocated extents that no segment uses, when the store stops.
     pub(super) fn take_ready(&mut self) -> VecDeque<Extent> {
         std::mem::take(&mut self.ready)
     }
@@ -388,7 +391,7 @@ impl Head {
         self.failure.clone()
     }
 
-    /// Ends the log's life. The first reason stays.
+    /// Marks the log as failed. The first reason is kept.
     pub(super) fn fail(&mut self, reason: &str) {
         self.failure.get_or_insert_with(|| reason.into());
     }

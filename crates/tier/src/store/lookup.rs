@@ -1,7 +1,7 @@
-//! Finding the item of a key on the disk.
+//! Looks up the item of a key on the disk.
 //!
-//! A lookup says which pages it needs, and goes on with them: the caller that reads them may wait
-//! for the disk, or do something else meanwhile.
+//! A lookup returns the pages that it needs and continues once the caller has read them. The caller
+//! decides whether to block for the disk or to do other work in between.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -15,18 +15,18 @@ use crate::disk::{DiskError, File, PAGE_BYTES, Page};
 use crate::format::{Address, Item, RECORD_HEADER_BYTES, Record};
 use crate::log::{Fetch, ReadError};
 
-/// An item that was found.
+/// An item that was read from the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredItem {
-    /// Its value.
+    /// The value.
     pub value: Vec<u8>,
-    /// Bits that the client stored with the item.
+    /// The client flags.
     pub flags: u32,
-    /// The item's version.
+    /// The version.
     pub version: u64,
-    /// The second from which it is expired, as a Unix time; `None`: never.
+    /// The second at which it expires, as a Unix time; `None`: never.
     pub deadline_unix_secs: Option<u64>,
-    /// The value is out of date.
+    /// True if the value is out of date.
     pub stale: bool,
 }
 
@@ -41,40 +41,40 @@ impl StoredItem {
         }
     }
 
-    /// True if it is expired at a Unix time.
+    /// True if the item is expired at this Unix time.
     pub fn is_expired(&self, now_unix_secs: u64) -> bool {
         self.deadline_unix_secs.is_some_and(|deadline| deadline <= now_unix_secs)
     }
 }
 
-/// What the disk was found to have of a key: for a change that was refused with
+/// The records of a key on the disk. The caller passes it to a change that was refused with
 /// [`Refusal::NeedsDisk`](super::Refusal::NeedsDisk).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The key's record.
     pub own: Option<Address>,
-    /// Records of other keys that the catalog cannot tell from it.
+    /// Records of other keys that share its tag in the catalog.
     pub others: Vec<Address>,
 }
 
-/// Pages that a lookup needs: read them from page `first` of the log's file on.
+/// Pages that a lookup needs. The caller reads them from page `first` of the log file on.
 #[derive(Debug)]
 pub struct Wanted {
-    /// The first page, counted from the begin of the file.
+    /// The first page, counted from the start of the file.
     pub first: u64,
-    /// The memory for the pages.
+    /// The buffer for the pages.
     pub pages: Vec<Page>,
 }
 
-/// What a look at one record shows.
+/// The result of examining one record.
 enum Seen {
     Own(StoredItem),
     Other,
-    /// The record may be the key's, and cannot be read.
+    /// The record may belong to the key, but cannot be read.
     Unreadable(Unreadable),
-    /// The record was moved meanwhile.
+    /// Reclaim moved the record in the meantime.
     Moved,
-    /// It is on the disk.
+    /// The record is on the disk.
     Unread(Wanted),
 }
 
@@ -89,20 +89,20 @@ impl Seen {
     }
 }
 
-/// The search for the item of a key.
+/// A lookup of the item of a key.
 #[derive(Debug)]
 pub struct Lookup {
     key: Box<[u8]>,
     filed: Filed,
-    /// The records that may be the key's.
+    /// The records that may belong to the key.
     candidates: Vec<Location>,
-    /// The first candidate that was not looked at yet.
+    /// The first candidate that was not examined yet.
     next: usize,
-    /// What is being read of it.
+    /// The running read of this candidate.
     fetch: Option<Fetch>,
     known: Known,
     item: Option<StoredItem>,
-    /// Records that may be the key's and cannot be read, and why the first one cannot.
+    /// Records that may belong to the key but cannot be read, and the reason for the first one.
     unreadable: Vec<Address>,
     why: Option<Unreadable>,
 }
@@ -117,13 +117,13 @@ impl Lookup {
         Self { key, filed, candidates, next, fetch, known, item, unreadable, why }
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Goes on, with the pages that were wanted. Returns the next pages that it needs; `None` at
-    /// its end.
+    /// Continues with the requested pages. Returns the next pages that it needs, or `None` when it
+    /// has finished.
     pub(super) fn advance<F: File>(
         &mut self,
         shared: &Shared<F>,
@@ -153,7 +153,7 @@ impl Lookup {
         }
     }
 
-    /// Ends. If the item was not found, one of the records that cannot be read is taken for its
+    /// Finishes the lookup. If no item was found, the first unreadable record counts as the key's
     /// own.
     fn end(&mut self) -> Result<Option<Wanted>, FindError> {
         if let Some(cause) = self.why.take().filter(|_| self.item.is_none()) {
@@ -167,12 +167,12 @@ impl Lookup {
         Ok(None)
     }
 
-    /// What it has found, at its end.
+    /// Returns the result of a finished lookup.
     pub fn found(self) -> (Known, Option<StoredItem>) {
         (self.known, self.item)
     }
 
-    /// True if no record can have been missed that was moved while others were looked at.
+    /// True if the lookup cannot have missed a record that was moved while it examined others.
     fn is_settled<F: File>(&self, shared: &Shared<F>) -> bool {
         if self.item.is_some() || self.candidates.is_empty() {
             return true;
@@ -198,7 +198,7 @@ impl Lookup {
     fn look<F: File>(&mut self, shared: &Shared<F>, location: Location) -> Seen {
         let Some(at) = shared.extents.address(location) else { return Seen::Moved };
         if !shared.is_synced(at)
-// The lock of the head keeps the unit where it is.
+// The head lock keeps the unit in memory.
 // Rule: BufferBracket
             && let Some(seen) = shared.head().pending(at, |record| Seen::of(record, &self.key))
         {
@@ -206,7 +206,7 @@ impl Lookup {
         }
         shared.counts.reads.fetch_add(1, Relaxed);
         let extent = location.extent();
-        // Most records are about as long as the others of their segment.
+        // Most records are about as long as the others in their segment.
         let guess = shared.extents.mean_bytes(extent).saturating_sub(RECORD_HEADER_BYTES);
         self.want(shared, Fetch::new(extent, at, guess))
     }
@@ -219,7 +219,7 @@ impl Lookup {
         Seen::Unread(wanted)
     }
 
-    /// Looks at the pages that were read.
+    /// Examines the pages that were read.
     fn take<F: File>(
         &mut self,
         shared: &Shared<F>,
@@ -249,8 +249,8 @@ impl Lookup {
 }
 
 impl<F: File> Shared<F> {
-    /// The key of a record that is damaged; `None` if the key is damaged, too. The catalog knows
-    /// 33 bits of its hash.
+    /// Returns the key of a damaged record, or `None` if the key is damaged as well. The catalog
+    /// has 33 bits of its hash to check it.
     pub(super) fn key_of_damaged<'p>(&self, fetch: &Fetch, pages: &'p [Page]) -> Option<&'p [u8]> {
         let at = fetch.at();
         let key = Record::claimed_key(&pages.as_bytes()[at.offset() % PAGE_BYTES..])?;
@@ -259,7 +259,7 @@ impl<F: File> Shared<F> {
     }
 }
 
-/// Finds the item of a key, and which records are of other keys. Waits for the disk.
+/// Finds the item of a key, and the records of other keys with the same tag. Blocks.
 pub(super) fn find<F: File>(
     shared: &Shared<F>,
     key: &[u8],

@@ -1,16 +1,17 @@
 //! Makes a damaged log readable, and drops the records that may be out of date.
 //!
-//! A lost record may have replaced, removed or flushed any record before it in the log. So this
-//! drops all records before the last lost one, and keeps the others:
+//! A lost record may have replaced, removed or flushed any record before it in the log. Therefore
+//! all records before the last lost one are dropped, and the others are kept:
 //!
 //! ```text
 //! before  │ segment │ segment │ unit │ unit │ damage, with good records │ unit │ segment │
 //! after   │    –    │    –    │ void record, records after the damage   │ unit │ segment │
 //! ```
 //!
-//! It may end at any instruction, and at any write by a power loss: the log is then damaged as
-//! before, and the same records are dropped the next time. For that the records that stay keep
-//! their addresses, and the damage is mended after the dropped records are gone.
+//! The process may be killed at any instruction, and a power loss may happen at any write. The log
+//! is then damaged as before, and the next attempt drops the same records. To guarantee this, kept
+//! records keep their addresses, and the damage is repaired only after the dropped records are
+//! gone.
 
 use std::ops::Range;
 use std::slice;
@@ -30,21 +31,21 @@ use crate::store::inspect::salvage::{Doubt, Reader, Salvaged, Seen, end_of, salv
 use crate::store::inspect::segments::Segment;
 use crate::tier::Tier;
 
-/// Mends the log of a store. Reports each damaged place, and returns what was found; `None` if
-/// nothing is damaged.
+/// Repairs the log of a store. Reports each damaged place. Returns the accepted loss, or `None` if
+/// the log is not damaged.
 ///
 /// Cost: reads the log six times.
 ///
 /// # Errors
 ///
-/// [`RecoveryError::Disk`], and [`RecoveryError::Header`] of a log that is another directory's.
+/// [`RecoveryError::Disk`], and [`RecoveryError::Header`] if the log belongs to another directory.
 pub(super) fn accept<D: Directory>(
     tier: &mut Tier<D>,
     now_unix_secs: u64,
     progress: &mut dyn FnMut(usize, usize),
     report: &dyn Fn(&Damage),
 ) -> Result<Option<Accepted>, RecoveryError> {
-    // After a failed sync the kernel's cache shows what the disk lacks.
+    // After a failed sync the kernel's page cache may contain pages that the disk lacks.
     tier.log().drop_cached()?;
     for extent in 0..tier.log().extents() {
         let header = match tier.log().header(extent) {
@@ -66,10 +67,10 @@ pub(super) fn accept<D: Directory>(
     Ok(Some(Accepted { found, delay }))
 }
 
-/// A loss that was accepted.
+/// An accepted loss.
 pub(super) struct Accepted {
     pub(super) found: Salvaged,
-    /// The delayed flush that was pending, if no segment is left to record it.
+    /// The pending delayed flush, if no segment is left to store it.
     pub(super) delay: Option<Delay>,
 }
 
@@ -101,7 +102,8 @@ fn mend<D: Directory>(tier: &mut Tier<D>) -> Result<Option<Delay>, DiskError> {
         }
     }
     tier.log().sync()?;
-    // Their units tell what was durable, so they go after the damage. Then as recovery does it.
+    // The units above the end prove what was durable, so they are erased after the damage is
+    // repaired, in the same order as in recovery.
     for segment in survey.above.iter().rev() {
         tier.log().erase(segment.extent, segment.number)?;
         tier.log().sync()?;
@@ -111,17 +113,17 @@ fn mend<D: Directory>(tier: &mut Tier<D>) -> Result<Option<Delay>, DiskError> {
     Ok(survey.delay.filter(|_| keeps_none))
 }
 
-/// A segment, and the header that it has afterwards.
+/// A segment, and the header that it will have.
 struct Placed {
     segment: Segment,
     header: SegmentHeader,
 }
 
-/// What a damaged log holds, and what of it may be out of date.
+/// The content of a damaged log, and which part of it may be out of date.
 struct Survey {
     /// The segments up to the end of the log.
     of_log: Vec<Placed>,
-    /// Segments above its end.
+    /// The segments above the end of the log.
     above: Vec<Segment>,
     /// The delayed flush that is pending at the end.
     delay: Option<Delay>,
@@ -148,7 +150,7 @@ impl Survey {
             });
             if let Some(end) = end {
                 if end.page() == 1 {
-                    // Recovery gives it up.
+                    // Recovery frees this segment.
                     of_log.pop();
                 }
                 break;
@@ -160,8 +162,8 @@ impl Survey {
         survey
     }
 
-    /// Records the delayed flush that is pending at the end of the doubt in the header of that
-    /// segment: its own record may be dropped.
+    /// Stores the delayed flush that was pending at the end of the doubtful records in the header
+    /// of that segment, because its own record may be dropped.
     fn keep_delay<D: Directory>(&mut self, reader: &Reader<'_, D>, pages: &mut [Page]) {
         let doubt = self.doubt.0;
         let is_in_doubt = |place: &&mut Placed| {
@@ -185,7 +187,7 @@ impl Survey {
     }
 }
 
-/// Notes a delayed flush that is recorded below an address, or is over there.
+/// Updates the pending delayed flush by the records below an address.
 fn note_delay(delay: &mut Option<Delay>, seen: &Seen<'_>, below: u64) {
     match seen {
         Seen::Record(at, Record::Flush) if at.stored() < below => *delay = None,
@@ -196,8 +198,8 @@ fn note_delay(delay: &mut Option<Delay>, seen: &Seen<'_>, below: u64) {
     }
 }
 
-/// Gives up the segments that may be out of date, durably. The last one goes after the others: its
-/// damage, or the gap after it, shows that they must go.
+/// Frees the segments that may be out of date, durably. The last one is freed after the others: its
+/// damage, or the gap after it, proves that they must be dropped.
 fn drop_doubtful<F: File>(log: &Log<F>, survey: &Survey) -> Result<(), DiskError> {
     let dropped = survey.of_log.iter().map(|place| &place.segment);
     let mut dropped: Vec<_> = dropped.filter(|segment| !survey.is_kept(segment)).collect();
@@ -211,7 +213,7 @@ fn drop_doubtful<F: File>(log: &Log<F>, survey: &Survey) -> Result<(), DiskError
     Ok(())
 }
 
-/// Writes zeros to pages that the disk does not return: it may replace their sectors then.
+/// Overwrites unreadable pages with zeros. The device may then replace their sectors.
 fn overwrite_bad<F: File>(
     log: &Log<F>,
     extent: Extent,
@@ -228,7 +230,7 @@ fn overwrite_bad<F: File>(
     Ok(())
 }
 
-/// Gives all extents up that hold no kept segment, and are not free.
+/// Frees all extents that are not free and do not contain a kept segment.
 fn erase_others<F: File>(log: &Log<F>, survey: &Survey) -> Result<(), DiskError> {
     let kept: Vec<Extent> = survey.kept().map(|place| place.segment.extent).collect();
     for extent in (0..log.extents()).filter(|extent| !kept.contains(extent)) {
@@ -242,13 +244,13 @@ fn erase_others<F: File>(log: &Log<F>, survey: &Survey) -> Result<(), DiskError>
     Ok(())
 }
 
-/// The units that take the place of damage in a segment.
+/// The units that replace the damage in a segment.
 struct Patches<'s> {
     seal: &'s Seal,
     number: SegmentNumber,
     doubt: Doubt,
     units: Vec<Patch>,
-    /// Records go into the last unit.
+    /// True if records are added to the last unit.
     is_open: bool,
 }
 
@@ -276,7 +278,7 @@ impl<'s> Patches<'s> {
     fn begin(&mut self, mut pages: Range<usize>) {
         let stored = |page: usize| Address::new(self.number, 0).stored() + page_words(page);
         if stored(pages.end) < self.doubt.0 {
-            // The unit of the last lost record covers these pages.
+            // The unit that replaces the last lost record covers these pages.
             return;
         }
         if stored(pages.start) < self.doubt.0 {
@@ -287,7 +289,7 @@ impl<'s> Patches<'s> {
         self.is_open = true;
     }
 
-    /// Adds a record at its address, after a void record in place of lost and old ones.
+    /// Adds a record at its address. A void record before it replaces lost and old ones.
     fn push(&mut self, at: Address, record: &Record<'_>) {
         let Some(Patch { unit, .. }) = self.units.last_mut() else { return };
         let Some(next) = unit.next_address() else { return };
@@ -295,8 +297,8 @@ impl<'s> Patches<'s> {
         match bytes {
             0 => {}
             RECORD_HEADER_BYTES.. => drop(unit.push(&Record::Void { bytes })),
-            // Between two records lies a lost one at least, or the header of a unit.
-            _ => return debug_assert!(false, "{bytes} bytes before {at} are no record"),
+            // At least one lost record, or the header of a unit, is between two records.
+            _ => return debug_assert!(false, "{bytes} bytes before {at} are not a record"),
         }
         let pushed = unit.push(record);
         debug_assert_eq!(pushed, Some(at), "a record keeps its address");
@@ -317,7 +319,7 @@ impl<'s> Patches<'s> {
     }
 }
 
-/// Pages in the units of an address.
+/// Converts pages to the units of an address.
 fn page_words(page: usize) -> u64 {
     (page * PAGE_BYTES / 8) as u64
 }

@@ -1,18 +1,19 @@
 //! A durable key-value store: the log, a catalog of it in memory, and two threads.
 //!
-//! The caller keeps hot items in a memory of its own, and tells the store of every change before
-//! the change can be seen:
+//! The caller keeps hot items in its own memory. It reports each change to the store before the
+//! change becomes visible:
 //!
 //! ```text
-//! change ─▶ lock of the head ─▶ record at the end of the log ─▶ catalog ─▶ memory ─▶ answer, if need be after a sync
+//! change ─▶ head lock ─▶ record at the end of the log ─▶ catalog ─▶ memory ─▶ response, after a sync if required
 //! miss   ─▶ catalog ─▶ record that is not durable yet, or one read of the disk
 //! ```
 //!
-//! In a directory of mode [`Mode::Cache`] the store has what memory evicts (`cache.rs`).
+//! In a directory of mode [`Mode::Cache`] the store contains the items that memory evicts
+//! (`cache.rs`).
 //!
-//! The lock of the head orders all changes, so that the order of the log is the order in which they
-//! happened. One thread writes and syncs. Another one allocates extents and copies what lives in
-//! the oldest segment to the head.
+//! The head lock orders all changes, so records are in the log in the order of the changes. One
+//! thread writes and syncs the log. Another thread allocates extents, and copies the live records
+//! of the oldest segment to the head.
 
 mod cache;
 mod catalog;
@@ -59,56 +60,58 @@ use shared::{Contents, Shared};
 pub use statistics::Statistics;
 pub use walk::{Walk, WalkStep, place_of};
 
-/// The circumstances of a change.
+/// The context of a change.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
     /// The second of the change, as a Unix time.
     pub now_unix_secs: u64,
     /// True if the caller's memory has a live item of the key.
     pub is_resident: bool,
-    /// Says whether a flush has hidden the change already: nothing is recorded then. It is called
-    /// under the lock that also orders flushes.
+    /// Returns true if a flush has already hidden the change. The store then records nothing. It
+    /// calls this under the lock that also orders flushes.
     pub is_gone: &'a dyn Fn() -> bool,
 }
 
-/// What a start has found in the log.
+/// The results of a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Started {
-    /// Items, expired ones included.
+    /// The number of items, including expired ones.
     pub items: u64,
-    /// Segments of the log.
+    /// The number of segments in the log.
     pub segments: usize,
-    /// The highest version of an item.
+    /// The highest version of any item.
     pub version_max: u64,
-    /// The latest time that was written, of the log's time.
+    /// The latest time in the log, in the log's time.
     pub stamp_unix_secs: u64,
-    /// The log's time beside the system's clock.
+    /// The offset between the log's time and the system clock.
     pub time: LogTime,
-    /// Where the log was cut: what followed was not acknowledged as durable.
+    /// The address at which the log was cut. Later records were never acknowledged as durable.
     pub cut: Option<Address>,
-    /// True if the index of the last clean stop was read, and not the log.
+    /// True if the start read the index of the last clean stop instead of the log.
     pub is_from_index: bool,
-    /// True if the disk did not return the index of the last clean stop: the log of a store was
-    /// read then, and a cache is empty.
+    /// True if the disk failed to return the index of the last clean stop. A store then reads its
+    /// log; a cache starts empty.
     pub is_index_unread: bool,
-    /// Flipped bits that the start has mended: of the manifest, of headers and of void units.
+    /// The number of flipped bits that the start repaired, in the manifest, in headers and in void
+    /// units.
     pub flipped: u64,
-    /// The loss that this start has accepted; `None` without damage.
+    /// The accepted loss; `None` if the log was not damaged.
     pub accepted: Option<Salvaged>,
 }
 
-/// Whether an awaited record is durable.
+/// The durability of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// It is.
+    /// The record is durable.
     Yes,
-    /// Not yet.
+    /// The record is not durable yet.
     NotYet,
-    /// The log has failed: it may be or not.
+    /// The log has failed: the record may or may not be durable.
     Failed,
 }
 
-/// A durable key-value store. Dropping it is a clean stop, which waits for the disk.
+/// A durable key-value store. Dropping it performs a clean stop, which blocks until the disk has
+/// finished.
 #[derive(Debug)]
 pub struct Store<D: Directory> {
     shared: Arc<Shared<D::File>>,
@@ -116,10 +119,11 @@ pub struct Store<D: Directory> {
 }
 
 impl<D: Directory + 'static> Store<D> {
-    /// Recovers a directory and begins to serve it. Reports the parts of it that are read, and
-    /// their number, to `progress`.
+    /// Recovers a directory and opens the store. Calls `progress` with the number of parts read so
+    /// far and their total.
     ///
-    /// Cost: reads the index after a clean stop, 8 bytes an item; otherwise the log once.
+    /// Cost: after a clean stop, a read of the index, 8 bytes per item. Otherwise one read of the
+    /// log.
     ///
     /// # Errors
     ///
@@ -138,17 +142,18 @@ impl<D: Directory + 'static> Store<D> {
         let is_cache = tier.manifest().mode == Mode::Cache;
         let catalog_bytes_max = settings.catalog_bytes_max;
         let snapshot = snapshot::read(&tier, catalog_bytes_max, progress);
-        // The log of a store has all that its index has. A cache begins empty.
+        // The log of a store also contains everything in its index. A cache starts empty.
         let is_index_unread = snapshot.is_err();
         let snapshot = snapshot.unwrap_or_default();
         let snapshot =
             snapshot.map(|snapshot| Rebuilt::of_snapshot(snapshot, &tier)).transpose()?;
         let reads_log = snapshot.is_none() && !is_cache;
         if !reads_log {
-            // A kill leaves a cache empty, and has a store read all of its log.
+            // A kill from here on empties a cache, and makes the next start of a store read the
+            // complete log.
             (settings.before_change)();
         }
-        // From here on the snapshot is of an earlier epoch: no later start reads it.
+        // From here on the snapshot belongs to an earlier epoch, so no later start reads it.
         tier.begin_anew()?;
         let mut accepted = None;
         let rebuilt = match snapshot {
@@ -165,7 +170,7 @@ impl<D: Directory + 'static> Store<D> {
             }
         };
         if reads_log {
-            // That may have taken long, and a kill loses nothing of it.
+            // Reading the log may have taken long, and a kill until here loses nothing.
             (settings.before_change)();
         }
         let Rebuilt { catalog, extents, segments, free, found, delay, due_unix_secs } = rebuilt;
@@ -182,10 +187,10 @@ impl<D: Directory + 'static> Store<D> {
             flipped,
             ..found
         };
-        // The stop, or recovery, has synced all that was read.
+        // The last stop, or recovery, synced everything that was read.
         let recovered = segments.back().and_then(|(_, last)| last.end());
         if !is_cache {
-            // Damage below is not taken for the end of the log from now on.
+            // From now on, damage below this address is not mistaken for the end of the log.
             // Rule: EndAfterSync
             tier.set_durable(recovered);
         }
@@ -201,7 +206,7 @@ impl<D: Directory + 'static> Store<D> {
         }
         shared.note_synced(recovered);
         shared.estimate_live_bytes();
-        // The first item finds an extent ready.
+        // Prepares extents, so that the first item finds one.
         while shared.head().ready() < space::wanted(&shared) && space::prepare(&shared) {}
         Ok((Self::serve(shared, Flusher::new(tier))?, started))
     }
@@ -212,7 +217,7 @@ impl<D: Directory + 'static> Store<D> {
         let flusher = thread::Builder::new()
             .name("larder-log".into())
             .spawn(move || flushing::run(&of_flusher, flusher))?;
-        // Dropped after an error, it ends the first thread.
+        // If the next spawn fails, dropping the store stops the first thread.
         let store = Self { shared, threads: Mutex::new(vec![flusher]) };
         let space = thread::Builder::new().name("larder-space".into());
         let space = space.spawn(move || space::run(&of_space))?;
@@ -220,9 +225,9 @@ impl<D: Directory + 'static> Store<D> {
         Ok(store)
     }
 
-    /// Records that the key has this item from now on.
+    /// Records a new item of its key.
     ///
-    /// Cost: a copy of the item, under the lock of the head; no I/O.
+    /// Cost: a copy of the item under the head lock; no I/O.
     ///
     /// # Errors
     ///
@@ -249,7 +254,7 @@ impl<D: Directory + 'static> Store<D> {
             let has_room_soon = is_doubtful || shared.has_expired(change.now_unix_secs);
             return Err(if has_room_soon { Refusal::Busy } else { refusal });
         }
-        // Before the catalog and the caller's memory.
+        // This comes before the changes of the catalog and of the caller's memory.
         // Rule: ReserveBeforeSlot
         let place = shared.append(&mut head, &record, Share::Item)?;
         shared.file(filed, own, place, &record);
@@ -258,11 +263,11 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// Records that the key has no item from now on. Nothing is recorded if the disk has none.
+    /// Records the removal of a key. Records nothing if the disk has no item of the key.
     ///
     /// # Errors
     ///
-    /// [`Refusal`]; never [`Refusal::Full`].
+    /// [`Refusal`], but never [`Refusal::Full`].
     pub fn remove(&self, key: &[u8], change: &Change<'_>, known: &Known) -> Result<(), Refusal> {
         self.remove_if(key, change, known, |_| true)
     }
@@ -298,11 +303,11 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// Says whether the disk has no live item of the key, as far as `known` tells.
+    /// Checks that the disk has no live item of the key, given `known`.
     ///
     /// # Errors
     ///
-    /// [`Refusal::NeedsDisk`] if it may have one.
+    /// [`Refusal::NeedsDisk`] if the disk may have one.
     pub fn check_absence(
         &self,
         key: &[u8],
@@ -314,7 +319,7 @@ impl<D: Directory + 'static> Store<D> {
         self.own(self.shared.filed(key), &change, known).map(drop)
     }
 
-    /// Which of the candidates is the key's. The caller holds the lock of the head.
+    /// Returns the candidate that belongs to the key. The caller holds the head lock.
     fn own(
         &self,
         filed: Filed,
@@ -329,7 +334,7 @@ impl<D: Directory + 'static> Store<D> {
             .retain(|location| address(location).is_none_or(|at| !known.others.contains(&at)));
         match *candidates {
             [] => Ok(None),
-            // A live item in memory has a record, and there is no other one that could be it.
+            // A live item in memory has a record, and this is the only candidate.
             [only] if change.is_resident && shared.is_surely_filed(change.now_unix_secs) => {
                 Ok(Some(only))
             }
@@ -338,19 +343,19 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// Records a flush: everything that was recorded before it is dead. `hide` hides it in the
-    /// caller's memory. A delayed flush that was pending is cancelled.
+    /// Records a flush, which removes everything recorded before it and cancels a pending delayed
+    /// flush. Calls `hide` to hide the items in the caller's memory.
     ///
     /// # Errors
     ///
-    /// [`Refusal`]; `hide` is then not called.
+    /// [`Refusal`]; `hide` is not called then.
     pub fn flush(&self, hide: impl FnOnce()) -> Result<(), Refusal> {
         let shared = &*self.shared;
         if shared.is_cache {
             return self.forget_everything(hide);
         }
         let mut head = shared.head();
-        // Under one lock: no change comes between the record and its effect.
+        // One lock covers the record and its effect, so no change comes between them.
         // Rule: FlushIsOneStep
         let Place { at, .. } = shared.append(&mut head, &Record::Flush, Share::Removal)?;
         head.set_delay(None);
@@ -361,13 +366,13 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// Records that a flush is due later. It replaces one that was asked for before. `schedule`
-    /// does the same in the caller's memory. The caller calls [`Store::flush`] when
-    /// [`Store::is_flush_due`].
+    /// Records a flush that is due later. It replaces a pending delayed flush. Calls `schedule` to
+    /// do the same in the caller's memory. The caller must call [`Store::flush`] when
+    /// [`Store::is_flush_due`] returns true.
     ///
     /// # Errors
     ///
-    /// [`Refusal`]; `schedule` is then not called.
+    /// [`Refusal`]; `schedule` is not called then.
     pub fn flush_at(&self, due_unix_secs: u64, schedule: impl FnOnce()) -> Result<(), Refusal> {
         let shared = &*self.shared;
         if shared.is_cache {
@@ -383,7 +388,7 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// The second at which a delayed flush is due, as a Unix time; `None` if none is pending.
+    /// Returns when the delayed flush is due, as a Unix time, or `None` if no flush is pending.
     pub fn flush_due_unix_secs(&self) -> Option<u64> {
         Some(self.shared.due_unix_secs()).filter(|due| *due != 0)
     }
@@ -405,7 +410,7 @@ impl<D: Directory + 'static> Store<D> {
 
     /// Finds the item of a key, expired or not.
     ///
-    /// Cost: usually no read of the disk if there is none, and one if there is one. Blocks.
+    /// Cost: usually no read of the disk if the item does not exist, and one if it exists. Blocks.
     ///
     /// # Errors
     ///
@@ -414,16 +419,16 @@ impl<D: Directory + 'static> Store<D> {
         lookup::find(&self.shared, key)
     }
 
-    /// Begins a search for the item of a key, as [`Store::find`] without waiting for the disk. Go
-    /// on with [`Store::advance`].
+    /// Begins a lookup of the item of a key. Unlike [`Store::find`] it does not block. The caller
+    /// continues with [`Store::advance`].
     ///
     /// Cost: a hash of the key, and one or two cache misses.
     pub fn look_up(&self, key: &[u8]) -> Lookup {
         Lookup::begin(&self.shared, key)
     }
 
-    /// Goes on with a search, with the pages that it wanted. Returns the next pages that it needs;
-    /// `None` at its end.
+    /// Continues a lookup with the pages that it requested. Returns the next pages that it needs,
+    /// or `None` when it has finished.
     ///
     /// # Errors
     ///
@@ -436,7 +441,7 @@ impl<D: Directory + 'static> Store<D> {
         lookup.advance(&self.shared, read)
     }
 
-    /// Reads the pages that a search needs. Blocks.
+    /// Reads the pages that a lookup needs. Blocks.
     ///
     /// # Errors
     ///
@@ -445,12 +450,12 @@ impl<D: Directory + 'static> Store<D> {
         self.shared.log.read_pages(wanted.first, wanted.pages)
     }
 
-    /// The file of the log.
+    /// Returns the log file.
     pub fn file(&self) -> &D::File {
         self.shared.log.file()
     }
 
-    /// True if what was found about a key is all that the disk has of it.
+    /// True if `known` still lists exactly the records that the disk may have of the key.
     pub fn is_as_found(&self, key: &[u8], known: &Known) -> bool {
         let mut candidates = Vec::new();
         self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
@@ -462,27 +467,27 @@ impl<D: Directory + 'static> Store<D> {
             && candidates.iter().all(is_known)
     }
 
-    /// True if a change of the key, or a read of it, asks the disk. `is_resident`: the caller's
-    /// memory has a live item of the key.
+    /// True if a change or a read of the key may need the disk. `is_resident`: the caller's memory
+    /// has a live item of the key.
     ///
-    /// Cost: that of [`Store::may_have`].
+    /// Cost: same as [`Store::may_have`].
     pub fn may_ask(&self, key: &[u8], is_resident: bool) -> bool {
         let mut candidates = Vec::new();
         self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
         candidates.len() > usize::from(is_resident)
     }
 
-    /// True if the key's newest record is still the one at this address. False also if reclaim has
-    /// moved it.
+    /// True if this address is still the newest record of the key. Also false if reclaim has moved
+    /// the record.
     pub fn is_current(&self, key: &[u8], at: Address) -> bool {
         let mut candidates = Vec::new();
         self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
-        // The caller promotes an item under the lock of its group, and calls this there.
+        // The caller promotes an item under the lock of its group, and calls this under that lock.
         // Rule: PromoteBracket
         candidates.iter().any(|location| self.shared.extents.address(*location) == Some(at))
     }
 
-    /// Forgets an item that was found expired.
+    /// Removes an expired item from the catalog.
     pub fn forget_expired(&self, key: &[u8], at: Address, now_unix_secs: u64) {
         let shared = &*self.shared;
         let filed = shared.filed(key);
@@ -499,18 +504,19 @@ impl<D: Directory + 'static> Store<D> {
         self.shared.has_failed.load(Acquire)
     }
 
-    /// Why the log has failed; `None` if it works.
+    /// Returns why the log has failed, or `None` if it works.
     pub fn failure(&self) -> Option<Arc<str>> {
         self.shared.head().failure()
     }
 
-    /// The statistics.
+    /// Returns the statistics.
     pub fn statistics(&self) -> Statistics {
         statistics::of(&self.shared)
     }
 
-    /// Stops: writes what is left, and marks the stop as clean. Returns the bytes that are not
-    /// durable: 0 unless `at_most` ended first or the log has failed.
+    /// Stops the store: writes the remaining records and marks the stop as clean. Returns the
+    /// number of bytes that are not durable: 0 unless `at_most` elapsed first or the log has
+    /// failed.
     pub fn stop(&self, at_most: Duration) -> u64 {
         self.close();
         let deadline = Instant::now() + at_most;
@@ -527,12 +533,13 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// True if a stop has ended: nothing works any more.
+    /// True if the stop is complete and all threads have ended.
     pub fn is_stopped(&self) -> bool {
         self.threads().iter().all(JoinHandle::is_finished)
     }
 
-    /// What a stop that is not clean has left. A cache has at least its index to write.
+    /// Returns the number of bytes that an incomplete stop has not written. It is at least 1 for a
+    /// cache, which has not written its index.
     fn left(&self) -> u64 {
         self.shared.head().dirty_bytes().max(u64::from(self.shared.is_cache))
     }
@@ -563,14 +570,14 @@ impl<D: Directory> Drop for Store<D> {
         self.shared.space.notify_all();
         let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
-            // A panic was reported when it happened.
+            // A panic was already reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// Extents that a store has at least.
+/// The minimum number of extents of a store.
 const EXTENTS_MIN: u32 = 8;
 
-/// The size that a store has at least, in bytes: 32 MiB.
+/// The minimum size of a store, in bytes: 32 MiB.
 pub const BYTES_MIN: u64 = EXTENTS_MIN as u64 * SEGMENT_BYTES as u64;

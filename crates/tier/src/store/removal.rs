@@ -1,7 +1,7 @@
-//! A removal of the items that were recorded before it began.
+//! Removes the items with a prefix that were recorded before the removal began.
 //!
-//! In mode store each is removed by a record. In mode cache the catalog forgets them, and until
-//! then none of them is found current.
+//! In mode store, a record removes each item. In mode cache, the catalog forgets the items. Until
+//! then, no lookup treats them as current.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Acquire;
@@ -16,13 +16,13 @@ use crate::disk::Directory;
 use crate::format::{Address, SEGMENT_BYTES};
 
 /// A removal of the items whose keys begin with a prefix and that were recorded before it began. It
-/// tells old records from new ones; [`Store::remove_covered`] removes the old ones.
+/// distinguishes old records from new ones. [`Store::remove_covered`] removes the old ones.
 #[derive(Debug)]
 pub struct Removal {
     prefix: Box<[u8]>,
-    /// The last address that a record may have had when it began; `None` in an empty log.
+    /// The highest possible record address when the removal began; `None` for an empty log.
     began: Option<Address>,
-    /// Where reclaim has copied old records to since.
+    /// The addresses to which reclaim has copied old records since then.
     moved: Mutex<HashSet<Address>>,
 }
 
@@ -31,17 +31,17 @@ impl Removal {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if the record at this address was there when the removal began.
+    /// True if the record at this address existed when the removal began.
     pub(super) fn covers(&self, at: Address) -> bool {
         Some(at) <= self.began || self.moved().contains(&at)
     }
 
-    /// True if it takes a key's record at this address.
+    /// True if the removal applies to a key's record at this address.
     fn takes(&self, key: &[u8], at: Address) -> bool {
         key.starts_with(&self.prefix) && self.covers(at)
     }
 
-    /// Reclaim has copied a record. The caller holds the lock of the head.
+    /// Called after reclaim has copied a record. The caller holds the head lock.
     pub(super) fn note_copy(&self, key: &[u8], from: Address, to: Address) {
         if self.takes(key, from) {
             let mut moved = self.moved();
@@ -52,9 +52,9 @@ impl Removal {
 }
 
 impl<D: Directory + 'static> Store<D> {
-    /// Begins a removal of the items with a prefix. What is recorded from now on stays.
+    /// Begins a removal of the items with a prefix. Items recorded later are not removed.
     ///
-    /// Cost: memory of up to 18 bytes for each of its items that reclaim moves meanwhile.
+    /// Cost: up to 18 bytes of memory for each of its items that reclaim moves during the removal.
     pub fn begin_removal(&self, prefix: &[u8]) -> Arc<Removal> {
         let head = self.shared.head();
         let (prefix, moved) = (prefix.into(), Mutex::default());
@@ -63,11 +63,11 @@ impl<D: Directory + 'static> Store<D> {
         removal
     }
 
-    /// As [`Store::remove`], for a key whose item was recorded before a removal began.
+    /// Same as [`Store::remove`], for an item that was recorded before a removal began.
     ///
     /// # Errors
     ///
-    /// Those of [`Store::remove`], and [`Refusal::Newer`].
+    /// Same as [`Store::remove`], and [`Refusal::Newer`].
     pub fn remove_covered(
         &self,
         key: &[u8],
@@ -78,9 +78,9 @@ impl<D: Directory + 'static> Store<D> {
         self.remove_if(key, change, known, |at| removal.covers(at))
     }
 
-    /// True if a removal that is under way takes the item of a key that was found at an address.
+    /// True if a running removal applies to the item of a key at an address.
     ///
-    /// Cost: a lock, and a look at each removal.
+    /// Cost: a lock, and a check per running removal.
     pub fn is_being_removed(&self, key: &[u8], at: Address) -> bool {
         self.shared
             .removals()
@@ -89,20 +89,20 @@ impl<D: Directory + 'static> Store<D> {
             .any(|removal| removal.takes(key, at))
     }
 
-    /// Forgets the item of a key if it was recorded before a removal began. Returns false if it was
-    /// not. For a cache.
+    /// Removes the item of a key from the catalog if it was recorded before a removal began.
+    /// Returns false if it was recorded later. Only for a cache.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Failed`] after the stop has begun.
+    /// [`Refusal::Failed`] once the stop has begun.
     pub fn forget_covered(&self, key: &[u8], removal: &Removal) -> Result<bool, Refusal> {
         self.forget_where(key, |at| removal.takes(key, at))
     }
 
-    /// Forgets the item of a key that was found at an address, and that a removal takes. For a
-    /// cache.
+    /// Removes the item of a key at an address from the catalog because a removal applies to it.
+    /// Only for a cache.
     pub fn forget_being_removed(&self, key: &[u8], at: Address) {
-        // After the stop has begun, nothing more is found.
+        // Once the stop has begun, lookups find nothing more.
         let _ = self.forget_where(key, |place| place == at);
     }
 
@@ -116,7 +116,7 @@ impl<D: Directory + 'static> Store<D> {
     }
 }
 
-/// The last address that a record may have.
+/// Returns the highest possible address of a record.
 fn last_address(head: &Head) -> Option<Address> {
     let recovered = || head.segments().back().copied();
     head.end().or_else(|| Some(Address::new(recovered()?.1, SEGMENT_BYTES - 8)))
@@ -133,7 +133,7 @@ impl<F> Shared<F> {
         removals.push(Arc::downgrade(removal));
     }
 
-    /// Reclaim has copied the item of a key. The caller holds the lock of the head.
+    /// Called after reclaim has copied the item of a key. The caller holds the head lock.
     pub(super) fn note_copy(&self, key: &[u8], from: Address, to: Address) {
         for removal in self.removals().iter().filter_map(Weak::upgrade) {
             removal.note_copy(key, from, to);

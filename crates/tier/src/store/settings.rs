@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use super::inspect::damage::Damage;
 
-/// When an acknowledged change is durable.
+/// The time between the acknowledgement of a change and its durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Before it is acknowledged. The changes of all threads share a sync.
+    /// A change is durable before it is acknowledged. The changes of all threads share a sync.
     Sync,
-    /// At most twice this long after it is acknowledged.
+    /// A change is durable at most twice this long after it is acknowledged.
     Interval(Duration),
-    /// Some time later: usually within 100 ms.
+    /// A change is durable some time later, usually within 100 ms.
     Async,
 }
 
 impl Durability {
-    /// How long the flusher collects records.
+    /// Returns how long the flusher collects records.
     pub(super) fn pause(self) -> Duration {
         match self {
-            // A change wakes it.
+            // Each change wakes the flusher.
             Self::Sync => Duration::from_secs(1),
             Self::Interval(interval) => interval,
             Self::Async => Duration::from_millis(100),
@@ -29,30 +29,30 @@ impl Durability {
     }
 }
 
-/// Receives each damaged place of a log whose loss the caller accepts.
+/// Receives each damaged place of a log when the caller accepts the loss.
 pub type Report = Arc<dyn Fn(&Damage) + Send + Sync>;
 
 /// The settings of a store.
 #[derive(Clone)]
 pub struct Settings {
-    /// When an acknowledged change is durable.
+    /// The time between the acknowledgement of a change and its durability.
     pub durability: Durability,
-    /// Memory for what is not durable yet, in bytes. Writers that find it full wait.
+    /// The memory for records that are not durable yet, in bytes. Writers wait when it is full.
     pub dirty_bytes_max: u64,
-    /// Memory for the catalog, in bytes: 10 to 12.5 bytes an item.
+    /// The memory limit of the catalog, in bytes. It needs 10 to 12.5 bytes per item.
     pub catalog_bytes_max: u64,
-    /// Returns the present second of the log's time: a Unix time that never goes back. At the start
-    /// it is that of the system's clock; the caller adds [`Started::time`] afterwards.
+    /// Returns the current second of the log's time, a Unix time that never goes back. During the
+    /// start this is the system clock. After the start the caller must add [`Started::time`].
     ///
     /// [`Started::time`]: super::Started::time
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Returns the present second of the system's clock, as a Unix time.
+    /// Returns the current second of the system clock, as a Unix time.
     pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Called once, before the directory changes so that a kill would lose what a stop keeps. It
-    /// need not return.
+    /// Called once, before the first change of the directory after which a kill would lose more
+    /// than a clean stop. It may never return.
     pub before_change: Arc<dyn Fn() + Send + Sync>,
-    /// If set, a start with a damaged log drops the damaged records and all that they may have
-    /// changed, and reports each damaged place.
+    /// If set, a start with a damaged log drops the damaged records and everything that they may
+    /// have changed. It calls this with each damaged place.
     pub accept_loss: Option<Report>,
 }
 

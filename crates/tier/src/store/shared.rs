@@ -1,4 +1,4 @@
-//! What the threads of a store share.
+//! The state that the threads of a store share.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,16 +16,16 @@ use crate::log::Log;
 use crate::recovery::Place;
 use crate::store::error::Refusal;
 
-/// Live items that a log takes, in percent of its size: beyond, reclaim would copy too much.
+/// The limit of live records in percent of the log's size. Above it, reclaim would copy too much.
 const LIVE_MAX_PERCENT: u64 = 80;
 
-/// Words that remember the last record of the keys that share one.
+/// The number of words that store the address of a key's last record. Several keys share a word.
 const SEEN_WORDS: usize = 1 << 16;
 
-/// What is called after each sync.
+/// A callback that runs after each sync.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// The state of a store. Its lock is that of the head.
+/// The state of a store. Its lock is the head lock.
 pub(super) struct Shared<F> {
     pub(super) settings: Settings,
     pub(super) log: Arc<Log<F>>,
@@ -33,38 +33,38 @@ pub(super) struct Shared<F> {
     pub(super) catalog: Catalog,
     pub(super) extents: Extents,
     head: Mutex<Head>,
-    /// The flusher waits for work.
+    /// The flusher waits for work on it.
     pub(super) work: Condvar,
-    /// The thread for space waits for work.
+    /// The space thread waits for work on it.
     pub(super) space: Condvar,
-    /// Others wait for a sync or for room.
+    /// Other threads wait on it for a sync or for space.
     pub(super) progress: Condvar,
     synced: AtomicU64,
-    /// Set to make the flusher write and sync at once.
+    /// Set to make the flusher write and sync immediately.
     pub(super) is_urgent: AtomicBool,
     pub(super) is_closing: AtomicBool,
-    /// What is not durable leaves no memory for more.
+    /// The memory limit for records that are not durable is reached.
     is_crowded: AtomicBool,
     pub(super) has_failed: AtomicBool,
-    /// The last record per group of keys; only with [`Durability::Sync`].
+    /// The address of the last record per group of keys; only with [`Durability::Sync`].
     seen: Box<[AtomicU64]>,
-    /// The address of the newest flush, due or not yet.
+    /// The address of the newest flush, whether it is due or not.
     flush: AtomicU64,
-    /// When the delayed flush is due, as a Unix time; 0 if there is none.
+    /// When the delayed flush is due, as a Unix time; 0 if no flush is pending.
     due: AtomicU64,
-    /// The time by which expired items were dropped from the catalog, as a Unix time.
+    /// The latest time at which expired items were dropped from the catalog, as a Unix time.
     dropped_through: AtomicU64,
     live_bytes: AtomicU64,
-    /// The earliest deadline of an item that may make room, as a Unix time; only while the store is
-    /// nearly full.
+    /// The earliest deadline of an item whose expiry will free space, as a Unix time. It is kept
+    /// only while the store is nearly full.
     next_deadline: AtomicU64,
-    /// The segments were counted since the estimate says that the store is full.
+    /// True if the live records were counted after the estimate reported a full store.
     is_surely_full: AtomicBool,
-    /// The store is a cache: what does not fit is dropped, and nothing survives a crash.
+    /// True for a cache: items that do not fit are dropped, and nothing survives a crash.
     pub(super) is_cache: bool,
-    /// A cache has dropped an item for which the catalog had no room.
+    /// A cache has dropped an item because the catalog was full.
     pub(super) is_catalog_full: AtomicBool,
-    /// The highest version of an item.
+    /// The highest version of any item.
     pub(super) version_max: AtomicU64,
     wakes: Mutex<Vec<Wake>>,
     /// The removals in progress.
@@ -72,13 +72,13 @@ pub(super) struct Shared<F> {
     pub(super) counts: Counts,
 }
 
-/// The items of a log: the catalog of their places, and the extents that hold them.
+/// The items of a log: the catalog of their locations, and the extents that contain them.
 pub(super) struct Contents {
     pub(super) catalog: Catalog,
     pub(super) extents: Extents,
 }
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) written_bytes: AtomicU64,
@@ -152,7 +152,7 @@ impl<F> Shared<F> {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits on one of the conditions, at most for this long.
+    /// Waits on a condition variable, at most this long.
     pub(super) fn wait<'h>(
         &self,
         condition: &Condvar,
@@ -170,12 +170,12 @@ impl<F> Shared<F> {
         (self.settings.clock)()
     }
 
-    /// Everything below this address is durable; `None` in an empty log.
+    /// Returns the address below which everything is durable, or `None` for an empty log.
     pub(super) fn synced(&self) -> Option<Address> {
         Address::from_stored(self.synced.load(Acquire))
     }
 
-    /// Everything below the address is durable. `None` says nothing new: no segment was begun.
+    /// Marks everything below the address as durable. `None` changes nothing: no segment was begun.
     pub(super) fn note_synced(&self, through: Option<Address>) {
         self.synced.fetch_max(through.map_or(0, Address::stored), Release);
     }
@@ -185,7 +185,7 @@ impl<F> Shared<F> {
         at.stored() < self.synced.load(Acquire)
     }
 
-    /// Adds a record. The caller holds the lock of the head.
+    /// Appends a record. The caller holds the head lock.
     pub(super) fn append(
         &self,
         head: &mut Head,
@@ -193,12 +193,13 @@ impl<F> Shared<F> {
         share: Share,
     ) -> Result<Place, Refusal> {
         if self.is_closing.load(Acquire) {
-            // The flusher may have ended, and the snapshot may have the catalog already.
+            // The flusher may have ended, and the snapshot may already contain the catalog.
             return Err(Refusal::Failed);
         }
         let had_jobs = head.has_jobs();
         let (extent, at, begins) = match head.append(record, share, self.synced(), self.now()) {
-            // The share of others is empty only while reclaim uses it.
+            // Only items are refused as full. The extents left for removals and copies run out only
+            // while reclaim uses them.
             Err(Refusal::Busy) if share == Share::Item && self.has_no_room(head) => {
                 return Err(Refusal::Full);
             }
@@ -217,8 +218,8 @@ impl<F> Shared<F> {
         Ok(Place { extent, at })
     }
 
-    /// Files an item that was added, or what is left of one, in place of the key's earlier record.
-    /// The caller holds the lock of the head.
+    /// Adds an item, or the record of a lost one, to the catalog and replaces the earlier record of
+    /// the key. The caller holds the head lock.
     pub(super) fn file(
         &self,
         filed: Filed,
@@ -237,22 +238,22 @@ impl<F> Shared<F> {
         }
     }
 
-    /// Notes the version of an item that was added. The caller holds the lock of the head.
+    /// Updates the highest version. The caller holds the head lock.
     pub(super) fn note_version(&self, version: u64) {
-        // No other thread stores it meanwhile.
+        // Only holders of the head lock store it.
         if version > self.version_max.load(Relaxed) {
             self.version_max.store(version, Relaxed);
         }
     }
 
-    /// Lets answers about the key wait for a record of it.
+    /// Makes responses about the key wait until this record is durable.
     pub(super) fn note_seen(&self, filed: Filed, at: Address) {
         if let Some(word) = self.seen.get(filed.word(SEEN_WORDS)) {
             word.fetch_max(at.stored(), Release);
         }
     }
 
-    /// What answers about the key wait for.
+    /// Returns the address that must be durable before a response about the key is sent.
     pub(super) fn awaited(&self, filed: Filed) -> Option<Address> {
         let word = self.seen.get(filed.word(SEEN_WORDS))?;
         // Rule: AnswerWaitsForKey
@@ -265,8 +266,8 @@ impl<F> Shared<F> {
         self.due.store(0, Release);
     }
 
-    /// A flush is due at a second, as a Unix time; 0: none is. Its record, if it has one, is at the
-    /// address.
+    /// Sets when a flush is due, as a Unix time; 0: no flush is pending. `at` is the address of its
+    /// record, if it has one.
     pub(super) fn note_due(&self, at: Option<Address>, due_unix_secs: u64) {
         if let Some(at) = at {
             self.flush.store(at.stored(), Release);
@@ -274,7 +275,7 @@ impl<F> Shared<F> {
         self.due.store(due_unix_secs, Release);
     }
 
-    /// When the delayed flush is due, as a Unix time; 0 if there is none.
+    /// Returns when the delayed flush is due, as a Unix time, or 0 if no flush is pending.
     pub(super) fn due_unix_secs(&self) -> u64 {
         self.due.load(Acquire)
     }
@@ -285,12 +286,12 @@ impl<F> Shared<F> {
         due != 0 && due <= now_unix_secs
     }
 
-    /// Expired items are being dropped. The caller holds the lock of the head.
+    /// Called before expired items are dropped. The caller holds the head lock.
     pub(super) fn note_dropping(&self, now_unix_secs: u64) {
         self.dropped_through.fetch_max(now_unix_secs, Relaxed);
     }
 
-    /// True if an item that memory has as alive at this time is surely in the catalog.
+    /// True if an item that is alive in memory at this time is certainly in the catalog.
     pub(super) fn is_surely_filed(&self, now_unix_secs: u64) -> bool {
         now_unix_secs >= self.dropped_through.load(Relaxed)
     }
@@ -306,7 +307,7 @@ impl<F> Shared<F> {
         }
     }
 
-    /// The length of the live records beyond which a store takes no more, in bytes.
+    /// Returns the limit of live records, in bytes. Above it a store accepts no more items.
     pub(super) fn live_bytes_max(&self) -> u64 {
         live_bytes_max(self.extents.count())
     }
@@ -315,7 +316,7 @@ impl<F> Shared<F> {
         self.next_deadline.store(unix_secs, Relaxed);
     }
 
-    /// True if items have expired that the catalog still names: they make room in a moment.
+    /// True if the catalog still has expired items. Dropping them will soon free space.
     pub(super) fn has_expired(&self, now_unix_secs: u64) -> bool {
         self.next_deadline.load(Relaxed) <= now_unix_secs
     }
@@ -324,35 +325,35 @@ impl<F> Shared<F> {
         self.is_surely_full.store(is_surely_full, Relaxed);
     }
 
-    /// True if the store is full and nothing but deletes, deadlines and overwrites makes room.
-    /// Before the segments are counted it is not known.
+    /// True if the store is full and only deletes, deadlines and overwrites can free space. False
+    /// until the live records were counted.
     pub(super) fn is_surely_full(&self) -> bool {
         self.is_surely_full.load(Relaxed)
     }
 
-    /// True if the live items leave no room for more.
+    /// True if the live records have reached their limit.
     pub(super) fn is_full(&self) -> bool {
         self.live_bytes() > self.live_bytes_max()
     }
 
-    /// True if the live items leave no room for more in this many extents.
+    /// True if the live records have reached the limit of a log with this many extents.
     pub(super) fn is_full_of(&self, extents: u32) -> bool {
         self.live_bytes() > live_bytes_max(extents)
     }
 
-    /// True if no extent becomes ready before something dies.
+    /// True if no extent becomes ready until an item is removed, replaced or expires.
     fn has_no_room(&self, head: &Head) -> bool {
         let is_full = |all: usize| self.is_full_of(all as u32);
         let is_vain = || !head.can_allocate() && head.is_reclaim_vain(self.live_bytes());
         head.all_that_the_disk_gives().is_some_and(is_full) || is_vain()
     }
 
-    /// True if the log takes another record of this length soon enough not to wait.
+    /// True if the memory for records that are not durable has space for another record.
     pub(super) fn has_room(&self, head: &Head) -> bool {
         head.dirty_bytes() < self.settings.dirty_bytes_max
     }
 
-    /// True if a change has to wait for room, as of the last change or sync.
+    /// True if a change has to wait for that memory. The last change or sync updated this.
     pub(super) fn is_crowded(&self) -> bool {
         self.is_crowded.load(Relaxed)
     }
@@ -361,7 +362,7 @@ impl<F> Shared<F> {
         self.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
     }
 
-    /// Tells all who wait that something is durable, or that nothing more will be.
+    /// Notifies all waiters that more records are durable, or that the log has failed.
     pub(super) fn report_progress(&self) {
         let is_crowded = !self.is_over() && !self.has_room(&self.head());
         self.is_crowded.store(is_crowded, Relaxed);
@@ -369,7 +370,7 @@ impl<F> Shared<F> {
         self.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
     }
 
-    /// Ends the log's life: what is not durable now may or may not be.
+    /// Marks the log as failed. Records that are not known to be durable may or may not be.
     pub(super) fn fail(&self, reason: &impl fmt::Display) {
         self.head().fail(&reason.to_string());
         self.has_failed.store(true, Release);
@@ -383,7 +384,7 @@ impl<F> Shared<F> {
     }
 }
 
-/// The length of the live records that a log of this many extents takes, in bytes.
+/// Returns the limit of live records for a log of this many extents, in bytes.
 fn live_bytes_max(extents: u32) -> u64 {
     let bytes = u64::from(extents.saturating_sub(SPARE_EXTENTS)) * SEGMENT_BYTES as u64;
     bytes / 100 * LIVE_MAX_PERCENT

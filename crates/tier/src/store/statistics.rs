@@ -5,58 +5,59 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::shared::Shared;
 use crate::format::SEGMENT_BYTES;
 
-/// The statistics of a store. Counts are since the start.
+/// The statistics of a store. Counters begin at 0 at each start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Items on the disk, those in memory and expired ones included.
+    /// The number of items on the disk, including expired items and items that are also in memory.
     pub items: u64,
-    /// Size of the log, in bytes.
+    /// The size of the log, in bytes.
     pub size_bytes: u64,
-    /// Length of the live records, in bytes: an estimate.
+    /// The estimated length of the live records, in bytes.
     pub live_bytes: u64,
-    /// Length of the live records beyond which a store takes no more, in bytes.
+    /// The limit of live records, in bytes. Above it a store accepts no more items.
     pub live_bytes_max: u64,
-    /// Free extents, in bytes.
+    /// The size of all free extents, in bytes.
     pub free_bytes: u64,
-    /// Memory of the catalog, in bytes.
+    /// The memory of the catalog, in bytes.
     pub catalog_bytes: u64,
-    /// Memory that the catalog may have, in bytes.
+    /// The memory limit of the catalog, in bytes.
     pub catalog_bytes_max: u64,
-    /// Bytes that are not durable yet.
+    /// The length of records that are not durable yet, in bytes.
     pub dirty_bytes: u64,
-    /// Bytes written to the log, without zeros.
+    /// Bytes written to the log, without the zeros of new extents.
     pub written_bytes: u64,
-    /// Zeros written to allocate extents, in bytes.
+    /// Zeros written when extents were allocated, in bytes.
     pub zeroed_bytes: u64,
-    /// Syncs.
+    /// The number of syncs.
     pub syncs: u64,
-    /// The time that they took, in microseconds.
+    /// The total time of the syncs, in microseconds.
     pub sync_us: u64,
-    /// Records read from the disk.
+    /// The number of records read from the disk.
     pub reads: u64,
-    /// Bytes read for them.
+    /// The number of bytes read for these records.
     pub read_bytes: u64,
-    /// Segments that were begun.
+    /// The number of segments begun.
     pub begun_segments: u64,
-    /// Segments that were reclaimed.
+    /// The number of segments reclaimed.
     pub reclaimed_segments: u64,
-    /// Those of a cache that had items.
+    /// The number of reclaimed segments of a cache that had live items.
     pub evicted_segments: u64,
-    /// Items of a cache that went with them.
+    /// The number of live items of a cache that were dropped with their segments.
     pub evicted_items: u64,
-    /// Length of their records, in bytes.
+    /// The length of their records, in bytes.
     pub evicted_bytes: u64,
-    /// Items that reclaim has copied.
+    /// The number of items that reclaim copied.
     pub copied_items: u64,
-    /// Segments that reclaim has found damaged.
+    /// The number of damaged segments that reclaim found.
     pub damaged_segments: u64,
-    /// Items that reclaim has found damaged, and that no change has replaced or removed since.
+    /// The number of damaged items that reclaim found and that no later change has replaced or
+    /// removed.
     pub lost_items: u64,
-    /// Reads of reclaim that failed, and that it has tried again.
+    /// The number of failed reads that reclaim repeated.
     pub retried_reads: u64,
-    /// Items of a cache that memory evicted and the log took.
+    /// The number of items of a cache that memory evicted and the log accepted.
     pub kept_items: u64,
-    /// Items of a cache that memory evicted and the log had no room for.
+    /// The number of items of a cache that memory evicted and the log had no space for.
     pub dropped_items: u64,
     /// True if the log has failed.
     pub has_failed: bool,

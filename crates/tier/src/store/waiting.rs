@@ -1,4 +1,4 @@
-//! Waiting: until records are durable, and until there is room for more.
+//! Waiting for durability, and for space for more records.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -12,9 +12,10 @@ use crate::disk::Directory;
 use crate::format::Address;
 
 impl<D: Directory + 'static> Store<D> {
-    /// What an answer about the key waits for; `None` if the durability asks for no waits.
+    /// Returns the address that must be durable before a response about the key is sent. Returns
+    /// `None` if the durability setting requires no wait.
     ///
-    /// Cost: a hash of the key and a cache miss, with [`Durability::Sync`]; otherwise nothing.
+    /// Cost: with [`Durability::Sync`], a hash of the key and a cache miss. Otherwise nothing.
     pub fn awaited(&self, key: &[u8]) -> Option<Address> {
         match self.shared.settings.durability {
             Durability::Sync => self.shared.awaited(self.shared.filed(key)),
@@ -22,7 +23,7 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// Whether a record is durable.
+    /// Returns whether a record is durable.
     pub fn durable(&self, at: Address) -> Durable {
         match self.shared.is_synced(at) {
             true => Durable::Yes,
@@ -31,7 +32,7 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// Waits until a record is durable, or the log fails.
+    /// Blocks until a record is durable, or the log fails.
     pub fn wait_durable(&self, at: Address) -> Durable {
         let shared = &*self.shared;
         let mut head = shared.head();
@@ -43,7 +44,7 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// Makes everything durable that was recorded so far.
+    /// Makes all recorded changes durable.
     pub fn sync(&self) -> Durable {
         let end = self.shared.head().end();
         match end {
@@ -56,22 +57,22 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// Calls `wake` after each sync and after a failure, on a thread of the store.
+    /// Registers a callback. A thread of the store calls it after each sync and after a failure.
     pub fn on_sync(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.shared.add_wake(Box::new(wake));
     }
 
-    /// True if [`Store::wait_for_room`] would wait, as of the last change or sync.
+    /// True if [`Store::wait_for_room`] would wait. The last change or sync updated this.
     ///
     /// Cost: a load.
     pub fn is_crowded(&self) -> bool {
         self.shared.is_crowded()
     }
 
-    /// Waits until the records that are not durable leave memory for more, at most until
-    /// `deadline`. Call it before a change, with no lock held.
+    /// Blocks until the memory for records that are not durable has space, at most until
+    /// `deadline`. The caller must do this before a change, without holding locks.
     ///
-    /// Cost: a load if there is room.
+    /// Cost: a load if there is space.
     ///
     /// # Errors
     ///
@@ -87,12 +88,12 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// Waits after [`Refusal::Busy`] until something was synced or an extent was made ready, or for
-    /// a tenth of a second, and at most until `deadline`.
+    /// Blocks after [`Refusal::Busy`] until a sync ends, an extent becomes ready or a tenth of a
+    /// second has passed, at most until `deadline`.
     ///
     /// # Errors
     ///
-    /// Those of [`Store::wait_for_room`].
+    /// Same as [`Store::wait_for_room`].
     pub fn wait_for_progress(&self, deadline: Instant) -> Result<(), Refusal> {
         self.wait_in(self.shared.head(), deadline).map(drop)
     }
@@ -116,5 +117,5 @@ impl<D: Directory + 'static> Store<D> {
     }
 }
 
-/// How long a thread waits before it looks again.
+/// The interval at which a waiting thread checks the condition again.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! A walk over all items, while they change.
+//! Walks over all items while clients change them.
 //!
 //! ```text
 //! slice of the catalog ─▶ records by their place on the disk ─▶ reads of neighbours ─▶ items
@@ -6,8 +6,8 @@
 //!          └────────── a segment was reclaimed before its read ─────┘
 //! ```
 //!
-//! A key has one place in the catalog, so its slice alone shows it. An item that reclaim moves
-//! before it is read is found by listing the slice again.
+//! A key has exactly one place in the catalog, so it appears in exactly one slice. If reclaim moves
+//! an item before it is read, the walk finds it by listing the slice again.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -28,36 +28,37 @@ pub struct Walk {
     slice: Slice,
     under_way: Vec<Run>,
     unreadable: u64,
-    /// The keys of those whose keys can be read, since they were last taken.
+    /// The keys of unreadable records, where known, since they were last taken.
     unreadable_keys: Vec<Box<[u8]>>,
 }
 
-/// What a walk does next.
+/// The next action of a walk.
 #[derive(Debug)]
 pub enum WalkStep {
-    /// It needs these pages: the next step gets what was read, in the same order.
+    /// The walk needs these pages. The caller passes the results to the next step, in the same
+    /// order.
     Reads(Vec<Wanted>),
-    /// It goes on without a read.
+    /// The walk continues without a read.
     GoesOn,
-    /// The keys of a slice of the catalog are done.
+    /// All keys of a slice of the catalog were shown.
     Slice,
-    /// All keys are done.
+    /// All keys were shown.
     Over,
 }
 
-/// The keys with some places in the catalog.
+/// The keys in a range of places of the catalog.
 #[derive(Debug, Default)]
 struct Slice {
     places: Range<u64>,
-    /// True until the walk has said that the slice is done.
+    /// True until the walk has reported that the slice is done.
     is_open: bool,
-    /// True if the slice is to be listed.
+    /// True if the slice must be listed.
     is_unlisted: bool,
-    /// What is to be read, in the order of the file.
+    /// The planned reads, in the order of the file.
     runs: VecDeque<Run>,
-    /// The records that were listed.
+    /// The addresses of the records that were listed.
     listed: HashSet<Address>,
-    /// The keys that were shown.
+    /// The identities of the keys that were shown.
     shown: HashSet<u128>,
 }
 
@@ -69,7 +70,7 @@ struct Run {
     end: u64,
 }
 
-/// What gets the items, with the identities of their keys.
+/// Receives the items, with the identities of their keys.
 type Show<'a> = &'a mut dyn FnMut(u128, &Item<'_>);
 
 impl Run {
@@ -81,7 +82,7 @@ impl Run {
         (self.end - self.first) as usize
     }
 
-    /// Takes in a fetch of a later place if that is near enough.
+    /// Adds a later fetch if it is close enough. Returns false if it is not.
     fn takes(&mut self, fetch: Fetch) -> bool {
         let end = self.end.max(fetch.end_page());
         let is_near = fetch.first_page() <= self.end + GAP_PAGES;
@@ -128,43 +129,43 @@ impl Walk {
         Self { places, slice, under_way, unreadable: 0, unreadable_keys }
     }
 
-    /// The place behind those of the walk.
+    /// Returns the place after the last one of the walk.
     pub fn end(&self) -> u64 {
         self.places.end
     }
 
-    /// Records that the disk did not return, or that were damaged.
+    /// Returns the number of records that the disk failed to return, or that were damaged.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Takes the keys of damaged records, as far as they can be read.
+    /// Takes the keys of damaged records, if they are readable.
     pub fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
         std::mem::take(&mut self.unreadable_keys)
     }
 
-    /// The places that the present slice has, or the last one if that is done.
+    /// Returns the places of the current slice, or of the last one if it is done.
     pub fn slice(&self) -> Range<u64> {
         self.slice.places.clone()
     }
 
-    /// How much of its places it has passed: 0 to 1.
+    /// Returns how much of the walk is done, from 0 to 1.
     pub fn progress(&self) -> f64 {
         self.slice.places.start as f64 / self.places.end.max(1) as f64
     }
 
-    /// True if the present slice has shown the key.
+    /// True if the current slice has shown the key.
     pub fn has_shown(&self, identity: u128) -> bool {
         self.slice.shown.contains(&identity)
     }
 
-    /// Lists the slice again that is done: a key may have come into it. What was shown is not shown
-    /// again.
+    /// Lists a finished slice again, because a key may have been added to it. Items that were shown
+    /// are not shown again.
     pub fn list_again(&mut self) {
         (self.slice.is_open, self.slice.is_unlisted) = (true, true);
     }
 
-    /// Memory that it holds, in bytes.
+    /// Returns the memory that the walk uses, in bytes.
     pub fn held_bytes(&self) -> usize {
         let Slice { runs, listed, shown, .. } = &self.slice;
         let fetches: usize = runs.iter().map(|run| run.fetches.capacity()).sum();
@@ -200,20 +201,21 @@ impl Walk {
         let places = shared.catalog.next_places(self.places.start, SLICE_ENTRIES);
         let places = places.start..places.end.min(self.places.end);
         self.places.start = places.end;
-        // Of the slice before, they were taken or are not wanted.
+        // The caller has taken the keys of the previous slice, or does not need them.
         self.unreadable_keys.clear();
         self.slice = Slice { places, is_open: true, is_unlisted: true, ..Slice::default() };
         WalkStep::GoesOn
     }
 
-    /// Lists the slice: shows what is not written yet, and plans the reads of the rest.
+    /// Lists the slice. Shows the records that are not durable yet, and plans the reads of the
+    /// others.
     fn list<F: File>(&mut self, shared: &Shared<F>, show: Show<'_>) {
         if shared.is_flush_due(shared.now()) {
-            // All of it is dead.
+            // The flush removes all of them.
             return;
         }
         let mut found = Vec::new();
-        // An entry's segment is not given up while the partition is locked.
+        // While the partition is locked, the segment of an entry is not freed.
         shared.catalog.list(self.slice.places.clone(), |location| {
             let at = shared.extents.address(location);
             found.extend(at.map(|at| (location, at)));
@@ -229,9 +231,9 @@ impl Walk {
         }
     }
 
-    /// Plans the read of a record that lies behind those that are planned.
+    /// Plans the read of a record that is after the planned ones in the file.
     fn plan<F>(&mut self, shared: &Shared<F>, extent: Extent, at: Address) {
-        // Most records are about as long as the others of their segment.
+        // Most records are about as long as the others in their segment.
         let guess = shared.extents.mean_bytes(extent).saturating_sub(RECORD_HEADER_BYTES);
         let fetch = Fetch::new(extent, at, guess);
         let runs = &mut self.slice.runs;
@@ -240,7 +242,7 @@ impl Walk {
         }
     }
 
-    /// The next reads: a few at a time, for the memory they take.
+    /// Returns the next reads: only a few, to limit the memory for their pages.
     fn next_reads(&mut self) -> WalkStep {
         let mut pages = 0;
         let fits = |run: &Run| {
@@ -254,7 +256,7 @@ impl Walk {
         WalkStep::Reads(self.under_way.iter().map(wanted).collect())
     }
 
-    /// Shows the records in the pages that were read.
+    /// Processes the records in the pages that were read.
     fn look<F: File>(
         &mut self,
         shared: &Shared<F>,
@@ -264,7 +266,7 @@ impl Walk {
     ) {
         for fetch in &run.fetches {
             if !shared.extents.holds(fetch.extent(), fetch.at().number()) {
-                // Reclaim has moved the item, or it is gone.
+                // Reclaim moved the item, or the item is gone.
                 self.slice.is_unlisted = true;
                 continue;
             }
@@ -280,7 +282,7 @@ impl Walk {
             }
             match shared.log.record(&fetch, pages) {
                 Ok(Record::Item(item)) => self.show(shared, &item, show),
-                // The catalog names items and lost ones.
+                // The catalog contains only items and lost items.
                 Ok(record) => {
                     self.unreadable += 1;
                     if let Record::Lost { key: key @ [_, ..], .. } = record {
@@ -307,29 +309,29 @@ impl Walk {
 }
 
 impl<D: Directory + 'static> Store<D> {
-    /// Begins a walk over the items whose keys have some places ([`place_of`]): all, with
-    /// [`PLACES`].
+    /// Begins a walk over the items at a range of places ([`place_of`]). [`PLACES`] covers all
+    /// items.
     ///
-    /// An item that does not change meanwhile is shown exactly once, wherever reclaim moves it. One
-    /// that changes is shown at most once, in a state that it had meanwhile, and surely if its key
-    /// has an item all the time.
+    /// An item that does not change during the walk is shown exactly once, wherever reclaim moves
+    /// it. An item that changes during the walk is shown at most once, in a state that it had
+    /// during the walk. It is certainly shown if its key has an item during the complete walk.
     pub fn walk(&self, places: Range<u64>) -> Walk {
         Walk::over(places)
     }
 
     /// Begins a walk over about `entries` items, from a place on.
     ///
-    /// Cost: a lock for each partition of the catalog that they are in.
+    /// Cost: one lock per partition of the catalog in this range.
     pub fn walk_slice(&self, place: u64, entries: usize) -> Walk {
         Walk::over(self.shared.catalog.next_places(place, entries))
     }
 
-    /// Goes on with a walk, with the pages that the last step asked for. `show` gets items that are
-    /// not expired, with the [`Store::identity`] of their keys.
+    /// Continues a walk with the pages that the last step requested. Calls `show` with items that
+    /// are not expired, and with the [`Store::identity`] of their keys.
     ///
-    /// Cost: a step lists some thousand entries of the catalog, and copies what is not durable
-    /// under the lock of the head; or it looks at the pages. Locks are held for as long as an
-    /// operation holds them.
+    /// Cost: a step lists some thousand entries of the catalog and copies records that are not
+    /// durable under the head lock, or it processes the pages. It holds locks no longer than an
+    /// operation does.
     pub fn walk_on(
         &self,
         walk: &mut Walk,
@@ -339,29 +341,30 @@ impl<D: Directory + 'static> Store<D> {
         walk.step(&self.shared, read, &mut show)
     }
 
-    /// The identity of a key: no other key has it.
+    /// Returns the identity of a key. No other key has the same identity.
     pub fn identity(&self, key: &[u8]) -> u128 {
         self.shared.hasher.identity(key)
     }
 }
 
-/// Where a walk meets the key with this identity. Other keys may have the same place.
+/// Returns the place at which a walk lists the key with this identity. Several keys may have the
+/// same place.
 pub fn place_of(identity: u128) -> u64 {
     Filed::of(identity).place()
 }
 
-/// The longest key.
+/// The maximum length of a key.
 const KEY_BYTES_MAX: usize = 250;
 
-/// Entries of a slice, about: they take half a MiB.
+/// The approximate number of entries in a slice. They use half a MiB.
 const SLICE_ENTRIES: usize = 8192;
 
-/// Reads that are under way together, and their pages if they are more than one.
+/// The number of concurrent reads, and the limit of their pages unless there is only one read.
 const READS: usize = 8;
 const READ_PAGES: usize = 128;
 
-/// Pages that are read at once, unless one record has more.
+/// The maximum number of pages per read, unless one record has more.
 const RUN_PAGES: u64 = 32;
 
-/// A read goes on over this many pages that it does not need.
+/// A read may include this many pages that are not needed, to reach the next record.
 const GAP_PAGES: u64 = 4;

@@ -1,5 +1,5 @@
-//! Directories that are not what the caller asks for: each is refused with what was found and what
-//! to do, and nothing in it changes.
+//! Directories that cannot be opened as requested. Each is refused with the reason and a remedy,
+//! and nothing in it changes.
 
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES};
@@ -32,7 +32,7 @@ fn open(disk: &SimulatedDisk) -> Result<Opened, OpenError> {
     open_as(disk, wanted())
 }
 
-/// A disk with a directory in which the keys `a` and `b` were stored, in two units.
+/// Returns a disk with a directory in which the keys `a` and `b` were stored, in two units.
 fn stored() -> SimulatedDisk {
     let disk = SimulatedDisk::new(1);
     let mut tier = open(&disk).unwrap();
@@ -65,14 +65,14 @@ fn item(key: &[u8]) -> Item<'_> {
     }
 }
 
-/// The keys that a log holds.
+/// Returns the keys in a log.
 #[derive(Default)]
 struct Keys(Vec<u8>);
 
 impl Visitor for Keys {
     fn record(&mut self, _: Place, record: &Record<'_>) {
         let Record::Item(found) = record else { panic!("{record:?} was never written") };
-        assert_eq!(*found, item(found.key), "a value is what was written, or is not shown");
+        assert_eq!(*found, item(found.key), "a value is as written, or is not shown");
         self.0.push(found.key[0]);
     }
 }
@@ -107,7 +107,7 @@ fn a_store_is_no_cache() {
     let disk = stored();
     let refused = open_as(&disk, Wanted { mode: Mode::Cache, ..wanted() }).unwrap_err();
     let text = refused.to_string();
-    assert!(text.contains("is a store, and is asked for as a cache"), "{text}");
+    assert!(text.contains("is a store, but was opened as a cache"), "{text}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_log_has_room_for_reclaim() {
     let bytes = u64::from(EXTENTS_MIN) * SEGMENT_BYTES as u64;
     let disk = SimulatedDisk::new(1);
     let refused = open_as(&disk, Wanted { bytes: bytes - 1, ..wanted() }).unwrap_err();
-    assert!(refused.to_string().contains("12582912 at least"), "{refused}");
+    assert!(refused.to_string().contains("at least 12582912 bytes"), "{refused}");
     open_as(&disk, Wanted { bytes, ..wanted() }).unwrap();
 }
 
@@ -192,7 +192,10 @@ fn numbers_run_out_with_an_error() {
         .unwrap();
     let mut tier = open(&disk).unwrap();
     for refused in [tier.begin_anew().unwrap_err(), tier.lease(1).unwrap_err()] {
-        assert!(refused.to_string().contains("has used up its numbers"), "{refused}");
+        assert!(
+            refused.to_string().contains("has used up its segment numbers or epochs"),
+            "{refused}"
+        );
     }
 }
 
@@ -214,7 +217,10 @@ fn memory_fits_in_its_epoch_and_boot_or_after_a_clean_stop() {
     let mut tier = open(&disk).unwrap();
     let epoch = tier.manifest().epoch;
     assert!(tier.fits(epoch, true));
-    assert!(!tier.fits(epoch, false), "after a power loss memory may know what the log lost");
+    assert!(
+        !tier.fits(epoch, false),
+        "after a power loss memory may have changes that the log lost"
+    );
     tier.mark_clean(None).unwrap();
     assert!(tier.fits(epoch, false), "a clean stop left nothing to lose");
     tier.go_on().unwrap();
@@ -241,7 +247,7 @@ fn a_segment_that_is_missing_is_damage() {
     let header = SegmentHeader { number: number(3), previous: Some(number(2)), delay: None };
     tier.log().begin(1, &header).unwrap();
     let damage = keys(&tier).unwrap_err();
-    assert!(damage.to_string().contains("between segments 1 and 3 is missing"), "{damage}");
+    assert!(damage.to_string().contains("the segments between 1 and 3 are missing"), "{damage}");
 }
 
 #[test]
@@ -254,7 +260,7 @@ fn a_segment_that_is_there_twice_is_damage() {
     assert!(damage.to_string().contains("extents 0 and 2 both hold segment 1"), "{damage}");
 }
 
-/// The bits of a log that mean something: the header's fields, then the used bytes of both units.
+/// The bits of the log that are in use: the header's fields, then the used bytes of both units.
 fn used_bits() -> impl Iterator<Item = u64> {
     let unit_bytes = 48 + Record::item_bytes(1, 5);
     let page = |page: usize, bytes: usize| {
@@ -272,16 +278,16 @@ fn no_flipped_bit_shows_a_wrong_value() {
         assert!(disk.flip_bit("log", bit));
         let in_page = bit / 8 / PAGE_BYTES as u64;
         match (in_page, keys(&tier)) {
-            // A header is read without the flip.
+            // The header is read after the flip is repaired.
             (0, outcome) => {
                 let (keys, found) = outcome.unwrap_or_else(|error| panic!("bit {bit}: {error}"));
                 assert_eq!((keys.as_slice(), found.flipped), (&b"ab"[..], 1), "bit {bit}");
             }
-            // The second unit says that the first one was durable.
+            // The second unit proves that the first one was durable.
             (1, outcome) => {
                 assert!(matches!(outcome, Err(RecoveryError::Lost { .. })), "bit {bit}")
             }
-            // Nothing says so of the last unit: it looks as after a power loss.
+            // Nothing proves this for the last unit: it looks the same as after a power loss.
             (2, Ok((keys, found))) => {
                 assert_eq!((keys.as_slice(), found.cut.is_some()), (&b"a"[..], true), "bit {bit}");
             }
@@ -298,7 +304,7 @@ fn a_flipped_bit_in_the_last_unit_is_damage_after_a_clean_stop() {
     let mut tier = open(&disk).unwrap();
     let end = Address::new(SegmentNumber::FIRST, 3 * PAGE_BYTES);
     tier.mark_clean(Some(end)).unwrap();
-    assert_eq!(keys(&tier).unwrap().0, b"ab", "the cut lies behind what was durable");
+    assert_eq!(keys(&tier).unwrap().0, b"ab", "the cut is after the durable records");
     let in_last_unit = (2 * PAGE_BYTES * 8 + 300) as u64;
     assert!(disk.flip_bit("log", in_last_unit));
     let damage = keys(&tier).unwrap_err();
@@ -319,8 +325,8 @@ fn two_flipped_bits_in_the_manifest_are_refused() {
     open(&disk).unwrap();
 }
 
-/// A log after a power loss: `a` is durable in segment 1, the unit behind it is lost, and segment
-/// 2, which came later, has `c`.
+/// Returns a disk with a log after a power loss: `a` is durable in segment 1, the next unit is
+/// lost, and the later segment 2 contains `c`.
 fn with_a_segment_above_the_cut(seed: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
     let mut tier = open(&disk).unwrap();

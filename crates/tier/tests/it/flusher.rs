@@ -1,5 +1,5 @@
-//! The flusher keeps its rules whatever its caller asks for. `crashes` shows what they are
-//! good for.
+//! The flusher enforces its rules, whatever its caller requests. `crashes` tests what the rules are
+//! needed for.
 
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Call, DiskError};
@@ -12,7 +12,7 @@ use larder_tier::{Entropy, Tier, Wanted};
 const NOW: u64 = 1_790_000_000;
 const EIO: i32 = 5;
 
-/// A flusher that began segments 1, 2 … `count` in extents 0, 1 …
+/// Returns a flusher that has begun segments 1 to `count`, in extents 0, 1 and so on.
 fn flusher(disk: &SimulatedDisk, count: u64) -> Flusher<SimulatedDirectory> {
     let wanted = Wanted { mode: Mode::Store, bytes: 4 * SEGMENT_BYTES as u64 };
     let entropy = Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: [2; 16] };

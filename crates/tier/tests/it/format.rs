@@ -1,4 +1,4 @@
-//! The bytes of the format: what is written is read again, and what is damaged is recognised.
+//! The format of the files: written data is read back, and damaged data is detected.
 
 use std::{env, fs};
 
@@ -51,7 +51,7 @@ fn manifest() -> Manifest {
     }
 }
 
-/// A segment with a header, and one unit with these records on page 1.
+/// Returns a segment with a header, and one unit with these records on page 1.
 fn segment(records: &[Record<'_>]) -> Vec<u8> {
     let header = SegmentHeader { number: number(), previous: None, delay: None };
     let mut unit = UnitWriter::new(&seal(), number(), 1, SEGMENT_PAGES);
@@ -68,7 +68,7 @@ fn read(segment: &[u8]) -> Result<Vec<Record<'_>>, UnitFault> {
     Ok(unit.records().map(|record| record.unwrap().1).collect())
 }
 
-/// Every bit of `bytes` is flipped on its own, and `check` sees the result.
+/// Flips each bit of `bytes` individually, and calls `check` with the result.
 fn with_each_bit_flipped(bytes: &[u8], check: impl Fn(usize, &[u8])) {
     let mut bytes = bytes.to_vec();
     for bit in 0..bytes.len() * 8 {
@@ -130,7 +130,7 @@ fn the_longest_record_fills_a_segment() {
     let value = vec![1; VALUE_BYTES_MAX];
     let mut unit = UnitWriter::new(&seal(), number(), 1, SEGMENT_PAGES);
     assert!(unit.push(&Record::Item(item(&[b'k'; 250], &value))).is_some());
-    assert_eq!(unit.push(&Record::Flush), None, "nothing fits behind it");
+    assert_eq!(unit.push(&Record::Flush), None, "nothing fits after it");
     assert_eq!(unit.seal(None, 0).len(), SEGMENT_PAGES - 1);
 }
 
@@ -235,8 +235,8 @@ fn a_void_unit_covers_the_rest_of_its_segment() {
     assert_eq!(void.records().count(), 0);
 }
 
-/// A change of these bytes is a change of the format: its version goes up, and this release still
-/// has to read them. `LARDER_BLESS=1` writes the files.
+/// A change of these bytes is a change of the format. It needs a new version, and this release must
+/// still read the old one. `LARDER_BLESS=1` writes the files.
 #[test]
 fn the_bytes_of_version_1_are_these() {
     let bytes = segment(&[Record::Item(item(b"key", b"value")), Record::Tombstone { key: b"key" }]);

@@ -1,5 +1,5 @@
-//! The integration tests of the disk tier, in one program: each file or folder is a module, and
-//! `cargo test -p larder-tier --test it store::` runs the tests of one.
+//! The integration tests of the disk tier, in one program. Each file or folder is a module. `cargo
+//! test -p larder-tier --test it store::` runs the tests of one module.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod cache;

@@ -1,5 +1,5 @@
-//! The bytes of a segment's summary: what is written is read again, and what is damaged or
-//! senseless is recognised before an entry is seen.
+//! The format of a segment's summary: a written summary is read back. A damaged or invalid summary
+//! is detected before its entries are read.
 
 use larder_tier::format::{
     Address, Item, KeyHash, KeyHasher, Record, SEGMENT_BYTES, SEGMENT_PAGES, SUMMARY_ENTRY_BYTES,
@@ -13,7 +13,7 @@ const UUID: Uuid = Uuid(*b"0123456789abcdef");
 const PAGE: usize = SEGMENT_BYTES / SEGMENT_PAGES;
 const NOW: u64 = 1_790_000_000;
 
-/// What the tests write: a key, a value, a version and a deadline by kind.
+/// The records of the tests: a key, a value, a version and a deadline for each kind.
 #[derive(Clone, Debug)]
 enum Wanted {
     Item(Vec<u8>, usize, u64, Option<u64>),
@@ -69,13 +69,14 @@ fn number() -> SegmentNumber {
     SegmentNumber::from_stored(0x30_0000).unwrap()
 }
 
-/// The two hashes of a key. The second stands for that of the index, which this crate has not.
+/// Returns the two hashes of a key. The second one is a substitute for the index hash, which this
+/// crate does not have.
 fn hash(key: &[u8]) -> KeyHash {
     let identity = KeyHasher::new(b"a key for a hash").identity(key);
     KeyHash { identity, index: u64::from(crc32fast::hash(key)) << 20 }
 }
 
-/// What the summary must say of a record.
+/// Returns the expected entry of a record.
 fn expected(at: Address, record: &Record<'_>) -> Option<SummaryEntry> {
     let what = match record {
         Record::Item(item) => {
@@ -90,7 +91,7 @@ fn expected(at: Address, record: &Record<'_>) -> Option<SummaryEntry> {
     Some(SummaryEntry { at, bytes: record.bytes(), what })
 }
 
-/// A segment's unit, what its summary must say, and the summary.
+/// Returns a segment's unit, its expected entries, and the summary.
 fn write(records: &[Wanted]) -> (UnitWriter, Vec<SummaryEntry>, Vec<u8>) {
     let mut unit = UnitWriter::new(&seal(), number(), 1, 512);
     let mut summary = SummaryWriter::new(number());
@@ -123,7 +124,7 @@ fn read(bytes: &[u8]) -> Result<Summary<'_>, SummaryFault> {
     Summary::read(&seal(), number(), bytes)
 }
 
-/// Makes the checksum true again: a change passes for what a writer wrote.
+/// Recomputes the checksum, so that a change looks as if a writer had written it.
 fn reseal(summary: &mut [u8]) {
     let at = summary.len() - 64;
     let address = summary[at + 16..at + 24].to_vec();
@@ -205,13 +206,13 @@ fn the_last_page_says_how_long_the_summary_is() {
     assert_eq!(read(&bytes[1..]).unwrap_err(), longer);
     assert_eq!(read(&bytes[bytes.len() - 63..]).unwrap_err(), SummaryFault::Longer { bytes: PAGE });
     let segment = [vec![7; PAGE], bytes].concat();
-    assert_eq!(read(&segment).unwrap().count(), 250, "what lies before the summary is not read");
+    assert_eq!(read(&segment).unwrap().count(), 250, "bytes before the summary are not read");
 }
 
 #[test]
 fn a_writer_knows_how_many_pages_the_summary_takes() {
     let summary = SummaryWriter::new(number());
-    assert_eq!(summary.pages_with(0), 1, "the trailer alone");
+    assert_eq!(summary.pages_with(0), 1, "only the trailer");
     let in_one_page = (PAGE - 64) / SUMMARY_ENTRY_BYTES;
     assert_eq!(summary.pages_with(in_one_page), 1);
     assert_eq!(summary.pages_with(in_one_page + 1), 2);
@@ -231,11 +232,11 @@ fn an_entry_that_no_release_writes_is_named() {
     let cases: [(usize, usize, &[u8], &str); 14] = [
         (0, 32, &[1, 2, 0], "begins in the header of the unit"),
         (1, 32, &[6, 2, 0], "begins in the record before it"),
-        (3, 32, &[0, 4, 0], "begins behind the units"),
-        (3, 32, &[255, 255, 255], "begins behind the segment"),
-        (1, 36, &[0, 16, 0, 0], "ends behind the units"),
-        (1, 36, &[248, 255, 255, 255], "ends behind the segment"),
-        (0, 36, &[36], "is no multiple of 8 bytes long"),
+        (3, 32, &[0, 4, 0], "begins after the units"),
+        (3, 32, &[255, 255, 255], "begins after the segment"),
+        (1, 36, &[0, 16, 0, 0], "ends after the units"),
+        (1, 36, &[248, 255, 255, 255], "ends after the segment"),
+        (0, 36, &[36], "has a length that is not a multiple of 8"),
         (0, 36, &[24], "is shorter than a record"),
         (0, 35, &[0], "has no kind"),
         (0, 35, &[5], "is void"),
@@ -300,15 +301,15 @@ fn a_reader_of_the_units_does_not_meet_the_summary() {
     let unit = Unit::read(&seal(), number(), 1, &segment).unwrap();
     let scanned: Vec<_> = unit.records().map(Result::unwrap).collect();
     let scanned: Vec<_> = scanned.iter().filter_map(|(at, record)| expected(*at, record)).collect();
-    assert_eq!(scanned, entries, "the summary says what a scan finds");
+    assert_eq!(scanned, entries, "the summary and a scan differ");
     let summary = read(&segment).unwrap();
     let shut = Unit::read(&seal(), number(), summary.units_end, &segment).unwrap();
     assert!(shut.is_void && shut.pages == SEGMENT_PAGES - 2);
     let in_summary = Unit::read(&seal(), number(), summary.address.page(), &segment);
-    assert_eq!(in_summary.unwrap_err(), UnitFault::Broken, "a summary is no unit");
+    assert_eq!(in_summary.unwrap_err(), UnitFault::Broken, "a summary is not a unit");
 }
 
-/// The first vector of SipHash's authors for 128 bits, and that of one byte.
+/// Test vectors of SipHash's authors for 128 bits: the first one, and the one for one byte.
 #[test]
 fn the_identity_of_a_key_is_siphash() {
     let key: [u8; 16] = std::array::from_fn(|at| at as u8);
@@ -318,7 +319,7 @@ fn the_identity_of_a_key_is_siphash() {
     assert_eq!(bytes(hasher.identity(&[0])), "da87c1d86b99af44347659119b22fc45");
 }
 
-/// A summary that version 1 wrote: its entries, then its trailer. Every later release reads it.
+/// A summary written by version 1: its entries, then its trailer. Every later release must read it.
 #[test]
 fn the_bytes_of_a_summary_are_these() {
     let (_, _, bytes) = write(&small()[..4]);

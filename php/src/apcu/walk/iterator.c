@@ -1,4 +1,4 @@
-// APCUIterator: reads items in chunks, each in the order that APCu has.
+// APCUIterator: reads items in chunks, and returns each chunk in APCu's order.
 
 #include "walk.h"
 #include "zend_interfaces.h"
@@ -11,7 +11,7 @@ enum {
     LIST_DELETED = 2,
 };
 
-// What `current` returns of an item.
+// The parts of an item that `current` returns.
 enum {
     ITER_TYPE = 1 << 0,
     ITER_KEY = 1 << 1,
@@ -31,9 +31,9 @@ enum {
 typedef struct found {
     zend_string *name;
     zend_ulong slot;
-    // The place in the walk, which decides between equal slots.
+    // The position in the walk, which orders items with equal slots.
     size_t at;
-    // A copy: the walk's own is gone when it reads the next group.
+    // A copy, because the walk frees its own when it reads the next group.
     larder_entry entry;
     zval fields;
 } found;
@@ -46,7 +46,7 @@ typedef struct chunk {
 
 typedef struct iterator {
     bool is_ready;
-    // True while the code of a value runs: the iterator does not change then.
+    // True while user code of a value runs. The iterator must not change during this time.
     bool is_busy;
     zend_long list;
     zend_long format;
@@ -54,7 +54,7 @@ typedef struct iterator {
     apcu_search search;
     apcu_walk walk;
     chunk chunk;
-    // The item of the chunk that is current.
+    // The index of the current item in the chunk.
     size_t at;
     bool has_totals;
     zend_long hits;
@@ -81,7 +81,7 @@ static zend_object *create(zend_class_entry *class)
     return &self->object;
 }
 
-// The destructor of a value is code of users: the chunk is no longer the iterator's then.
+// Detaches the chunk before it frees it, because the destructor of a value is user code.
 static void free_chunk(iterator *self)
 {
     chunk old = self->chunk;
@@ -96,7 +96,7 @@ static void free_chunk(iterator *self)
     }
 }
 
-// Frees what the constructor made.
+// Frees everything that the constructor made.
 static void reset(iterator *self)
 {
     free_chunk(self);
@@ -119,7 +119,7 @@ static void add_long(zval *fields, zend_long format, zend_long bit, const char *
     }
 }
 
-// Fills the fields of an item. False if its value has gone.
+// Fills the fields of an item. False if its value no longer exists.
 static bool fill(zval *fields, zend_long format, const larder_entry *entry, zend_string *name)
 {
     array_init(fields);
@@ -192,7 +192,7 @@ static void find_items(iterator *self, chunk *chunk)
     }
 }
 
-// Fills the fields of items, and drops those whose values have gone.
+// Fills the fields of items, and drops items whose values no longer exist.
 static void fill_items(chunk *chunk, zend_long format)
 {
     size_t kept = 0;
@@ -256,7 +256,7 @@ static void read_totals(iterator *self)
     self->has_totals = true;
 }
 
-// True if an iterator can be used, else the function has thrown.
+// True if an iterator can be used. Otherwise the function has thrown.
 static bool is_usable(const iterator *self)
 {
     if (self->is_busy) {
@@ -289,7 +289,7 @@ bool apcu_iterator_delete(zval *object)
     return true;
 }
 
-// Checks the arguments as APCu does, and prepares the iterator if they are right.
+// Checks the arguments like APCu, and prepares the iterator if they are valid.
 static void prepare(iterator *self, zval *search, zend_long format, zend_long chunk, zend_long list)
 {
     if (apcu_cache == NULL) {
@@ -342,7 +342,7 @@ static PHP_METHOD(APCUIterator, __construct)
     prepare(self, search, format, chunk, list);
 }
 
-// Returns the iterator of a method without parameters; null if the method has thrown.
+// Returns the iterator of a method without parameters, or null if the method has thrown.
 static iterator *ready_iterator(INTERNAL_FUNCTION_PARAMETERS)
 {
     if (zend_parse_parameters_none() == FAILURE) {
@@ -358,7 +358,7 @@ static iterator *ready_iterator(INTERNAL_FUNCTION_PARAMETERS)
         RETURN_THROWS(); \
     }
 
-// True if the iterator is at an item, which it reads if it has to.
+// True if the iterator is at an item. Reads the next chunk if necessary.
 static bool has_item(iterator *self)
 {
     return self->at < self->chunk.count || read_chunk(self, self->format) > 0;

@@ -1,4 +1,4 @@
-// The keys that an iterator looks for.
+// Selects the keys that an iterator returns.
 
 #include "walk.h"
 
@@ -7,7 +7,7 @@ static bool is_word(unsigned char byte)
     return isalnum(byte) || byte == '_' || byte >= 0x80;
 }
 
-// Reads a byte that stands for itself. Returns -1 for the rest: classes, groups, anchors.
+// Reads a literal byte. Returns -1 for anything else: classes, groups, anchors.
 static int literal(const char **at, const char *end)
 {
     unsigned char byte = (unsigned char)*(*at)++;
@@ -20,14 +20,14 @@ static int literal(const char **at, const char *end)
     return -1;
 }
 
-// Returns the bytes that each match of `/^…/` begins with; null if there are none. The expression
-// still decides: the bytes only save reading other keys.
+// Returns the bytes that each match of `/^…/` begins with, or null if the expression has no such
+// prefix. The expression still decides. The prefix only avoids reading other keys.
 static zend_string *prefix_of(zend_string *expression)
 {
     const char *at = ZSTR_VAL(expression);
     char delimiter = *at;
     const char *end = strrchr(at, delimiter);
-    // A modifier can make letters match others, or let the expression begin elsewhere.
+    // A modifier can make letters match other letters, or let a match begin elsewhere.
     if (ZSTR_LEN(expression) < 3 || is_word((unsigned char)delimiter) || end <= at + 1
         || at[1] != '^' || end[1] != 0 || memchr(at, '|', end - at) != NULL
         || strlen(at) != ZSTR_LEN(expression)) {

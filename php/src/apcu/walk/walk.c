@@ -1,4 +1,4 @@
-// What the walks of APCu report of items.
+// Fields of items that APCu's walks report.
 
 #include "walk.h"
 
@@ -14,7 +14,7 @@ zend_ulong apcu_slot_of(zend_string *name)
     return ZSTR_HASH(name) % (zend_ulong)apcu_slots();
 }
 
-// The reads that eviction counts go on from one value of a key to the next.
+// The count of reads, which eviction uses, continues from one value of a key to the next.
 zend_long apcu_entry_hits(const larder_entry *entry)
 {
     return (entry->marks & LARDER_FETCHED) == 0 ? 0 : MAX(1, entry->reads);
@@ -22,7 +22,7 @@ zend_long apcu_entry_hits(const larder_entry *entry)
 
 zend_long apcu_entry_ttl(const larder_entry *entry)
 {
-    // An item lives a second longer here: see apcu_store_name.
+    // Items are stored with one more second: see apcu_store_name.
     return entry->expires_at == 0 ? 0 : (zend_long)(entry->expires_at - entry->stored_at - 1);
 }
 

@@ -9,28 +9,29 @@
 // Finds the next item of the cache, and its full key, which the caller releases. False at the end.
 bool apcu_items_next(apcu_walk *walk, const larder_entry **entry, zend_string **name);
 
-// Where APCu would have a key: its walks go by that order.
+// Returns the slot in which APCu would store a key. APCu's walks are in this order.
 zend_ulong apcu_slot_of(zend_string *name);
 
-// What APCu reports of an item.
+// Fields that APCu reports for an item.
 zend_long apcu_entry_hits(const larder_entry *entry);
 zend_long apcu_entry_ttl(const larder_entry *entry);
 zend_long apcu_entry_used_at(const larder_entry *entry);
 
-// The keys that an iterator looks for: all, those that match an expression, or given ones.
+// The keys that an iterator returns: all, the matches of an expression, or a given list.
 typedef struct apcu_search {
     zend_string *expression;
-    // Null unless it is open: PCRE ends a request before the last objects end.
+    // Null unless the search is open. PCRE shuts down at the end of a request before the last
+    // objects are freed.
     pcre_cache_entry *compiled;
     pcre2_match_data *match;
     HashTable *names;
-    // The keys of a match begin with it; null if that is unknown.
+    // A prefix of all matching keys; null if unknown.
     zend_string *prefix;
 } apcu_search;
 
-// False if the expression is wrong; the function has warned.
+// False, after a warning, if the expression is invalid.
 bool apcu_search_begin(apcu_search *search, zval *wanted);
-// Compiles the expression, until the search is closed.
+// Compiles the expression, and keeps it until the search is closed.
 void apcu_search_open(apcu_search *search);
 void apcu_search_close(apcu_search *search);
 bool apcu_search_matches(const apcu_search *search, zend_string *name);

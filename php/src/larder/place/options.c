@@ -10,13 +10,13 @@ static bool is_one_of(const zend_string *name, const char *const *names)
     return *names != NULL;
 }
 
-// Throws if an option has none of the names, which are followed by null.
+// Throws if an option is not in the null-terminated list of names.
 static bool check_names(HashTable *options, const char *const *names, const char *list)
 {
     zend_string *name;
     ZEND_HASH_FOREACH_STR_KEY(options, name) {
         if (name == NULL || !is_one_of(name, names)) {
-            larder_misuse("There is no option %s: the options are %s",
+            larder_misuse("Unknown option %s: the options are %s",
                           name != NULL ? ZSTR_VAL(name) : "without a name", list);
             return false;
         }
@@ -24,7 +24,7 @@ static bool check_names(HashTable *options, const char *const *names, const char
     return true;
 }
 
-// Reads a number: an integer, or a text such as `64M`.
+// Reads a number: an integer, or a string such as `64M`.
 static bool take_number(HashTable *options, const char *name, uint64_t least, uint64_t most,
                         uint64_t *number)
 {
@@ -40,7 +40,7 @@ static bool take_number(HashTable *options, const char *name, uint64_t least, ui
         given = larder_quantity(Z_STRVAL_P(value), name);
     }
     if (given < 0 || (uint64_t)given < least || (uint64_t)given > most) {
-        larder_misuse("The option %s is a number from %llu to %llu", name,
+        larder_misuse("The option %s must be a number from %llu to %llu", name,
                       (unsigned long long)least, (unsigned long long)most);
         return false;
     }
@@ -62,7 +62,7 @@ static bool take_classes(HashTable *options, bool is_named, HashTable **classes)
         return true;
     }
     if (Z_TYPE_P(value) != IS_ARRAY) {
-        larder_misuse("The option classes is a list of class names, or '*'");
+        larder_misuse("The option classes must be a list of class names, or '*'");
         return false;
     }
     *classes = zend_new_array(0);
@@ -82,7 +82,7 @@ bool larder_serializer_of(const char *name, uint32_t *tag)
 {
     *tag = strcmp(name, "igbinary") == 0 ? LARDER_TAG_IGBINARY : LARDER_TAG_PHP;
     if (*tag == LARDER_TAG_PHP && strcmp(name, "php") != 0) {
-        larder_misuse("There is no serializer %s: larder.serializer is php or igbinary", name);
+        larder_misuse("Unknown serializer %s: larder.serializer must be php or igbinary", name);
         return false;
     }
     if (*tag == LARDER_TAG_IGBINARY && !larder_igbinary_is_loaded()) {
@@ -101,7 +101,7 @@ static bool take_serializer(HashTable *options, uint32_t *tag)
     }
     ZVAL_DEREF(value);
     if (Z_TYPE_P(value) != IS_STRING) {
-        larder_misuse("The option serializer is 'php' or 'igbinary'");
+        larder_misuse("The option serializer must be 'php' or 'igbinary'");
         return false;
     }
     return larder_serializer_of(Z_STRVAL_P(value), tag);

@@ -14,8 +14,8 @@ static bool has_group(const larder_region *region)
     return region->group != (gid_t)-1;
 }
 
-// Others must not be able to replace the file: only its owner and root may write to the folder, or
-// the folder has the sticky bit.
+// Checks that other users cannot replace the file: only its owner and root may write to the folder,
+// or the folder has the sticky bit.
 static bool check_folder(larder_region *region)
 {
     char path[MAXPATHLEN];
@@ -48,10 +48,10 @@ static bool check_file(larder_region *region, const struct stat *found)
     if (!S_ISREG(found->st_mode)) {
         return FAIL(region, "%s is not a regular file", region->path);
     }
-    // A file without a name has been replaced since it was opened, by a process of its owner or of
-    // root: the folder excludes others.
+    // A file without a name has been replaced since it was opened. A process of its owner or of
+    // root did this, because the folder excludes other users.
     if (found->st_nlink > 1) {
-        return FAIL(region, "%s has several names", region->path);
+        return FAIL(region, "%s has several hard links", region->path);
     }
     if (found->st_uid != region->owner) {
         return FAIL(region, "%s belongs to user %u, not to user %u: see larder.owner", region->path,
@@ -75,7 +75,7 @@ static int open_file(const larder_region *region, int flags)
                 (mode_t)region->permissions);
 }
 
-// Gives a file that root has made to its owner and group.
+// Changes the owner and group of a file that root has made.
 static bool give(larder_region *region, int file)
 {
     uid_t user = geteuid() != region->owner ? region->owner : (uid_t)-1;
@@ -88,12 +88,12 @@ static bool give(larder_region *region, int file)
     return FAIL(region, "%s: cannot change its owner: %s", region->path, strerror(errno));
 }
 
-// Creates the file with its permissions, whatever the umask is.
+// Creates the file with its permissions, regardless of the umask.
 static int create_file(const larder_region *region)
 {
 #ifdef ZTS
-    // All threads have one umask, and other threads may create files now. Until its permissions are
-    // right, for a moment, other processes refuse the file.
+    // The umask belongs to all threads, and other threads may be creating files, so it is not
+    // changed. Other processes refuse the file until its permissions are set.
     int file = open_file(region, O_CREAT | O_EXCL);
     bool is_well = file < 0 || fchmod(file, (mode_t)region->permissions) == 0;
     int error = errno;
@@ -111,7 +111,7 @@ static int create_file(const larder_region *region)
     return file;
 }
 
-// Makes an empty file, which has its owner before it has a cache.
+// Makes an empty file, and sets its owner before it contains a cache.
 static bool make(larder_region *region)
 {
     int file = create_file(region);
@@ -137,8 +137,8 @@ static bool look(larder_region *region, struct stat *found, bool *is_missing)
     return true;
 }
 
-// Checks the folder and the file before the library opens it, and makes an empty file if there is
-// none: then no other user can put one there meanwhile.
+// Checks the folder and the file before the library opens it. Makes an empty file if none exists,
+// so that no other user can create one in the meantime.
 bool larder_place_prepare(larder_region *region)
 {
     struct stat found;
@@ -153,7 +153,7 @@ bool larder_place_prepare(larder_region *region)
     return check_file(region, &found);
 }
 
-// Gives the file to its owner if the library has put a new one in its place, and remembers it.
+// Changes the owner if the library has replaced the file with a new one, and remembers the file.
 bool larder_place_confirm(larder_region *region)
 {
     int file = open_file(region, 0);
@@ -171,7 +171,8 @@ bool larder_place_confirm(larder_region *region)
     return is_well;
 }
 
-// True if the name is that of another file now, or if the file is gone and can be made again.
+// True if the name now refers to another file, or if the file no longer exists and can be made
+// again.
 bool larder_place_has_changed(const larder_region *region)
 {
     struct stat found;

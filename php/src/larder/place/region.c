@@ -1,5 +1,6 @@
-// The memory of caches. Anonymous memory begins with the module, before php-fpm and Apache fork and
-// before there are threads; a file is opened by each thread, with the first call that needs it.
+// The memory of caches. Anonymous memory is allocated when the module starts, before php-fpm and
+// Apache fork and before the first thread starts. Each thread opens a file with the first call that
+// needs it.
 
 #include "larder/larder_php.h"
 #include <errno.h>
@@ -8,18 +9,18 @@
 #include <time.h>
 #include <unistd.h>
 
-// A file has the memory for them from the start.
+// In a file the memory for all processes is allocated from the start.
 #define PROCESSES_OF_FILE 1024
 #define PROCESSES_OF_SMALL_FILE 128
 #define SMALL_FILE_BYTES (16 << 20)
 
 #define MEMORY_MIN (1 << 20)
 
-// The memory for the entry of a user or a group, which names all members.
+// Bytes for the entry of a user or a group. The entry of a group lists all members.
 #define NAME_BYTES 1024
 #define NAME_BYTES_MAX (16 << 20)
 
-// The memory of larder.memory, null if there is none. Threads share it, and do not change it.
+// The memory configured by larder.memory, or null. Threads share this struct and do not change it.
 static larder_region *anonymous;
 
 static larder_region *new_region(uint64_t memory_bytes, uint64_t item_bytes_max)
@@ -64,8 +65,8 @@ static void close_region(larder_region *region)
     region->cache = NULL;
 }
 
-// Opens the cache of a file. `is_exact` asks for the size of the settings: a cache of another size
-// that no process uses makes way for an empty one.
+// Opens the cache of a file. With `is_exact` the cache must have the configured size: an empty one
+// replaces a cache of another size that no process uses.
 static bool open_file(larder_region *region, bool is_exact)
 {
     region->checked_at = time(NULL);
@@ -79,7 +80,7 @@ static bool open_file(larder_region *region, bool is_exact)
         strlcpy(why, region->why, sizeof why);
         status = open_as(region, LARDER_REPLACES_UNUSABLE);
         if (status == LARDER_OK) {
-            php_error_docref(NULL, E_NOTICE, "The cache in %s stays as it is: %s", region->path,
+            php_error_docref(NULL, E_NOTICE, "The cache in %s keeps its size: %s", region->path,
                              why);
         }
     }
@@ -97,8 +98,8 @@ static bool connect_to_server(larder_region *region)
                           sizeof region->why) == LARDER_OK;
 }
 
-// Of the files that a thread has open, the one that it used least recently makes way for the next.
-// All threads together can have 256 open, the most that a process can track across forks.
+// A thread with this many open files closes the least recently used before it opens another one.
+// All threads together can have 256 files open, the most that a process can track across forks.
 #define OPEN_MAX 64
 
 static void close_least_used(void)
@@ -116,7 +117,7 @@ static void close_least_used(void)
     }
     if (open >= OPEN_MAX && least != NULL) {
         close_region(least);
-        // Its next use opens it again, without a pause.
+        // Its next use opens it again immediately.
         least->checked_at = 0;
     }
 }
@@ -131,7 +132,7 @@ static bool open_anew(larder_region *region)
     return open_file(region, false);
 }
 
-// The first use of a region in this thread, or a use of one that failed.
+// Called for the first use of a region in this thread, and for a region that failed before.
 larder *larder_region_open(larder_region *region)
 {
     bool is_known = region->cache != NULL;
@@ -211,7 +212,7 @@ void larder_region_free(larder_region *region)
     }
 }
 
-// Attaches the file that has the name now, at most once a second.
+// Attaches the file that the name currently refers to, at most once a second.
 void larder_region_check(larder_region *region)
 {
     if (region->path == NULL || region->cache == NULL || region->is_server
@@ -223,7 +224,7 @@ void larder_region_check(larder_region *region)
         return;
     }
     region->checked_at = now;
-    // Another process may have left since, so that the file has room for this one.
+    // Another process may have detached since, so that the file has space for this one.
     bool only_reads = larder_usable(region->cache, NULL, 0) == LARDER_NOT_OPENED;
     if (only_reads || larder_place_has_changed(region)) {
         close_region(region);
@@ -231,7 +232,7 @@ void larder_region_check(larder_region *region)
     }
 }
 
-// At the start of a request no call and no iterator uses a region, whatever the last request did.
+// At the start of a request no call and no iterator uses a region, however the last request ended.
 void larder_regions_check(void)
 {
     for (larder_region *region = LG(named); region != NULL; region = region->next) {
@@ -240,7 +241,7 @@ void larder_regions_check(void)
     }
 }
 
-// Reads the number of a user or group that has no name.
+// Reads a numeric user or group.
 static bool number_of(const char *text, uint32_t *number)
 {
     char *end;
@@ -298,19 +299,20 @@ static bool is_member(gid_t group)
     return found;
 }
 
-// Describes the file of larder.path for a process of a user. One that is neither the owner nor a
-// member of the shared group has a file of its own beside it.
+// Describes the file of larder.path for a process of a user. A process that is neither the owner
+// nor a member of the shared group has a separate file next to it.
 static larder_region *describe_configured(bool is_for_owner)
 {
     uint64_t memory = larder_memory_setting();
     larder_region *region = new_region(memory, 0);
     uid_t owner = geteuid();
     if (is_set(LG(owner)) && !user_of(LG(owner), &owner)) {
-        snprintf(region->why, sizeof region->why, "larder.owner: no user %s", LG(owner));
+        snprintf(region->why, sizeof region->why, "larder.owner: user %s does not exist",
+                 LG(owner));
         return region;
     }
     if (is_set(LG(shared_group)) && !group_of(LG(shared_group), &region->group)) {
-        snprintf(region->why, sizeof region->why, "larder.shared_group: no group %s",
+        snprintf(region->why, sizeof region->why, "larder.shared_group: group %s does not exist",
                  LG(shared_group));
         return region;
     }
@@ -349,8 +351,8 @@ larder_region *larder_region_shared(void)
     return LG(configured);
 }
 
-// Makes the file and gives it to its owner, while the process still is root. It is not kept open:
-// a process that maps it would keep a cache of an old size in use.
+// Makes the file and sets its owner while the process is still root. The file does not stay open: a
+// process that maps it would keep a cache of an old size in use.
 static void prepare_configured(void)
 {
     if (geteuid() == 0 && !is_set(LG(owner))) {
@@ -358,7 +360,7 @@ static void prepare_configured(void)
     }
     larder_region *region = describe_configured(true);
     if (geteuid() != 0 && region->owner != geteuid()) {
-        // The workers have files of their own.
+        // The workers have separate files.
         larder_region_free(region);
         return;
     }
@@ -389,7 +391,7 @@ void larder_regions_end(void)
     anonymous = NULL;
 }
 
-// Closes what a thread has opened.
+// Closes everything that a thread has opened.
 void larder_regions_forget(zend_larder_globals *globals)
 {
     if (globals->configured != NULL && globals->configured->path == NULL) {

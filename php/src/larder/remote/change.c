@@ -2,10 +2,10 @@
 
 #include "larder/larder_php.h"
 
-// Tries before an item that other clients change all the time counts as failed.
+// A change of an item that other clients change continuously fails after this many tries.
 #define TRIES_MAX 1000
 
-// Reads a value. It is null if there is none; else the caller releases it.
+// Reads a value, which the caller releases. It is null if the key does not exist.
 static larder_status read_value(larder *cache, const apcu_key *key, larder_item *item,
                                 zend_string **value)
 {
@@ -50,7 +50,7 @@ larder_status larder_remote_exchange(larder_object *object, larder *cache, const
                                      uint32_t ttl)
 {
     larder_status status = LARDER_CHANGED;
-    // Another client may store the same value again: then it still is the expected one.
+    // If another client stored the same value again, it is still the expected one.
     for (int tries = 0; tries < TRIES_MAX && status == LARDER_CHANGED; ++tries) {
         status = try_exchange(object, cache, key, expected, encoded, ttl);
     }

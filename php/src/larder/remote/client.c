@@ -33,7 +33,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_OBJ_INFO_EX(arginfo_connect, 0, 1, Larder\\Client, 0)
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, options, IS_ARRAY, 0, "[]")
 ZEND_END_ARG_INFO()
 
-// A method of Larder\Cache that a server has no request for.
+// Throws for a method of Larder\Cache that no request of a server can perform.
 PHP_METHOD(Larder_Client, refuse)
 {
     larder_misuse("Larder\\Client has no %s(): a server does not list its keys, and its statistics "

@@ -2,16 +2,16 @@
 
 #include "larder/larder_php.h"
 
-// Memory for values, in bytes. A second request reads those that do not fit.
+// Memory for values, in bytes. A second request reads values that do not fit.
 #define VALUES_BYTES (256 << 10)
 
-// Keys, one behind the other, in memory of the request.
+// Keys, one after the other, in request memory.
 typedef struct wanted {
     size_t count;
     size_t capacity;
     zend_string **names;
     size_t key_bytes;
-    // The bytes of the values that did not fit.
+    // The total length of the values that did not fit.
     size_t value_bytes;
     HashTable *found;
 } wanted;
@@ -42,8 +42,8 @@ static bool add_name(larder_object *object, zval *index, zval *name_value, void 
     return true;
 }
 
-// Adds the value of a key to the result. A key whose value did not fit gets its place there, and is
-// wanted again.
+// Adds the value of a key to the result. If the value did not fit, reserves the key's place in the
+// result and requests the key again.
 static void take(larder_object *object, wanted *again, zend_string *name, const larder_item *item,
                  const char *values)
 {
@@ -106,7 +106,8 @@ void larder_remote_get_many(larder_object *object, zval *names, HashTable *found
     larder_traverse(object, names, add_name, &wanted);
     larder *cache = larder_cache_of(object->region);
     size_t capacity = VALUES_BYTES;
-    // Values that do not fit are read again, for which there is room unless they grow meanwhile.
+    // Values that did not fit are read again. The memory now suffices unless the values have grown
+    // since.
     while (EG(exception) == NULL && cache != NULL && wanted.count > 0) {
         struct wanted again = {.found = found};
         request(object, cache, &wanted, capacity, &again);

@@ -5,10 +5,10 @@
 
 #define LENGTH_BYTES 4
 
-// No copy makes more bytes of one byte, so a longer value is damaged.
+// The most output bytes for one input byte. A longer value is damaged.
 #define EXPANSION_MAX 256
 
-// A far copy has its distance, less this number, in two more bytes.
+// A longer distance is stored, minus this number, in two more bytes.
 #define NEAR_MAX 8191
 
 typedef struct unpacking {
@@ -31,7 +31,7 @@ static bool literals(unpacking *unpacking, size_t bytes)
     return true;
 }
 
-// A copy may overlap what it makes.
+// The source of a copy may overlap its destination.
 static bool copy(unpacking *unpacking, size_t distance, size_t bytes)
 {
     if ((size_t)(unpacking->out - unpacking->begin) < distance

@@ -1,9 +1,9 @@
-// The values of a server. Their flags are those of php-memcached, so that its programs read the
-// values with their types, and this one theirs. Arrays and null are serialized, as it does.
+// The values of a server. Their flags are the same as php-memcached's, so that each extension reads
+// the other's values with their types. Arrays and null are serialized, as in php-memcached.
 
 #include "larder/larder_php.h"
 
-// The bits of a value that php-memcached has compressed, and compressed by FastLZ.
+// The flags of a value that php-memcached has compressed with FastLZ.
 #define FAST_LZ (0x10u | 0x40u)
 
 static void finish(apcu_encoded *encoded)
@@ -14,7 +14,8 @@ static void finish(apcu_encoded *encoded)
     }
 }
 
-// Serializes an array or null. False if it contains a resource, which serialize() makes a 0.
+// Serializes an array or null. False if it contains a resource, which serialize() would replace by
+// 0.
 static bool serialize(apcu_encoded *encoded, zval *value)
 {
     encoded->serialized = NULL;
@@ -46,7 +47,7 @@ bool larder_remote_encode(apcu_encoded *encoded, zval *value)
     return apcu_encode(encoded, value, &none);
 }
 
-// Returns the length of a stored value. A decrement leaves blanks behind a number that has become
+// Returns the length of a stored value. A decrement leaves blanks after a number that becomes
 // shorter.
 static size_t without_blanks(const char *at, size_t bytes, uint32_t flags)
 {
@@ -56,7 +57,7 @@ static size_t without_blanks(const char *at, size_t bytes, uint32_t flags)
     return bytes;
 }
 
-// What is done with a value that is not compressed.
+// A function for the uncompressed bytes of a value.
 typedef bool (*plain_function)(void *context, const char *at, size_t bytes, uint32_t flags);
 
 static bool with_plain(const char *at, size_t bytes, uint32_t flags, plain_function use,
@@ -66,7 +67,7 @@ static bool with_plain(const char *at, size_t bytes, uint32_t flags, plain_funct
     if (EXPECTED(form == 0)) {
         return use(context, at, without_blanks(at, bytes, flags), flags & LARDER_TAG_MASK);
     }
-    // A value that php-memcached has compressed in another way misses.
+    // A value that php-memcached has compressed with another method misses.
     zend_string *unpacked = form == FAST_LZ ? larder_remote_unpack(at, bytes) : NULL;
     if (unpacked == NULL) {
         return false;

@@ -11,7 +11,7 @@ typedef struct larder_items {
     zend_string *name;
     zval value;
     bool has_begun;
-    // True while the code of a value runs: the iterator does not move then.
+    // True while user code of a value runs. The iterator must not move during this time.
     bool is_busy;
     zend_object std;
 } larder_items;
@@ -95,7 +95,7 @@ static void advance(larder_items *items)
     items->is_busy = false;
 }
 
-// Returns the iterator of a method; null if it is in use, then the function has thrown.
+// Returns the iterator of a method. Throws and returns null if it is in use.
 static larder_items *idle_items(zend_execute_data *execute_data)
 {
     larder_items *items = items_of(Z_OBJ_P(ZEND_THIS));

@@ -1,4 +1,4 @@
-// Walks through the keys of a cache, which may be one that cannot be used.
+// Walks through the keys of a cache. If the cache cannot be used, the walk is empty.
 
 #include "larder/larder_php.h"
 

@@ -1,6 +1,6 @@
 <?php
-// One copy of WordPress serves all sites. nginx names the site; the command line has it from the
-// environment. A file `constants` beside the site's content has what a test adds.
+// One copy of WordPress serves all sites. nginx names the site; the command line reads it from the
+// environment. A file `constants` next to the site's content contains constants of a test.
 $larder_site = $_SERVER['LARDER_SITE'] ?? getenv('LARDER_SITE');
 $larder_content = __DIR__ . '/../sites/' . $larder_site;
 foreach (json_decode(file_get_contents("$larder_content/constants"), true) as $name => $value) {

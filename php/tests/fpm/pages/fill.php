@@ -1,6 +1,6 @@
 <?php
-// Stores `n` items of `size` bytes, and reads the key `hot` meanwhile. Prints how many stores failed
-// and how often `hot` was missing, as JSON.
+// Stores `n` items of `size` bytes, and reads the key `hot` in between. Prints how many stores
+// failed and how often `hot` was missing, as JSON.
 apcu_store('hot', 'still here');
 [$failed, $missing] = [0, 0];
 for ($i = 0; $i < $_GET['n']; ++$i) {

@@ -1,5 +1,5 @@
 <?php
-// Uses the cache when PHP writes the session, which is after the end of the request for modules.
+// Uses the cache while PHP writes the session, after the modules have ended the request.
 class Handler implements SessionHandlerInterface
 {
     public function open(string $path, string $name): bool { return true; }

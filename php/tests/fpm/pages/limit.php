@@ -1,5 +1,5 @@
 <?php
-// Reaches the memory limit in the middle of a fetch: the page fails, and its worker lives on.
+// Reaches the memory limit in the middle of a fetch. The page fails, and its worker survives.
 ini_set('memory_limit', '8M');
 apcu_store('wide', str_repeat('w', 3 << 20));
 $kept = [];

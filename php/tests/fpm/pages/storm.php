@@ -1,7 +1,7 @@
 <?php
 // Reads, writes, deletes and counts at random for `ms` milliseconds, and checks every value. Prints
-// the number of operations, the longest one in microseconds without the time in which this worker
-// waited for a processor, and the number of wrong values, as JSON.
+// the number of operations, the longest one in microseconds (without the time in which this worker
+// waited for a processor), and the number of wrong values, as JSON.
 $ends = hrtime(true) + 1_000_000 * (int) $_GET['ms'];
 $long = str_repeat('0123456789abcdef', 256);
 [$done, $longest, $wrong] = [0, 0, 0];

@@ -1,10 +1,11 @@
-//! The removals by prefix that this process has in progress, for the operations that move or change
-//! items meanwhile.
+//! The removals by prefix that are in progress in this process. Operations that move or change
+//! items must respect them.
 //!
-//! A removal by prefix takes the items stored before it began, which it knows by their place. An
-//! item that moves would look younger, and one that changes in place would look older than it is.
-//! So the thread that is to move an item of a removal removes it instead, and the thread that is to
-//! change one in place writes it anew.
+//! A removal by prefix takes the items that were stored before it began. It recognizes them by the
+//! position of their records. A moved item would look younger than it is, and an item that was
+//! changed in place would look older. So if a removal in progress takes an item, a thread that
+//! would move it removes it instead, and a thread that would change it in place writes a new
+//! record.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -20,16 +21,16 @@ use crate::segment::moment::Moment;
 /// The removals by prefix in progress.
 #[derive(Debug, Default)]
 pub(crate) struct PrefixRemovals {
-    /// True if there are any. While there are none, a moved item costs this load.
+    /// True if there is at least one. Otherwise moving an item costs only this load.
     are_any: AtomicBool,
     targets: RwLock<Vec<Arc<Target>>>,
 }
 
-/// The items that a removal by prefix is to remove.
+/// The items that one removal by prefix takes.
 #[derive(Debug)]
 pub(crate) struct Target {
     prefix: Vec<u8>,
-    /// When the removal began; empty while that is determined.
+    /// The moment when the removal began; empty until the moment is determined.
     began: OnceLock<Moment>,
     removed: AtomicU64,
 }
@@ -58,12 +59,12 @@ impl PrefixRemovals {
             Arc::new(Target { prefix, began: OnceLock::new(), removed: AtomicU64::new(0) });
         let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
         targets.push(Arc::clone(&target));
-        // Pairs with the claim of an appender: its next holder sees this.
+        // Pairs with the claim of an appender: the next holder of the appender observes this store.
         self.are_any.store(true, Release);
         target
     }
 
-    /// Removes a removal that has ended.
+    /// Removes a finished removal from the list.
     pub(crate) fn remove(&self, target: &Arc<Target>) {
         let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
         targets.retain(|other| !Arc::ptr_eq(other, target));
@@ -76,15 +77,15 @@ impl PrefixRemovals {
 }
 
 impl Index {
-    /// True if a removal by prefix in progress is to remove a found item. The caller holds the lock
-    /// of its group. One that moves the item has also claimed the appender that it moves to: either
-    /// it sees the removal, or the removal sees the moved item in its place.
+    /// True if a removal by prefix in progress takes a found item. The caller holds the lock of its
+    /// group. A caller that moves the item has also claimed the appender that it moves to: either
+    /// it finds the removal here, or the removal finds the moved item in its new place.
     #[inline]
     pub(crate) fn is_being_removed(&self, found: &Found) -> bool {
         self.prefix_removals.are_any.load(Relaxed) && self.target_of(found).is_some()
     }
 
-    /// As [`Self::is_being_removed`], and removes such an item.
+    /// Same as [`Self::is_being_removed`], but also removes such an item.
     #[inline]
     pub(crate) fn remove_condemned(&self, thread: &ThreadSlot, found: &Found) -> bool {
         self.prefix_removals.are_any.load(Relaxed)
@@ -100,8 +101,8 @@ impl Index {
         targets.find(|target| self.is_target(found, target))
     }
 
-    /// True if a found item has the prefix of a removal and was stored before it began. While the
-    /// beginning is determined, every item that exists may count as stored before it.
+    /// True if a found item has the prefix of a removal and was stored before the removal began.
+    /// While the beginning is being determined, every existing item may count as stored before it.
     pub(crate) fn is_target(&self, found: &Found, target: &Target) -> bool {
         let prefix = target.prefix();
         target.began.get().is_none_or(|began| began.is_after(found.slot, found.sequence))
@@ -109,7 +110,7 @@ impl Index {
             && self.region().memory().equals(found.record_at + found.header.key_at(), prefix)
     }
 
-    /// Removes a found item of a removal. The caller holds the lock of its group.
+    /// Removes a found item that a removal takes. The caller holds the lock of its group.
     pub(crate) fn remove_target(&self, thread: &ThreadSlot, found: &Found, target: &Target) {
         self.report_removal(found, Reason::Deleted);
         self.unlink(thread, found);

@@ -6,7 +6,7 @@ use larder_stats::Counter;
 use super::*;
 
 const KEY: &[u8] = b"a key";
-/// The appended part: the last piece is joined with it, the pieces before are carried over.
+/// The appended part. The last piece is joined with it, and the pieces before are carried over.
 const PART: [u8; 600] = [1; 600];
 const SHORT_BYTES: usize = 500;
 
@@ -69,7 +69,7 @@ fn a_value_extended_while_it_is_evicted_is_whole_or_gone() {
             move |actor| assert!(actor.evict(segment), "no reader holds the segment"),
             |actor| actor.append(KEY, &PART).is_some(),
         );
-        // An append is a use of the item, for which eviction keeps it.
+        // An append counts as a use of the item, so eviction may keep the item.
         let found = scene.stage.large(KEY);
         assert!([None, Some((1, bytes_after(&scene, 1)))].contains(&found), "{found:?}");
     });

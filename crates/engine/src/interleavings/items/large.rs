@@ -7,7 +7,7 @@ use crate::interleavings::stage::scene::Crowd;
 
 const KEY: &[u8] = b"a key";
 
-/// More than two pieces.
+/// The value has more than two pieces.
 const BYTES: usize = 18_000;
 
 #[test]
@@ -28,7 +28,8 @@ fn a_large_value_read_without_pins_is_whole_or_not_there_while_its_segment_is_pu
         let seen = reader.join().unwrap();
         scene.others_unpin();
         scene.end();
-        // A read before the eviction keeps the value: its pieces take the free segment.
+        // If the read happens before the eviction, the value is kept: its pieces take the free
+        // segment.
         let is_kept = scene.engine.counter(Counter::MovesToCold) > 0;
         let is_reused = scene.segment_of(Crowd::LAST) == old_segment;
         assert!(is_kept || is_reused, "the segment is not in use again");

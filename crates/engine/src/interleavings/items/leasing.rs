@@ -1,4 +1,4 @@
-//! Leases of one key that several threads take and release.
+//! Several threads take and release leases of one key.
 
 use super::*;
 use crate::interleavings::stage::scene::NOW;
@@ -16,7 +16,8 @@ fn release(actor: &Actor, lease: Lease) -> bool {
     actor.engine.release_lease(&actor.thread, KEY, lease).unwrap()
 }
 
-/// Plays with and without a lease that has ended at the start, and with and without cas tokens.
+/// Plays with and without a lease that has already ended at the start, and with and without cas
+/// tokens.
 fn each_beginning(play: impl Fn(&Scene) + Copy + Send + Sync + 'static) {
     for (versions, is_held) in [(false, false), (false, true), (true, false), (true, true)] {
         explore(move || {
@@ -46,7 +47,7 @@ fn no_two_threads_have_a_lease_at_the_same_time() {
         let takers = [(); 2].map(|()| {
             scene.start(|actor| {
                 lease_at(actor, MS).is_none_or(|lease| {
-                    // Another thread that had the lease now would have ended this one.
+                    // If another thread had the lease now, it would have ended this lease.
                     release(actor, lease)
                 })
             })

@@ -1,4 +1,4 @@
-//! Results of a load while other threads change its key, or move and evict its basis.
+//! Loads end while other threads change their key, or move and evict their basis.
 
 use larder_item::{Deadline, StoreMode};
 
@@ -16,7 +16,7 @@ fn begin(scene: &Scene) -> Basis {
     scene.engine.begin_load(&Operation::new(&scene.stage.thread, NOW), KEY, until).unwrap()
 }
 
-/// Ends a load; true if its value was stored.
+/// Ends a load. Returns true if its value was stored.
 fn end(actor: &Actor, basis: Basis) -> bool {
     let value = actor::value(KEY, LOADED);
     let request = StoreRequest::new(KEY, StoreMode::Set);

@@ -1,4 +1,5 @@
-//! Guarantees that only fail if the processor or the compiler reorders accesses: for Miri.
+//! Guarantees that are broken only if the processor or the compiler reorders accesses. These are
+//! tests for Miri.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;

@@ -47,7 +47,7 @@ fn of_two_that_claim_an_item_without_token_one_wins() {
     });
 }
 
-/// Plays a thread beside one that moves the item's segment.
+/// Runs a thread at the same time as a thread that moves the item's segment.
 fn beside_a_relocation<T: Send + 'static>(
     scene: &Scene,
     act: impl FnOnce(&Actor) -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Items that are stored, moved and changed while a removal by prefix goes on.
+//! Items that are stored, moved and changed during a removal by prefix.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use crate::ops::remove_prefix::PrefixRemoval;
 
 const KEY: &[u8] = b"a key";
 
-/// Removes what is to be removed in the group of the key, and ends the removal.
+/// Runs the removal on the group of the key, and ends the removal.
 fn remove(actor: &Actor, mut removal: PrefixRemoval) {
     let engine = &actor.engine;
     removal.go_to(engine.index().group_of(engine.index().hash(KEY)));
@@ -32,7 +32,8 @@ fn a_store_after_the_beginning_survives_and_what_it_replaces_does_not() {
     });
 }
 
-/// A store that begins after the removal was accepted survives; one beside the acceptance may.
+/// A store that begins after the removal has begun survives. A store that overlaps the beginning
+/// may survive.
 fn stored_beside_the_beginning(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
     scene.stage.set(KEY, 1);
@@ -101,13 +102,13 @@ fn an_item_whose_group_is_split_meanwhile_is_removed() {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
         let engine = &scene.engine;
-        // The next group that is split is the key's.
+        // Split groups until the next group to split is the key's.
         let next = engine.index().hash(KEY) & 511;
         while engine.index().groups() & 511 != next {
             scene.split_a_group();
         }
         let removal = begin(&scene.stage);
-        // Of the walk, only the steps at the two groups that the key can be in.
+        // The walk consists only of the steps at the two groups that the key can be in.
         let walk = |actor: &Actor, mut removal: PrefixRemoval| {
             let group = actor.engine.index().hash(KEY) & 511;
             for group in [group, group + 512] {

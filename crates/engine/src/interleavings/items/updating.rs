@@ -1,4 +1,4 @@
-//! Changes of an item in place, and reads meanwhile.
+//! Changes of an item in place, while other threads read it.
 
 use larder_item::Direction::{Decrement, Increment};
 use larder_item::{Deadline, StoreMode};
@@ -16,7 +16,7 @@ fn set_number(scene: &Scene, number: u64) -> u64 {
     token
 }
 
-/// Returns a value of parts that are too long to be copied at once.
+/// Returns a value of parts. Each part is too long to be copied in one step.
 fn parts(letters: &[u8]) -> Vec<u8> {
     letters.iter().flat_map(|letter| [*letter; 20]).collect()
 }
@@ -27,7 +27,7 @@ fn set_growing(scene: &Scene) -> u64 {
     scene.stage.append(KEY, &parts(b"c")).unwrap()
 }
 
-/// Ends a scene in which at least `times` changes happened in place.
+/// Ends a scene. Checks that at least `times` changes happened in place.
 fn end_value_update(scene: &Scene, times: u64) {
     scene.end();
     assert!(scene.engine.counter(Counter::AlteredInPlace) >= times, "nothing changed in place");
@@ -67,7 +67,7 @@ fn two_increments_in_place_return_different_numbers_and_the_item_has_the_last_to
     });
 }
 
-/// A number gets one more digit, so that it is rewritten, while another thread increments it in
+/// A number is rewritten because it needs one more digit, while another thread decrements it in
 /// place.
 fn counted_while_it_gets_a_digit(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
@@ -105,7 +105,8 @@ fn a_first_deadline_given_to_a_number_that_is_counted_stays_and_so_does_the_coun
     });
 }
 
-/// A reader beside two appends in place sees none, one or both, with the matching token.
+/// A reader that runs at the same time as two appends in place reads none, one or both of them,
+/// with the matching token.
 fn read_while_appended_to(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
     let token = set_growing(&scene);
@@ -144,7 +145,8 @@ fn of_two_appends_in_place_none_is_lost() {
     });
 }
 
-/// A value is prepended to, so that it is rewritten, while another thread appends to it in place.
+/// A value is rewritten because one thread prepends to it, while a second thread appends to it in
+/// place.
 fn prepended_and_appended_to(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
     set_growing(&scene);

@@ -5,13 +5,13 @@ use crate::interleavings::stage::scene::Crowd;
 use crate::ops::large::upload::Upload;
 
 const KEY: &[u8] = b"a key";
-/// The value is one piece, too long to be kept in its record.
+/// The value is one piece, because it is too long for its record.
 const BYTES: usize = 8000;
-/// Its parts. The first one has arrived when the threads start.
+/// The parts of the value. The first part has arrived when the threads start.
 const PARTS: [usize; 3] = [2000, 3000, 3000];
 
-/// Starts an upload whose first part has arrived. Returns it and the segment of its piece, which
-/// holds nothing else: the next thread that needs a segment gets it.
+/// Starts an upload whose first part has arrived. Returns the upload and the segment of its piece.
+/// The segment contains nothing else, so the next thread that needs a segment takes it.
 fn begun_upload(scene: &Scene) -> (Upload, u32) {
     scene.lay_out_ghost();
     scene.keep_a_free_segment();
@@ -72,7 +72,7 @@ fn bytes_of_an_upload_go_to_its_own_piece_while_evictors_want_the_segment() {
                 if actor.complete_direct(&mut upload, 2) {
                     return actor.publish(KEY, upload);
                 }
-                // An evictor was in the way and may have turned back since.
+                // An evictor was emptying the segment, and may have stopped since.
                 actor.engine.abort_upload(&actor.thread, upload);
                 false
             },
@@ -89,7 +89,7 @@ fn bytes_of_an_upload_go_to_its_own_piece_while_evictors_want_the_segment() {
     });
 }
 
-/// Plays an upload while a reader's pin stops an evictor from taking its piece.
+/// Plays an upload while the pin of a reader stops an evictor that wants the segment of its piece.
 fn while_a_reader_turns_an_evictor_away<T: Send + 'static>(
     act: impl FnOnce(&Actor, Upload) -> T + Send + 'static,
 ) -> (Scene, T) {

@@ -10,10 +10,10 @@ const KEY: &[u8] = b"a key";
 
 const BEFORE: &[u8] = b"before";
 
-/// The second of the reads: the stored time is due for an update.
+/// The second of the reads. By then the stored time must be updated.
 const LATER: u32 = NOW + 1000;
 
-/// Checks that the last use is the store or the read.
+/// Checks that the reported last use is the store or the read.
 fn assert_use_is_known(scene: &Scene) {
     let seen = scene.engine.peek(KEY, LATER).unwrap().seen;
     assert!(seen == LATER || (NOW..NOW + 8).contains(&seen), "{seen}");
@@ -89,7 +89,8 @@ fn a_use_is_not_written_into_a_segment_that_was_given_to_others() {
     explore(|| {
         let scene = Scene::new();
         scene.keep_a_free_segment();
-        // In front of it, so that another record's value lies where its header was.
+        // This item is stored before the key's, so that another record's value is where the key's
+        // header was.
         scene.stage.set(BEFORE, 7);
         scene.stage.set(KEY, 1);
         let old_segment = scene.seal_alone(&[BEFORE, KEY]);

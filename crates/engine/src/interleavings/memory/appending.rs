@@ -1,4 +1,4 @@
-//! Threads that wait for a group hold no appender, and those that wait for an appender hold no
+//! Threads that wait for a group hold no appender, and threads that wait for an appender hold no
 //! group. Each stream of these scenes has one appender.
 
 use larder_item::Deadline;
@@ -10,7 +10,7 @@ use crate::segment::stream::Pool;
 const KEY: &[u8] = b"a key";
 const OTHER: &[u8] = b"another";
 
-/// A scene whose keys lie in different groups.
+/// Returns a scene whose keys are in different groups.
 fn scene_of_two_groups() -> Scene {
     let scene = Scene::new();
     let group = |key| scene.engine.index().group_of(scene.engine.index().hash(key));
@@ -93,7 +93,7 @@ fn an_item_flushed_while_it_gets_its_first_deadline_does_not_come_back() {
         let scene = scene_of_two_groups();
         scene.free_some_segments();
         scene.stage.set(KEY, 1);
-        // The longer record begins a segment, which is younger than a flush before that.
+        // The longer record begins a segment that is younger than a flush that happened before.
         scene.seal(KEY);
         scene.race(|actor| actor.engine.flush(), |actor| actor.touch(KEY, 90));
         assert_eq!(scene.stage.fill_of(KEY), None);

@@ -1,4 +1,4 @@
-//! Items while several threads evict.
+//! Items in a memory in which several threads evict.
 
 use larder_stats::Counter;
 
@@ -10,7 +10,7 @@ use crate::segment::stream::Pool;
 const KEY: &[u8] = b"a key";
 const NEIGHBOUR: &[u8] = b"another";
 
-/// Stores an item that was read, alone in a segment, and returns the segment.
+/// Stores an item that was read, as the only item of a segment, and returns the segment.
 fn wanted_item(scene: &Scene, key: &[u8]) -> u32 {
     scene.stage.set(key, 1);
     assert_eq!(scene.stage.fill_of(key), Some(1));

@@ -14,7 +14,7 @@ fn set(actor: &Actor) -> SegmentSet<'_> {
     SegmentSet::new(actor.engine.region(), actor.engine.region().layout().set_at(0))
 }
 
-/// Starts and gives up the emptying of a segment, as an evictor without memory for survivors does.
+/// Starts to empty a segment and stops again, like an evictor that finds no memory for survivors.
 fn give_up_emptying(actor: &Actor, sealed: Use) {
     if actor.engine.segments().begin_emptying(&actor.thread, sealed) {
         actor.engine.segments().seal(sealed.segment);
@@ -28,7 +28,8 @@ fn oldest(actor: &Actor) -> Option<Use> {
 #[test]
 fn a_member_is_found_although_its_neighbour_leaves_the_set_meanwhile() {
     explore(|| {
-        // Its segments fill several words of a set: a search from 0 needs the upper levels.
+        // The scene has enough segments for several words in a set: a search from 0 needs the upper
+        // levels.
         let scene = Scene::with_places_for_two_evictors();
         set(&scene.stage).insert(128);
         let (found, ()) = scene.race(
@@ -38,7 +39,7 @@ fn a_member_is_found_although_its_neighbour_leaves_the_set_meanwhile() {
             },
             |actor| set(actor).remove(128),
         );
-        // The other thread may be between the levels: it restores the upper one.
+        // The other thread may be between the levels. Then this thread restores the upper level.
         assert!([Some(128), Some(129), None].contains(&found), "{found:?}");
         assert_eq!(set(&scene.stage).next(0), Some(129), "the upper levels lost the member");
         set(&scene.stage).remove(129);
@@ -112,7 +113,7 @@ fn segments_that_join_the_queue_by_age_meanwhile_are_there_after_a_lap() {
             },
             move |actor| {
                 give_up_emptying(actor, begun);
-                // As if the first one were pinned: it goes to the end.
+                // Simulates that the first segment is pinned, so that it moves to the end.
                 actor
                     .engine
                     .segments()

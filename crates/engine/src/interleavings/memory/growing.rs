@@ -5,7 +5,8 @@ use crate::index::group::SLOTS;
 use crate::index::grow::Split;
 use crate::interleavings::stage::keys::{Key, of_one_group};
 
-/// A full group with one more item in an overflow group. Its split moves `moving` items away.
+/// A full group with one more item in an overflow group. Its split moves `moving` items to the new
+/// group.
 struct Overflowing {
     scene: Scene,
     staying: Vec<Key>,
@@ -26,7 +27,7 @@ impl Overflowing {
         Self { scene, staying, moving }
     }
 
-    /// Returns the key in the overflow group, which the split moves to the front.
+    /// Returns the key in the overflow group. The split moves it to the front of the chain.
     fn stray(&self) -> Key {
         self.staying[self.staying.len() - 1]
     }

@@ -7,10 +7,10 @@ use super::*;
 
 const KEY: &[u8] = b"a key";
 
-/// More than two pieces.
+/// The value has more than two pieces.
 const BYTES: usize = 18_000;
 
-/// Stores a large value alone in a segment.
+/// Stores a large value as the only item of a segment.
 fn large_value_alone(scene: &Scene) -> u32 {
     scene.lay_out_ghost();
     scene.stage.set_large(KEY, BYTES, 1);
@@ -79,7 +79,8 @@ fn an_overwritten_value_is_read_to_its_end() {
 
 #[test]
 fn an_upload_is_whole_or_not_stored_while_a_reader_turns_an_evictor_away_from_its_pieces() {
-    // The uploader may wait for the evictor anywhere: every order of the three would be too many.
+    // The uploader may wait for the evictor at any point, so the three threads have too many orders
+    // to play all.
     explore_some(|| {
         let scene = Scene::new();
         scene.lay_out_ghost();
@@ -110,7 +111,7 @@ fn readers_that_pin_at_the_same_time_stay_within_their_quota() {
             scene.stage.set_large(key, BYTES, fill);
             scene.seal_alone(&[key]);
         }
-        // Each of them alone may pin its segments, both together may not.
+        // Each reader may pin its segments if the other does not, but both together may not.
         let pinned = scene.engine.segments().segments_max() / 4 - 2;
         scene.engine.peers().pretend_pinned(|_| pinned);
         let holders = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! Reads from a segment that is reused meanwhile.
+//! Reads from a segment that is reused during the read.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,7 +32,7 @@ fn a_key_is_found_though_its_old_record_makes_way_for_others_in_the_middle_of_th
     });
 }
 
-/// Returns a key in the line that readers load last, alone in its segment.
+/// Returns a key in the line that readers load last. It is the only item of its segment.
 fn far_key(scene: &Scene) -> (Key, u32) {
     let (mut keys, _) = of_one_group(8, 0);
     let key = keys.pop().unwrap();
@@ -69,7 +69,7 @@ fn two_uses_of_a_segment_with_the_same_low_byte_of_the_sequence_are_distinguishe
         let (_, seen) = scene.race(
             move |actor| {
                 actor.set(&key, 2);
-                // As if other threads had activated segments until now.
+                // Simulates other threads that have activated segments until now.
                 actor.engine.region().word(global::NEXT_SEQUENCE).store(sequence + 256, Relaxed);
                 actor.need_a_segment();
             },

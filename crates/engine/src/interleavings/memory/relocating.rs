@@ -7,7 +7,7 @@ use super::*;
 
 const KEY: &[u8] = b"a key";
 
-/// Stores an item alone in a segment.
+/// Stores an item as the only item of a segment.
 fn about_to_be_moved(deadline: u32) -> Scene {
     let scene = Scene::without_eviction();
     scene.stage.set_until(KEY, 1, deadline);
@@ -15,7 +15,7 @@ fn about_to_be_moved(deadline: u32) -> Scene {
     scene
 }
 
-/// Plays another thread's use of the item while it is moved.
+/// Runs another thread's use of the item while the item is moved.
 fn beside_a_relocation<T: Send + 'static>(
     scene: &Scene,
     act: impl FnOnce(&Actor) -> T + Send + 'static,
@@ -23,7 +23,8 @@ fn beside_a_relocation<T: Send + 'static>(
     let segment = scene.segment_of(KEY);
     let (_, outcome) = scene
         .race(move |actor| assert!(actor.reclaim(segment), "no reader holds the segment"), act);
-    // Compacted, or reclaimed without a move if the other thread left nothing alive in it.
+    // The segment was compacted, or reclaimed without a move if the other thread left nothing alive
+    // in it.
     let emptied = [Counter::SegmentsCompacted, Counter::SegmentsSpent];
     assert!(emptied.map(|counter| scene.engine.counter(counter)).iter().sum::<u64>() > 0);
     outcome

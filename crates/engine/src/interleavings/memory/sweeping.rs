@@ -1,4 +1,4 @@
-//! Items whose segment is swept for expired ones meanwhile.
+//! Items in a segment while the segment is swept for expired items.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,7 @@ use crate::reclaim::sweep::SLICE_WORK;
 
 const KEY: &[u8] = b"a key";
 
-/// Stores an item that expires now, alone in the segment that is swept next.
+/// Stores an item that expires now, as the only item of the segment that is swept next.
 fn about_to_be_swept() -> (Scene, u32) {
     let scene = Scene::new();
     scene.lay_out_ghost();
@@ -80,7 +80,7 @@ fn a_segment_that_is_swept_is_not_put_to_other_use_meanwhile() {
             evicted
         });
         assert_eq!(scene.stage.fill_of(KEY), None);
-        // A thread that needed a segment may have taken this one meanwhile.
+        // A thread that needed a segment may have taken this one since.
         let is_left = !evicted && scene.is_sealed(segment);
         assert!(!is_left || scene.stage.evict(segment), "no sweep holds it any more");
     });

@@ -22,7 +22,7 @@ use crate::process::wait::let_others_run;
 use crate::reclaim::empty::Emptied;
 use crate::reclaim::evict::Keep;
 
-/// The bytes of a value behind its key: enough for a copy in several steps.
+/// The number of bytes of a value after its key: enough for a copy in several steps.
 const FILL_BYTES: usize = 48;
 
 /// A thread with its thread slot.
@@ -31,7 +31,7 @@ pub(crate) struct Actor {
     pub(crate) thread: ThreadSlot,
 }
 
-/// A value that was read: its fill, and its cas token.
+/// A value that was read: its fill byte, and its cas token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) fill: u8,
@@ -39,8 +39,8 @@ pub(crate) struct Seen {
     pub(crate) deadline: Deadline,
 }
 
-/// Returns the value of `key` that is filled with `fill`. It differs from the value of every other
-/// key and from a mix of two values.
+/// Returns the value of `key` that is filled with `fill`. It differs from the values of all other
+/// keys, and from any mix of two values.
 pub(crate) fn value(key: &[u8], fill: u8) -> Vec<u8> {
     [key, &[fill; FILL_BYTES]].concat()
 }
@@ -49,7 +49,8 @@ fn request(key: &[u8], mode: StoreMode, cas: Option<u64>, deadline: Deadline) ->
     StoreRequest { cas, deadline, ..StoreRequest::new(key, mode) }
 }
 
-/// Checks that two reads, one after the other, saw states of a key's history in its order.
+/// Checks that two successive reads returned states of a key's history in the order of that
+/// history.
 pub(crate) fn assert_in_order(seen: [Option<u8>; 2], history: [Option<u8>; 3]) {
     let times = seen.map(|seen| history.iter().position(|there| *there == seen));
     assert!(times[0].is_some() && times.is_sorted(), "{seen:?} in {history:?}");
@@ -85,8 +86,8 @@ impl Actor {
         )
     }
 
-    /// Reclaims a segment if nothing in it is alive, otherwise compacts it. Returns false as
-    /// [`Self::compact`] does.
+    /// Reclaims a segment if nothing in it is alive, otherwise compacts it. Returns false under the
+    /// same condition as [`Self::compact`].
     pub(crate) fn reclaim(&self, segment: u32) -> bool {
         let emptied = self.engine.reclaimer().reclaim(
             &self.engine.op(&self.thread, NOW),
@@ -95,7 +96,7 @@ impl Actor {
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
-    /// Evicts a segment. Returns false if another thread empties or pins it.
+    /// Evicts a segment. Returns false if another thread is emptying or pinning it.
     pub(crate) fn evict(&self, segment: u32) -> bool {
         let old = self.engine.segments().present_use(segment);
         matches!(
@@ -104,7 +105,7 @@ impl Actor {
         )
     }
 
-    /// Compacts a segment. Returns false if another thread empties or pins it.
+    /// Compacts a segment. Returns false if another thread is emptying or pinning it.
     pub(crate) fn compact(&self, segment: u32) -> bool {
         let emptied = self.engine.reclaimer().compact(
             &self.engine.op(&self.thread, NOW),
@@ -113,18 +114,18 @@ impl Actor {
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
-    /// Stores bytes as they are.
+    /// Stores these bytes as the value.
     pub(crate) fn set_raw(&self, key: &[u8], bytes: &[u8]) {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
         self.engine.store(&Operation::new(&self.thread, NOW), &request, bytes).unwrap();
     }
 
-    /// Stores an item that does not fit the current segment.
+    /// Stores an item that does not fit in the current segment.
     pub(crate) fn need_a_segment(&self) {
         self.set_raw(Crowd::LAST, &[0; Crowd::BYTES]);
     }
 
-    /// Stores a value that is kept in pieces.
+    /// Stores a value that is long enough to be stored in pieces.
     pub(crate) fn set_large(&self, key: &[u8], bytes: usize, fill: u8) {
         assert!(bytes > self.engine.inline_bytes_max());
         self.set_raw(key, &vec![fill; bytes]);
@@ -137,7 +138,7 @@ impl Actor {
         upload
     }
 
-    /// Pushes `bytes` more. Returns false if earlier ones were evicted.
+    /// Pushes `bytes` more bytes. Returns false if earlier ones were evicted.
     pub(crate) fn push(&self, upload: &mut Upload, bytes: usize, fill: u8) -> bool {
         match self.engine.push(&self.thread, upload, &vec![fill; bytes], NOW) {
             Ok(()) => true,
@@ -146,8 +147,8 @@ impl Actor {
         }
     }
 
-    /// As [`Self::push`], for the rest of a piece, by a direct receive in two steps. Returns false
-    /// if there is no room for one.
+    /// Same as [`Self::push`], for the rest of a piece, by a direct receive in two steps. Returns
+    /// false if the engine provides no space for a direct receive.
     pub(crate) fn complete_direct(&self, upload: &mut Upload, fill: u8) -> bool {
         let Some(direct_buffer) = self.engine.direct_buffer(&self.thread, upload, NOW) else {
             return false;
@@ -162,7 +163,7 @@ impl Actor {
         true
     }
 
-    /// Stores an upload. Returns false if a piece was evicted meanwhile.
+    /// Stores an upload. Returns false if a piece was evicted before.
     pub(crate) fn publish(&self, key: &[u8], upload: Upload) -> bool {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
         match self.engine.publish_upload(&Operation::new(&self.thread, NOW), upload, &request) {
@@ -180,8 +181,8 @@ impl Actor {
         self.large(key).map(|(fill, _)| fill)
     }
 
-    /// Reads a value of [`Self::set_large`], again if it was evicted meanwhile, and returns its
-    /// fill and length.
+    /// Reads a value of [`Self::set_large`] and returns its fill and length. Reads again if the
+    /// value is evicted during the read.
     pub(crate) fn large(&self, key: &[u8]) -> Option<(u8, usize)> {
         loop {
             let mut bytes = Vec::new();
@@ -206,8 +207,8 @@ impl Actor {
         }
     }
 
-    /// As [`Self::large`], reading pinned bytes in place, which do not change while other threads
-    /// run.
+    /// Same as [`Self::large`], but reads pinned bytes in place, which must not change while other
+    /// threads run.
     pub(crate) fn large_in_place(&self, key: &[u8]) -> Option<(u8, usize)> {
         let mut head = Vec::new();
         let (meta, mut large) = match self.engine.read(&self.thread, key, NOW, &mut head, |_, _| {})
@@ -235,8 +236,9 @@ impl Actor {
         fill.map(|fill| (fill, seen_bytes))
     }
 
-    /// Opens and closes a large value. Returns how many readers held one at the same time, itself
-    /// included, or 0 if it got no pins. `holders` counts them.
+    /// Opens and closes a large value. Returns how many readers held pinned values at the same
+    /// time, including this one, or 0 if the value could not be pinned. `holders` counts the
+    /// readers.
     pub(crate) fn hold_large(&self, key: &[u8], holders: &AtomicU64) -> u64 {
         let read = self.engine.read(&self.thread, key, NOW, &mut Vec::new(), |_, _| {});
         let Read::Large(_, mut large) = read else { panic!("{key:?} has a large value") };
@@ -265,7 +267,7 @@ impl Actor {
         }
     }
 
-    /// As [`Self::get`]; returns the fill of the value.
+    /// Same as [`Self::get`], but returns the fill of the value.
     pub(crate) fn fill_of(&self, key: &[u8]) -> Option<u8> {
         self.get(key).map(|seen| seen.fill)
     }
@@ -280,7 +282,7 @@ impl Actor {
         }
     }
 
-    /// As [`Self::read_at`], for a value of [`Self::set`]; returns its fill.
+    /// Same as [`Self::read_at`] for a value of [`Self::set`], but returns its fill.
     pub(crate) fn fill_at(&self, key: &[u8], now: Second) -> Option<u8> {
         self.read_at(key, now).map(|bytes| {
             let fill = *bytes.last().unwrap();
@@ -305,7 +307,7 @@ impl Actor {
         )
     }
 
-    /// Marks an item stale, with another deadline if one is given, and returns its new cas token.
+    /// Marks an item stale, and sets its deadline if one is given. Returns its new cas token.
     pub(crate) fn mark_stale(&self, key: &[u8], deadline: Option<Deadline>) -> Option<u64> {
         let update = MetaUpdate { stale: true, deadline, ..MetaUpdate::default() };
         match self.engine.update_meta(&Operation::new(&self.thread, NOW), key, &update).unwrap() {
@@ -331,7 +333,7 @@ impl Actor {
             .deadline(&self.engine.index().find(self.engine.index().hash(key), key).unwrap())
     }
 
-    /// Splits the next group, which no other thread locks for good.
+    /// Splits the next group. Waits while another thread holds it.
     pub(crate) fn split_a_group(&self) {
         while self.try_to_split() == Split::Busy {
             let_others_run();
@@ -348,12 +350,13 @@ impl Actor {
         self.engine.index().take_overflow(&self.thread)
     }
 
-    /// Increments a number and returns the new one, if there is one.
+    /// Increments a number. Returns the new number, or `None` if the key has no item.
     pub(crate) fn increment(&self, key: &[u8]) -> Option<u64> {
         self.count(key, Direction::Increment).map(|(number, _)| number)
     }
 
-    /// Changes a number by one and returns the new one and its cas token, if there is one.
+    /// Changes a number by one. Returns the new number and its cas token, or `None` if the key has
+    /// no item.
     pub(crate) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
         match self
             .engine
@@ -370,7 +373,7 @@ impl Actor {
         }
     }
 
-    /// Appends or prepends to a value and returns its new cas token, if there is one.
+    /// Appends or prepends to a value. Returns its new cas token, or `None` if the key has no item.
     pub(crate) fn extend(&self, key: &[u8], mode: StoreMode, part: &[u8]) -> Option<u64> {
         let request = request(key, mode, None, Deadline::NEVER);
         match self.engine.store(&Operation::new(&self.thread, NOW), &request, part).unwrap() {
@@ -384,7 +387,7 @@ impl Actor {
         self.extend(key, StoreMode::Append, part)
     }
 
-    /// Returns a value as it is, and its cas token.
+    /// Returns the value of a key unchecked, and its cas token.
     pub(crate) fn raw(&self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
         let mut bytes = Vec::new();
         match self.engine.read(&self.thread, key, NOW, &mut bytes, |_, _| {}) {

@@ -10,22 +10,22 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Tas
 pub(crate) use shuttle::thread;
 use shuttle::{Config, Runner};
 
-/// The number of orders with two or three preemptions at random places.
+/// The number of orders to play with two or three preemptions at random places.
 const FEW_PREEMPTIONS: usize = 1500;
-/// The number of orders in which each step may be any thread's.
+/// The number of orders to play in which each step may belong to any thread.
 const ALL_PREEMPTIONS: usize = 100;
-/// The number of orders of a scene, of those with at most two preemptions, that are played when
-/// more than usual are asked for. A scene of two long operations has millions.
+/// The maximal number of orders with at most two preemptions that are played for a scene if more
+/// orders than usual are requested. A scene with two long operations has millions of them.
 const ORDERS_MAX: usize = 50_000;
-/// The seed of the random places, fixed so that a test that passed passes again.
+/// The seed of the random places. It is fixed, so that a test that has passed passes again.
 const SEED: u64 = 0x1A2D;
-/// A scene has some hundred steps; one with this many hangs.
+/// A scene has some hundred steps. A scene with this many does not end.
 const STEPS_MAX: usize = 200_000;
 
-/// Plays a scene in every order with at most one preemption, and in many with more.
+/// Plays a scene in every order with at most one preemption, and in many orders with more.
 ///
-/// With `LARDER_INTERLEAVINGS=n`, also in every order with two unless there are more than
-/// [`ORDERS_MAX`], and in n times as many with more, each time different ones.
+/// With `LARDER_INTERLEAVINGS=n`, also plays every order with two preemptions, up to [`ORDERS_MAX`]
+/// orders, and n times as many random orders. The random orders are different each time.
 pub(crate) fn explore(scene: impl Fn() + Copy + Send + Sync + 'static) {
     play(scene, Preemptions::up_to(1));
     if asked_times().is_some() {
@@ -38,7 +38,7 @@ fn asked_times() -> Option<NonZeroUsize> {
     std::env::var("LARDER_INTERLEAVINGS").ok().map(|n| n.parse().unwrap())
 }
 
-/// As [`explore`], without every order: for a scene that is too long for that.
+/// Same as [`explore`], but without every order, for scenes that are too long for that.
 pub(crate) fn explore_some(scene: impl Fn() + Copy + Send + Sync + 'static) {
     let (times, seed) = match asked_times() {
         None => (1, SEED),
@@ -58,7 +58,7 @@ pub(crate) fn preempt(preempt: bool) {
 /// Decides whether a thread yields.
 fn offer(turn: YieldPoint) {
     match turn {
-        // An unwinding thread has failed; the other threads need not see it.
+        // This thread is unwinding because it has failed. The other threads need not notice that.
         _ if std::thread::panicking() => {}
         YieldPoint::Access => thread::sleep(Duration::ZERO),
         YieldPoint::Wait => thread::yield_now(),
@@ -75,11 +75,12 @@ fn play(scene: impl Fn() + Send + Sync + 'static, scheduler: impl Scheduler + 's
 }
 
 /// Explores every schedule with a bounded number of preemptions. The first task sets up the scene
-/// and checks its end: it is never preempted.
+/// and checks its end, and is never preempted.
 #[derive(Debug)]
 struct Preemptions {
     bound: usize,
-    /// The decisions of this execution. The first `decided` repeat an earlier one's.
+    /// The decisions of this execution. The first `decided` of them repeat those of an earlier
+    /// execution.
     decisions: Vec<Decision>,
     decided: usize,
     preempted: usize,
@@ -88,7 +89,7 @@ struct Preemptions {
     orders_left: usize,
 }
 
-/// A point where the schedule can continue in `ways` ways, of which `taken` is tried now.
+/// A point where the schedule can continue in one of `ways` ways. The way `taken` is being tried.
 #[derive(Debug)]
 struct Decision {
     taken: usize,

@@ -9,15 +9,15 @@ use crate::interleavings::stage::scene::small_engine;
 
 pub(crate) type Key = [u8; 8];
 
-/// The group that [`of_one_group`] fills: the first one that a scene's second split divides.
+/// The group that [`of_one_group`] fills: the first group that is split by a scene's second split.
 const GROUP: u64 = 1;
 
 fn all() -> impl Iterator<Item = Key> {
     (0..10_000_000u32).map(|n| format!("{n:08}").into_bytes().try_into().unwrap())
 }
 
-/// Returns keys of one group that prefer its first line: `stays` that the split leaves there, and
-/// `moves` that it moves.
+/// Returns keys of one group that prefer its first line: `stays` keys that the split leaves in the
+/// group, and `moves` keys that it moves.
 pub(crate) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
     static KEYS: OnceLock<(Vec<Key>, Vec<Key>)> = OnceLock::new();
     let (staying, moving) = KEYS.get_or_init(|| {
@@ -33,7 +33,7 @@ pub(crate) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
     (staying[..stays].to_vec(), moving[..moves].to_vec())
 }
 
-/// Returns two keys of one group with the same tag, which slots do not distinguish.
+/// Returns two keys of one group with the same tag, so that slots do not distinguish them.
 pub(crate) fn of_one_tag() -> (Key, Key) {
     static KEYS: OnceLock<(Key, Key)> = OnceLock::new();
     *KEYS.get_or_init(|| {

@@ -1,5 +1,6 @@
-//! Plays a scene once, on threads of the system: under Miri, which chooses the order itself and
-//! lets loads return any value that the memory orderings allow. Miri repeats it with many seeds.
+//! Plays a scene once, on threads of the operating system. This is for Miri, which chooses the
+//! order itself and lets loads return any value that the memory orderings allow. Miri repeats the
+//! scene with many seeds.
 
 pub(crate) use std::thread;
 
@@ -9,5 +10,5 @@ pub(crate) fn explore(scene: impl Fn()) {
 
 pub(crate) use explore as explore_some;
 
-/// Miri preempts threads anywhere.
+/// Does nothing: Miri preempts threads at any point.
 pub(crate) fn preempt(_preempt: bool) {}

@@ -1,4 +1,4 @@
-//! Scenes: a small engine and the threads that meet on it.
+//! Scenes: a small engine and the threads that use it at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,11 +13,11 @@ use crate::interleavings::stage::{preempt, thread};
 use crate::open::Config;
 use crate::segment::header::State;
 
-/// The second in which every scene plays.
+/// The second at which every scene takes place.
 pub(crate) const NOW: Second = 10;
 
-/// An engine and the actor that sets it up. Until threads start, no preemption happens: the setup
-/// is one step.
+/// An engine and the actor that sets it up. The setup is one step: no preemption happens before
+/// threads start.
 pub(crate) struct Scene {
     pub(crate) engine: Arc<Engine>,
     pub(crate) stage: Actor,
@@ -26,7 +26,7 @@ pub(crate) struct Scene {
 /// The smallest engine: 14 segments for records, and an index of 512 groups.
 const SMALL: Config = Config { item_bytes_max: 1 << 19, ..fixtures::SMALL };
 
-/// Returns an engine that hashes keys as every scene's does.
+/// Returns an engine that hashes keys in the same way as the engine of every scene.
 pub(crate) fn small_engine() -> Engine {
     Engine::create(&SMALL).unwrap()
 }
@@ -73,7 +73,7 @@ impl Scene {
         thread::spawn(move || act(&actor))
     }
 
-    /// Runs two threads at the same time, and ends the scene. Returns what they return.
+    /// Runs two threads at the same time, and ends the scene. Returns the results of both.
     pub(crate) fn race<A: Send + 'static, B: Send + 'static>(
         &self,
         first: impl FnOnce(&Actor) -> A + Send + 'static,
@@ -85,8 +85,8 @@ impl Scene {
         outcomes
     }
 
-    /// Leaves one free segment, which the engine keeps for survivors: the next one that becomes
-    /// free is used at once.
+    /// Leaves one free segment, which the engine keeps for survivors, so that the next segment that
+    /// becomes free is used immediately.
     pub(crate) fn keep_a_free_segment(&self) {
         self.seal_written();
         self.engine.maintain(&self.stage.thread, NOW);
@@ -97,8 +97,9 @@ impl Scene {
         self.engine.segments().used_segments() - self.engine.segments().segments_in_use()
     }
 
-    /// Makes the items of these keys, just stored, alone in their segment, and leaves the current
-    /// segment with room for small records only. Returns the first one.
+    /// Seals the segment with the items of these keys, which must just have been stored, so that it
+    /// contains nothing else. Leaves space only for small records in the current segment. Returns
+    /// the sealed segment.
     pub(crate) fn seal_alone(&self, keys: &[&[u8]]) -> u32 {
         let segment = self.seal_written();
         Crowd::new(self).fill_segment();
@@ -106,7 +107,7 @@ impl Scene {
         segment
     }
 
-    /// Frees a few segments: the next allocations take those, without compaction.
+    /// Frees a few segments, so that the next allocations take them without compaction.
     pub(crate) fn free_some_segments(&self) {
         let taken =
             [(); 4].map(|()| self.engine.segments().take_fresh(&self.stage.thread, 0).unwrap());
@@ -115,7 +116,8 @@ impl Scene {
             .for_each(|segment| self.engine.segments().free(&self.stage.thread, segment));
     }
 
-    /// Seals the segment that holds the record of a key and is being written to. Returns it.
+    /// Seals the segment that holds the record of a key and that an appender writes to. Returns the
+    /// segment.
     pub(crate) fn seal(&self, key: &[u8]) -> u32 {
         let segment = self.segment_of(key);
         assert_eq!(
@@ -151,7 +153,8 @@ impl Scene {
         assert_eq!(self.engine.segments().filled(segment), self.engine.region().segment_bytes());
     }
 
-    /// Fills all memory except the spare segments: a thread that needs a segment must evict.
+    /// Fills all memory except the spare segments, so that a thread that needs a segment must
+    /// evict.
     pub(crate) fn fill_memory(&self) {
         let evicted = self.engine.counter(Counter::SegmentsEvicted);
         let kept = self.engine.segments().spare_segments();
@@ -168,7 +171,7 @@ impl Scene {
         self.engine.index().find(self.engine.index().hash(key), key).unwrap().slot.segment()
     }
 
-    /// True if a segment is unchanged since it was sealed.
+    /// True if a segment is sealed.
     pub(crate) fn is_sealed(&self, segment: u32) -> bool {
         self.engine.segments().state(segment) == State::Sealed
     }
@@ -178,14 +181,14 @@ impl Scene {
         self.stage.split_a_group();
     }
 
-    /// Gives the ghost its segment, as the first eviction would, so that later ones leave what they
-    /// empty free.
+    /// Gives the ghost its segment, as the first eviction would do, so that later evictions leave
+    /// the segment that they empty free.
     pub(crate) fn lay_out_ghost(&self) {
         self.engine.index().extend_ghost(&self.stage.thread);
     }
 
-    /// As if other threads had pinned as many segments as readers may: large values are read
-    /// without pins.
+    /// Simulates other threads that have pinned as many segments as readers may pin, so that large
+    /// values are read without pins.
     pub(crate) fn others_pin_all_they_may(&self) {
         self.engine.peers().pretend_pinned(|_| self.engine.segments().segments_max());
     }
@@ -195,7 +198,7 @@ impl Scene {
         self.engine.peers().pretend_pinned(|pinned| pinned - self.engine.segments().segments_max());
     }
 
-    /// Ends the scene: checks that all threads have ended and that nothing is broken or held.
+    /// Ends the scene. Checks that no thread holds anything and that no invariant is broken.
     pub(crate) fn end(&self) {
         preempt(false);
         let in_use = |segment: &u32| self.engine.segments().sequence(*segment).load(Relaxed) != 0;
@@ -212,14 +215,14 @@ impl Scene {
         );
         let unfiled = self.engine.segments().unfiled(NOW);
         assert!(unfiled.is_empty(), "no search finds the segments {unfiled:?}");
-        // A walk over the index takes Miri longer than everything else.
+        // Under Miri, a walk over the index takes longer than everything else.
         if !cfg!(miri) {
             self.engine.validate().unwrap();
         }
     }
 }
 
-/// Large items that no thread reads: they fill segments.
+/// Large items that no thread reads. They fill segments.
 pub(crate) struct Crowd<'a> {
     scene: &'a Scene,
     keys: Vec<Vec<u8>>,
@@ -228,14 +231,14 @@ pub(crate) struct Crowd<'a> {
 impl<'a> Crowd<'a> {
     /// The key of the item that [`Actor::need_a_segment`] stores.
     pub(crate) const LAST: &'static [u8] = b"last of the crowd";
-    /// Nine of a crowd leave more than one kilobyte of a segment.
+    /// The length of an item. Nine items of a crowd leave more than one kilobyte of a segment free.
     pub(crate) const BYTES: usize = 7000;
 
     fn new(scene: &'a Scene) -> Self {
         Self { scene, keys: Vec::new() }
     }
 
-    /// Adds one and returns its segment.
+    /// Adds one item and returns its segment.
     fn add(&mut self) -> u32 {
         let key = format!("{} of the crowd", self.scene.engine.counter(Counter::ItemsTotal));
         self.keys.push(key.into_bytes());
@@ -244,7 +247,7 @@ impl<'a> Crowd<'a> {
         self.scene.segment_of(key)
     }
 
-    /// Adds items until the current segment, which it returns, has no room for another.
+    /// Adds items until the current segment has no space for another one. Returns that segment.
     fn fill_segment(&mut self) -> u32 {
         let segment = self.add();
         let (engine, whole) = (&self.scene.engine, self.scene.engine.region().segment_bytes());
@@ -255,7 +258,7 @@ impl<'a> Crowd<'a> {
         segment
     }
 
-    /// Deletes all of them.
+    /// Deletes all items of the crowd.
     fn leave(self) {
         self.keys.iter().for_each(|key| assert!(self.scene.stage.delete(key)));
     }

@@ -1,8 +1,9 @@
 //! Signed numbers: a sum, and a comparison with a new value.
 //!
-//! The value is the decimal text of an i64, without padding. One of 0 or more is a number record,
-//! as of [`arithmetic`](crate::ops::arithmetic), and changes in place while its text keeps its
-//! length. A negative one is a text, and each change of it writes a record.
+//! The value is the decimal text of an i64, without padding. A number of 0 or more is stored in a
+//! number record, as in [`arithmetic`](crate::ops::arithmetic), and changes in place while its text
+//! has the same length. A negative number is stored as a text, and each change of it writes a
+//! record.
 
 use crate::engine::Engine;
 use crate::error::StoreError;
@@ -26,20 +27,20 @@ pub struct SignedRequest<'a> {
     pub key: &'a [u8],
     /// The change.
     pub change: SignedChange,
-    /// The bits of the item's flags that must be those of `flags`.
+    /// The bits of the item's flags that are compared with `flags`.
     pub flags_mask: u32,
     /// The flags that the item must have, within `flags_mask`.
     pub flags: u32,
 }
 
-/// What a change of a signed number does.
+/// The kinds of changes of a signed number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignedChange {
-    /// Adds, and wraps at 2⁶³.
+    /// Adds, and wraps around at 2⁶³.
     Add(i64),
     /// Stores `new` if the number is `old`.
     Swap {
-        /// The number that must be there.
+        /// The number that the item must have.
         old: i64,
         /// The number to store.
         new: i64,
@@ -51,7 +52,7 @@ pub enum SignedChange {
 pub enum Signed {
     /// The new number.
     Number(i64),
-    /// Another number is there; nothing has changed.
+    /// The item has another number, and was not changed.
     Differs(i64),
     /// No item has the key.
     NotFound,
@@ -60,7 +61,7 @@ pub enum Signed {
 }
 
 impl<'a> SignedRequest<'a> {
-    /// Returns a request for an item with any flags.
+    /// Returns a request for an item whose flags do not matter.
     pub const fn new(key: &'a [u8], change: SignedChange) -> Self {
         Self { key, change, flags_mask: 0, flags: 0 }
     }
@@ -71,7 +72,7 @@ impl<'a> SignedRequest<'a> {
 }
 
 impl SignedChange {
-    /// Returns the number after the change; `None` if it does not apply.
+    /// Returns the number after the change, or `None` if it is not the expected one.
     fn of(self, number: i64) -> Option<i64> {
         match self {
             Self::Add(delta) => Some(number.wrapping_add(delta)),
@@ -80,7 +81,7 @@ impl SignedChange {
     }
 }
 
-/// Parses a number: spaces around it, of a decrement, are accepted; a plus is not.
+/// Parses a number. Accepts spaces around it, which a decrement leaves, but no plus sign.
 fn parse(value: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(value.trim_ascii()).ok()?;
     text.parse().ok().filter(|_| !text.starts_with('+'))
@@ -112,8 +113,8 @@ impl Engine {
         )
     }
 
-    /// Changes a number record if the new number is not negative and its text keeps its length. The
-    /// caller holds the lock of the item's group.
+    /// Changes a number record in place if the new number is not negative and its text has the same
+    /// length. The caller holds the lock of the item's group.
     fn signed_in_place(
         &self,
         op: &Op<'_>,
@@ -141,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// Writes a record with the changed number. Returns `None` if the item changed meanwhile.
+    /// Writes a record with the changed number. Returns `None` if the item changed during the call.
     fn signed_anew(
         &self,
         op: &Op<'_>,
@@ -311,7 +312,7 @@ mod tests {
             assert_eq!(scene.add(1), Signed::NonNumeric, "{flags}");
             assert_eq!(scene.change(SignedChange::Swap { old: 1, new: 2 }), Signed::NonNumeric);
         }
-        // A number record, made by an increment, beyond the range of signed numbers.
+        // An increment made this number record, whose number exceeds the range of signed numbers.
         scene.set(b"18446744073709551614", 1);
         let counting = ArithmeticRequest::new(b"n", Direction::Increment, 1);
         scene.engine.arithmetic(&Operation::new(&scene.thread, NOW), &counting).unwrap();

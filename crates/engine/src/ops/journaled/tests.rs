@@ -1,4 +1,4 @@
-//! A journal has what memory has: random changes are replayed from it.
+//! Tests that a journal contains the same items as memory: random changes are replayed from it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::process::thread_slot::ThreadSlot;
 
 const NOW: Second = 10;
 
-/// An item as a journal keeps it.
+/// An item in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kept {
     value: Vec<u8>,
@@ -29,7 +29,7 @@ struct Kept {
     stale: bool,
 }
 
-/// A journal in memory. Refuses everything while it has a refusal.
+/// A journal in memory. While it has a refusal, it refuses every change.
 #[derive(Debug, Default)]
 struct Recorder {
     items: Mutex<BTreeMap<Vec<u8>, Kept>>,
@@ -118,7 +118,7 @@ fn change(engine: &Engine, thread: &ThreadSlot, key: &[u8], rng: &mut Rng) {
             let flags = rng.u32(..3);
             let request =
                 StoreRequest { flags, deadline, cas, stale, ..StoreRequest::new(key, mode) };
-            // Memory may be too small for a while.
+            // The memory may be temporarily too small.
             let _ = engine.store(&Operation::new(thread, NOW), &request, &random_value(rng));
         }
         8..10 => {
@@ -166,7 +166,7 @@ fn what_memory_has_is_what_the_journal_has_recorded_last() {
         change(&engine, &thread, &key, &mut rng);
         match in_memory(&engine, &key) {
             Some(item) => assert_eq!(Some(item), recorder.kept(&key), "step {step}"),
-            // A live item that memory lacks was evicted, and with it what the engine knows.
+            // A live item that is missing from memory was evicted, and the engine has forgotten it.
             None if recorder.kept(&key).is_some() => {
                 evicted += 1;
                 recorder.items.lock().unwrap().remove(&key[..]);

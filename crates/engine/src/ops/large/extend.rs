@@ -4,9 +4,10 @@
 //! append      │ a │ b │ c │ + part   →   │ a │ b │ new: c, part │
 //! ```
 //!
-//! Only pieces at that end that are no longer than the added part are rewritten with it. The
-//! lengths of pieces therefore decrease towards that end as in a binary counter: a value made of n
-//! parts is written log n times, not n times, and has few more pieces than it needs.
+//! Only pieces at that end that are not longer than the added part are rewritten together with it.
+//! The lengths of pieces therefore decrease towards that end like the digits of a binary counter: a
+//! value made of n parts is written log n times, not n times, and has only a few more pieces than
+//! it needs.
 
 use larder_item::StoreMode;
 
@@ -24,7 +25,7 @@ use crate::segment::record::Header;
 use crate::segment::slot::Slot;
 
 impl Engine {
-    /// Extends a found large value. Returns `None` if it changed meanwhile.
+    /// Extends a large value that was found. Returns `None` if it changed during the call.
     pub(crate) fn extend_large(
         &self,
         op: &Op<'_>,
@@ -67,11 +68,11 @@ impl Engine {
         }
     }
 
-    /// Returns the part joined with the pieces that are rewritten, and their number. Returns `None`
-    /// if they changed meanwhile.
+    /// Returns the added part joined with the pieces that are rewritten, and the number of these
+    /// pieces. Returns `None` if the pieces changed during the call.
     fn joined(&self, old: &LargeValue, part: &[u8], appends: bool) -> Option<(Vec<u8>, usize)> {
         let (mut joined, mut merged_count) = (part.to_vec(), 0);
-        // One piece always stays, so that the value remains large.
+        // At least one piece stays, so that the value remains large.
         while merged_count + 1 < old.pieces.len() {
             let next = match appends {
                 true => old.pieces.len() - 1 - merged_count,
@@ -97,7 +98,7 @@ impl Engine {
         Some((joined, merged_count))
     }
 
-    /// Publishes a record that names the kept pieces and the new ones.
+    /// Publishes a record that names the carried pieces and the new pieces.
     pub(crate) fn publish_extended(
         &self,
         op: &Op<'_>,
@@ -107,7 +108,7 @@ impl Engine {
         over: &Condition<'_>,
     ) -> Result<Stored, Unpublished> {
         let count = kept.old.pieces.len() - kept.merged_count;
-        // The slots of the kept pieces are copied from the old table under the lock.
+        // The slots of the carried pieces are copied from the old table under the lock.
         let places = std::iter::repeat_n(Slot::EMPTY, count);
         let new = upload.pieces.iter().map(|piece| piece.slot);
         let (table, carried) = match kept.appends {
@@ -127,10 +128,10 @@ impl Engine {
     }
 }
 
-/// The kept part of a value that is extended.
+/// The part of an extended value whose pieces stay in place.
 pub(crate) struct Kept<'a> {
     pub(crate) old: &'a LargeValue,
-    /// The number of its pieces that are rewritten.
+    /// The number of the value's pieces that are rewritten.
     pub(crate) merged_count: usize,
     /// The length of the new value.
     pub(crate) value_bytes: usize,

@@ -1,5 +1,5 @@
-//! Appending and prepending long parts: they are written in place as pieces, and the item gets a
-//! table that names them beside the existing pieces. The heap holds no part of a value.
+//! Appending and prepending long parts. The parts are written in place as pieces, and the item's
+//! new table names them together with the existing pieces. No part of a value is on the heap.
 
 use larder_item::StoreMode;
 
@@ -16,14 +16,14 @@ use crate::ops::store::LARGE_ATTEMPTS_MAX;
 use crate::process::op::Op;
 
 impl Engine {
-    /// True if a part of this length becomes pieces of its own: existing pieces would not be joined
-    /// with it.
+    /// True if a part of this length is stored in separate pieces, because it would not be joined
+    /// with existing pieces.
     pub(crate) fn is_long_part(&self, bytes: usize) -> bool {
         bytes > self.piece_bytes_max().max(self.inline_bytes_max())
     }
 
-    /// Appends or prepends a long part to an item. Retries if other writers evicted a piece of the
-    /// part meanwhile.
+    /// Appends or prepends a long part to an item. Retries if other writers evict a piece of the
+    /// part before its publication.
     pub(crate) fn extend_by(
         &self,
         op: &Op<'_>,
@@ -32,7 +32,7 @@ impl Engine {
     ) -> Result<Stored, StoreError> {
         let mut attempts = 0;
         loop {
-            // Without an item, the part needs no memory.
+            // If the key has no item, the part needs no memory.
             if self.peek(request.key, op.now).is_none() {
                 return Ok(Stored::NotStored);
             }
@@ -62,8 +62,8 @@ impl Engine {
             let Some(found) = found else {
                 return Some(Ok(Ok(Stored::NotStored)));
             };
-            // After the lookup: an item from before a flush that happens now is found changed
-            // later.
+            // Checked after the lookup: if a flush happens now, a later check finds that the item
+            // from before the flush has changed.
             if upload.pieces.iter().any(|piece| engine.segments().is_flushed(piece.sequence)) {
                 return Some(Ok(Err(Unpublished::PieceLost)));
             }
@@ -81,7 +81,7 @@ impl Engine {
         extended
     }
 
-    /// One attempt; returns `None` if another writer interfered.
+    /// Makes one attempt. Returns `None` if another writer interfered.
     fn extend_once(
         &self,
         op: &Op<'_>,
@@ -99,8 +99,8 @@ impl Engine {
         };
         match extended {
             Err(Unpublished::Changed) => None,
-            // The lost piece may have belonged to the item, or to a segment that was not emptied in
-            // the end.
+            // The lost piece may have belonged to the item, or its segment may not have been
+            // emptied after all.
             Err(Unpublished::PieceLost)
                 if upload.pieces.iter().all(|piece| self.outlasts(piece)) =>
             {
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// Extends a large value, whose pieces all stay in place.
+    /// Extends a large value, all pieces of which stay in place.
     fn extend_pieces(
         &self,
         op: &Op<'_>,
@@ -131,7 +131,7 @@ impl Engine {
         Some(self.publish_extended(op, &kept_request, upload, &kept, &over))
     }
 
-    /// Makes a small value a piece beside those of the upload.
+    /// Converts a small value to a piece that is followed or preceded by the pieces of the upload.
     fn extend_inline(
         &self,
         op: &Op<'_>,
@@ -170,7 +170,7 @@ impl Engine {
     }
 }
 
-/// Returns the condition that the item is still the found one.
+/// Returns the condition that the found item is still the item of the key.
 fn over<'a>(request: &StoreRequest<'_>, found: &'a Found, origin: u64) -> Condition<'a> {
     let version = request.version;
     Condition::Replace(Replace { found, origin, version, deadline: None, keeps_identity: false })

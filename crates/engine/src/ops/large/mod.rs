@@ -5,11 +5,12 @@
 //! record of a piece    │ header │ hash of the key u64 │ part of the value │
 //! ```
 //!
-//! A writer writes the pieces as they arrive and the record last: before its publication no reader
-//! sees anything. A piece gets all its room and its header before its first byte; then the writer
-//! releases the appender, because the peer may be slow. The bytes are written in place, each part
-//! under a pin of the segment, which may have been emptied and reused since the last part. When a
-//! segment with one of the pieces is emptied, the whole item goes.
+//! A writer writes the pieces as they arrive and the record last. No reader can find any of them
+//! before the record is published. A piece has its header and all its space before its first byte
+//! arrives. Then the writer releases the appender, because the peer may be slow. The bytes are
+//! written in place. For each part the writer pins the segment, which may have been emptied and
+//! reused since the last part. When a segment with one of the pieces is emptied, the complete item
+//! is removed.
 
 pub(crate) mod extend;
 pub(crate) mod long_part;

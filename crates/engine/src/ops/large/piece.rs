@@ -9,7 +9,7 @@ use crate::segment::header::{Account, State};
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::Slot;
 
-/// A piece, and the use of the segment in which it was written.
+/// A piece, and the sequence of the segment when it was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) slot: Slot,
@@ -22,10 +22,12 @@ impl Engine {
         self.region().segment_bytes() / 8 - PIECE_HEAD_BYTES
     }
 
-    /// Leaves a piece to the recount of its segment, whose account is too high until then.
+    /// Leaves the accounting of a piece to a recount of its segment. Until then the segment's
+    /// account is too high.
     pub(crate) fn leave_behind(&self, piece: &Piece) {
         let segment = piece.slot.segment();
-        // While the segment is pinned, its use cannot end, after which no piece would be arriving.
+        // While the segment is pinned, its use cannot end. After the end of the use, no piece would
+        // be arriving.
         if self.segments().pin(segment, piece.sequence) {
             self.peers().note_arrived(segment);
             self.segments().suspect(segment);
@@ -34,24 +36,24 @@ impl Engine {
     }
 
     /// Subtracts a piece that no item will name from the accounts. Returns false if the piece is
-    /// lost or about to be. The caller holds the lock of the group of its key.
+    /// lost or its segment is being emptied. The caller holds the lock of the group of its key.
     pub(crate) fn give_back_piece(&self, thread: &ThreadSlot, piece: &Piece) -> bool {
         let is_kept = self.is_kept(piece);
         if is_kept {
             let record_at = self.segments().record_at(piece.slot);
             let account = Account::of(Header::load(self.region().memory(), record_at));
             self.peers().intend_to_replace(thread, piece.slot.0);
-            // As soon as the account shows no live bytes, the segment may start another use, in
-            // which nothing arrives.
+            // When the account shows no live bytes, the segment may immediately start another use,
+            // in which no piece is arriving.
             self.peers().note_arrived(piece.slot.segment());
             self.segments().discharge(piece.slot.segment(), account);
         }
         is_kept
     }
 
-    /// Waits while another thread empties a piece's segment. Returns true if the piece is still
-    /// there then: emptying may stop because of a pin or missing memory. The caller holds neither
-    /// group nor appender.
+    /// Waits while another thread empties a piece's segment. Returns true if the piece is still in
+    /// place afterwards, because emptying may stop at a pin or for lack of memory. The caller holds
+    /// neither group nor appender.
     pub(crate) fn outlasts(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
         let mut wait = Wait::default();
@@ -67,10 +69,11 @@ impl Engine {
     }
 
     /// True if a piece's segment is in use and not being emptied. The caller holds the lock of the
-    /// group of the piece's key, which a later evictor needs to unlink the item.
+    /// group of the piece's key. An evictor that starts later needs that lock to unlink the item.
     pub(crate) fn is_kept(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
-        // The state first: loaded after the sequence, it could be that of the segment's next use.
+        // The state is loaded first: after the sequence, it could be the state of the segment's
+        // next use.
         self.segments().state(segment) != State::Emptying
             && self.segments().sequence(segment).load(Acquire) == piece.sequence
     }

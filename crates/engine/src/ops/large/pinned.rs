@@ -1,15 +1,17 @@
 //! Pins of large values.
 //!
-//! A reader pins the segments of all pieces. Until it ends, no thread empties them, whatever
-//! happens to the item. The reader can therefore finish its read without a copy: a piece never
-//! changes, and its segment is not reused. This is the engine's only file with `unsafe` code.
+//! A reader pins the segments of all pieces. Until the reader ends, no thread empties these
+//! segments, whatever happens to the item. The reader can therefore finish its read without a copy:
+//! a piece never changes, and its segment is not reused. This is the engine's only file with
+//! `unsafe` code.
 //!
-//! All readers together pin at most a quarter of the segments. A value beyond that is read without
-//! pins: if it is evicted meanwhile, the next piece is an error.
+//! All readers together pin at most a quarter of the segments. Beyond that limit a value is read
+//! without pins. If such a value is evicted during the read, reading the next piece returns an
+//! error.
 //!
-//! A direct receive works the same way: while the room of an arriving value is pinned, the kernel
-//! can write there. A slow peer holds such a pin for long, so half as many are allowed; the rest is
-//! for readers.
+//! A direct receive works in the same way: while the space of an arriving value is pinned, the
+//! kernel can write to it. A slow peer holds such a pin for a long time, so direct receives may pin
+//! only half as many segments. The rest is reserved for readers.
 #![allow(unsafe_code, reason = "the bytes of a pinned piece are read where they are")]
 
 use std::ops::Range;
@@ -29,7 +31,7 @@ use crate::segment::slot::Slot;
 #[derive(Debug)]
 pub struct Pinned {
     slot: Slot,
-    /// The first byte that is shown.
+    /// The offset of the first byte to send.
     from: usize,
     bytes: usize,
 }
@@ -43,7 +45,7 @@ impl Pinned {
     }
 }
 
-/// Pinned room for the next bytes of an arriving value. It stays valid whatever happens to the
+/// Pinned space for the next bytes of an arriving value. It stays valid whatever happens to the
 /// upload. [`Engine::complete_direct`] or [`Engine::cancel_direct`] drops the pin.
 #[derive(Debug)]
 pub struct DirectBuffer {
@@ -51,25 +53,25 @@ pub struct DirectBuffer {
     pub(crate) room: Range<usize>,
 }
 
-/// Readers may pin one of this many segments …
+/// Readers may pin one segment out of this many …
 const PINNED_PART: u64 = 4;
-/// … and direct receives fewer: idle uploads must leave room for readers.
+/// … and direct receives fewer, because idle uploads must leave pins for readers.
 const DIRECT_PART: u64 = 2 * PINNED_PART;
 
 impl Engine {
-    /// Pins a value that was just opened. Returns false if it changed meanwhile.
+    /// Pins a value that was just opened. Returns false if it changed since.
     pub(crate) fn pin_large(&self, large: &mut LargeValue) -> bool {
         let room = self.segments().segments_max() / PINNED_PART;
-        // Consecutive pieces mostly share a segment.
+        // Consecutive pieces usually share a segment.
         let same = |pieces: &&[Piece]| pieces[0].slot.segment() == pieces[1].slot.segment();
         let segments = large.pieces.len() - large.pieces.windows(2).filter(same).count();
         if self.peers().pinned_segments() + segments as u64 > room {
-            return true; // Without pins.
+            return true; // The value is read without pins.
         }
         let pins = |piece: &Piece| self.segments().pin(piece.slot.segment(), piece.sequence);
         let pinned = large.pieces.iter().take_while(|piece| pins(piece)).count();
         let are_there = pinned == large.pieces.len();
-        // Other readers may have pinned segments meanwhile: the pins count before the second check.
+        // Other readers may also have pinned segments: the own pins count before the second check.
         large.is_pinned = are_there && self.peers().pinned_segments() <= room;
         if !large.is_pinned {
             self.unpin_pieces(&large.pieces[..pinned]);
@@ -97,8 +99,8 @@ impl Engine {
         pieces.iter().for_each(|piece| self.peers().unpin(piece.slot.segment()));
     }
 
-    /// Takes the unread rest of the next piece out of a value, with its pin. Returns `None` after
-    /// the last piece, or if the value has no pins.
+    /// Takes the unread rest of the next piece, with its pin, out of a value. Returns `None` after
+    /// the last piece, or if the value is not pinned.
     pub fn take_piece(&self, large: &mut LargeValue) -> Option<Pinned> {
         let Piece { slot, .. } = *large.pieces.get(large.next).filter(|_| large.is_pinned)?;
         let record_at = self.segments().record_at(slot);
@@ -113,15 +115,16 @@ impl Engine {
     /// Returns the bytes of a piece in place.
     pub fn bytes_of<'a>(&'a self, piece: &'a Pinned) -> &'a [u8] {
         // SAFETY: writers change only fields, tables, numbers and growing values of records in use.
-        // A complete piece that a table names has none of these. The segment stays in use: it was
-        // pinned while its sequence was the piece's, and `piece`, which is borrowed here, owns that
-        // pin until `release` takes it.
+        // A complete piece that a table names does not contain any of these parts. The segment
+        // stays in use: it was pinned while its sequence was the piece's, and `piece`, which is
+        // borrowed here, owns that pin until `release` takes it.
         let bytes = unsafe { self.region().memory().unchanging(piece.value_at(self), piece.bytes) };
         bytes.unwrap_or_default()
     }
 
-    /// Returns room for the next bytes of an upload, up to the end of its piece. Returns `None` if
-    /// the caller should push them instead: too much is pinned, or the upload is lost.
+    /// Returns space for the next bytes of an upload, at most up to the end of its piece. Returns
+    /// `None` if the caller should call [`Engine::push`] instead, because too many segments are
+    /// pinned or the upload is lost.
     pub fn direct_buffer(
         &self,
         thread: &ThreadSlot,
@@ -137,7 +140,7 @@ impl Engine {
         {
             return None;
         }
-        // As in `pin_large`: the pin counts before the second check.
+        // Same as in `pin_large`: the pin counts before the second check.
         let is_allowed = self.peers().pinned_segments() <= segments_max;
         if !is_allowed {
             self.peers().unpin(piece.slot.segment());
@@ -145,13 +148,13 @@ impl Engine {
         is_allowed.then_some(DirectBuffer { piece, room })
     }
 
-    /// Returns the address and the length of the room.
+    /// Returns the address and the length of the space.
     pub fn room_of(&self, direct_buffer: &DirectBuffer) -> Option<(NonNull<u8>, usize)> {
         let bytes = direct_buffer.room.len();
         Some((self.region().memory().address(direct_buffer.room.start, bytes)?, bytes))
     }
 
-    /// Ends a direct receive: the first `bytes` of the room hold the next bytes of the upload.
+    /// Ends a direct receive: the first `bytes` of the space contain the next bytes of the upload.
     pub fn complete_direct(&self, upload: &mut Upload, direct_buffer: DirectBuffer, bytes: usize) {
         upload.note_arrived(&direct_buffer.room, bytes);
         self.cancel_direct(direct_buffer);

@@ -21,7 +21,8 @@ use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::Slot;
 use crate::segment::stream::Stream;
 
-/// A shorter piece is not worth a record: a segment with less room is sealed.
+/// The minimal length of a piece. A shorter piece is not worth a record, so a segment with less
+/// space is sealed.
 const PIECE_BYTES_MIN: usize = 512;
 
 /// A large value that is arriving. It ends with [`Engine::publish_upload`] or
@@ -29,36 +30,36 @@ const PIECE_BYTES_MIN: usize = 512;
 #[derive(Debug)]
 pub struct Upload {
     pub(crate) hash: u64,
-    /// The stream of its records. The deadline is unknown yet, so it is the one for items without a
-    /// deadline.
+    /// The stream of the upload's records. The deadline is not known yet, so it is the stream for
+    /// items without a deadline.
     pub(crate) stream: Stream,
     value_bytes: usize,
     arrived_bytes: usize,
     pub(crate) pieces: Vec<Piece>,
-    /// The unwritten room of the last piece, as offsets in the region.
+    /// The unwritten space of the last piece, as offsets in the region.
     gap: Range<usize>,
 }
 
-/// Returns the table of a value in these pieces.
+/// Returns the table of a value that consists of these pieces.
 pub(crate) fn table_of(value_bytes: usize, pieces: impl Iterator<Item = Slot>) -> Vec<u8> {
     let words = std::iter::once(value_bytes as u64).chain(pieces.map(|piece| piece.0));
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Why the bytes of an upload are gone.
+/// The reason why the bytes of an upload are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadLost {
-    /// A flush has hidden a piece, and its memory was used again.
+    /// A flush has hidden a piece, and the memory of the piece was reused.
     Flushed,
     /// A piece was evicted.
     Evicted,
 }
 
 impl Engine {
-    /// Starts a store of `value_bytes` that arrive in parts.
+    /// Starts a store of `value_bytes` bytes that arrive in parts.
     ///
     /// # Errors
-    /// As [`Engine::store`], before any part has arrived.
+    /// Same as [`Engine::store`], but returned before any part has arrived.
     pub fn upload(&self, key: &[u8], value_bytes: usize) -> Result<Upload, StoreError> {
         check_key(key)?;
         if !self.accepts(key.len(), value_bytes) {
@@ -77,13 +78,13 @@ impl Engine {
 
     /// Writes the next bytes of an upload in place.
     ///
-    /// Cost: copies the bytes once. A new piece takes an appender for a few instructions and, if no
-    /// segment is free, empties one first.
+    /// Cost: copies the bytes once. A new piece claims an appender for a few instructions and, if
+    /// no segment is free, first empties one.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] if no segment is available, or a piece was evicted before its last
-    /// byte arrived; [`StoreError::TooLarge`] for bytes beyond the announced length. The caller
-    /// then aborts the upload.
+    /// [`StoreError::NoMemory`] if no segment is available, or if a piece was evicted before its
+    /// last byte arrived; [`StoreError::TooLarge`] if the bytes exceed the announced length. The
+    /// caller must then abort the upload.
     pub fn push(
         &self,
         thread: &ThreadSlot,
@@ -96,7 +97,7 @@ impl Engine {
         Ok(self.take_in(op, upload, bytes)?)
     }
 
-    /// As [`Self::push`]; the error distinguishes a lost piece.
+    /// Same as [`Self::push`], but the error distinguishes a lost piece.
     pub(crate) fn take_in(
         &self,
         op: &Op<'_>,
@@ -116,7 +117,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the current piece, or the next one, and its unwritten room.
+    /// Returns the current piece and its unwritten space. Begins the next piece if the current one
+    /// is complete.
     pub(crate) fn gap(
         &self,
         op: &Op<'_>,
@@ -129,8 +131,9 @@ impl Engine {
         Ok((piece, upload.gap.clone()))
     }
 
-    /// Reserves room for the next piece: for the rest of the value, the maximal length of a piece,
-    /// or the rest of the segment, whichever is shortest. From now on, walks see a complete record.
+    /// Reserves space for the next piece: the rest of the value, the maximal length of a piece, or
+    /// the rest of the segment, whichever is shortest. From here on, walks over the segment find a
+    /// complete record.
     fn begin_piece(&self, op: &Op<'_>, upload: &mut Upload) -> Result<Piece, StoreError> {
         let wanted_bytes = (upload.value_bytes - upload.arrived_bytes).min(self.piece_bytes_max());
         let whole = (PIECE_HEAD_BYTES + wanted_bytes).next_multiple_of(8);
@@ -153,8 +156,8 @@ impl Engine {
         Ok(piece)
     }
 
-    /// Writes a part of an arriving piece, unless the piece is lost. A flushed piece counts as
-    /// written: the store happened before the flush.
+    /// Writes a part of an arriving piece unless the piece is lost. A flushed piece counts as
+    /// written, because the store counts as done before the flush.
     fn write_part(&self, piece: &Piece, at: usize, part: &[u8]) -> Result<(), Unpublished> {
         while !self.segments().pin(piece.slot.segment(), piece.sequence) {
             if !self.outlasts(piece) {
@@ -170,8 +173,8 @@ impl Engine {
     /// Ends an upload by storing the item.
     ///
     /// # Errors
-    /// As [`Engine::store`]; also [`StoreError::NoMemory`] if a piece was evicted before the last
-    /// byte arrived.
+    /// Same as [`Engine::store`]; also [`StoreError::NoMemory`] if a piece was evicted before the
+    /// last byte arrived.
     pub fn publish_upload(
         &self,
         operation: &Operation<'_>,
@@ -190,7 +193,7 @@ impl Engine {
         if extends || upload.value_bytes <= self.inline_bytes_max() {
             return match self.take_back(op, upload) {
                 Some(part) => self.store(operation, request, &part),
-                // A flush hides both the upload and the item to extend.
+                // A flush hides both the upload and the item that it would extend.
                 None if extends && self.peek(request.key, now).is_none() => Ok(Stored::NotStored),
                 None => Err(StoreError::NoMemory),
             };
@@ -213,7 +216,7 @@ impl Engine {
         Ok(stored?)
     }
 
-    /// Ends an upload without a store and returns its bytes.
+    /// Ends an upload without storing the item, and returns its bytes.
     ///
     /// Cost: a copy of the value.
     ///
@@ -234,8 +237,8 @@ impl Engine {
         self.take_back(&self.op(thread, now), upload).ok_or(lost)
     }
 
-    /// Returns the bytes of an upload that becomes a part of another value or is short enough for
-    /// one record. Returns `None` if pieces were evicted.
+    /// Returns the bytes of an upload that will become a part of another value or is short enough
+    /// for one record. Returns `None` if pieces were evicted.
     fn take_back(&self, op: &Op<'_>, upload: Upload) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         let read = |piece: &Piece| self.read_piece(&mut LargeValue::of_piece(*piece), &mut value);
@@ -264,7 +267,7 @@ impl Engine {
         self.write_and_publish(op, &publication, upload.stream)
     }
 
-    /// Returns the record of a large value, unless it names more pieces than a segment can hold.
+    /// Returns the record of a large value. Fails if the record would not fit in a segment.
     pub(crate) fn draft_of_table<'a>(
         &self,
         request: &StoreRequest<'a>,
@@ -313,7 +316,7 @@ impl Engine {
 }
 
 impl Upload {
-    /// Advances the unwritten room behind `bytes` that arrived.
+    /// Shortens the unwritten space by `bytes` that have arrived.
     pub(crate) fn note_arrived(&mut self, gap: &Range<usize>, bytes: usize) {
         debug_assert!(self.gap == *gap && bytes <= gap.len(), "the bytes of another upload");
         if self.gap == *gap {
@@ -328,12 +331,12 @@ impl Upload {
         self.arrived_bytes == self.value_bytes
     }
 
-    /// Returns the length of the whole value in bytes.
+    /// Returns the length of the complete value in bytes.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
-    /// Returns the process memory that the upload takes, in bytes: its list of pieces.
+    /// Returns the process memory that the upload uses, in bytes, for its list of pieces.
     pub fn held_bytes(&self) -> usize {
         self.pieces.capacity() * size_of::<Piece>()
     }

@@ -15,38 +15,38 @@ use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 #[error("the value was evicted while it was being read; read it again")]
 pub struct Evicted;
 
-/// A large value that is read piece by piece. [`Engine::close_large`] ends the read; until then its
-/// pinned pieces stay in place.
+/// A large value that is read piece by piece. Its pinned pieces stay in place until
+/// [`Engine::close_large`] ends the read.
 #[derive(Debug)]
 pub struct LargeValue {
     value_bytes: usize,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) next: usize,
-    /// The bytes of the next piece that were read.
+    /// The number of bytes of the next piece that were already read.
     pub(crate) read_bytes: usize,
-    /// True if the read pins the segments from the next piece on.
+    /// True if the read pins the segments of the next piece and all later ones.
     pub(crate) is_pinned: bool,
 }
 
 impl LargeValue {
-    /// Returns a single piece.
+    /// Returns a value that consists of a single piece.
     pub(crate) fn of_piece(piece: Piece) -> Self {
         Self { value_bytes: 0, pieces: vec![piece], next: 0, read_bytes: 0, is_pinned: false }
     }
 
-    /// Returns the length of the whole value in bytes.
+    /// Returns the length of the complete value in bytes.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
-    /// Returns the memory that the read takes besides the cache's, in bytes: a few for each piece.
+    /// Returns the process memory that the read uses, in bytes: a few for each piece.
     pub fn held_bytes(&self) -> usize {
         self.pieces.capacity() * size_of::<Piece>()
     }
 }
 
 impl Engine {
-    /// Opens a large value by reading its table. Returns `None` if it changed meanwhile.
+    /// Opens a large value by reading its table. Returns `None` if it changed during the call.
     pub(crate) fn open_large(&self, found: &Found) -> Option<LargeValue> {
         let table = self.index().table(found);
         let pieces: Option<Vec<Piece>> = table
@@ -61,8 +61,9 @@ impl Engine {
         let value_bytes =
             self.region().word(found.record_at + found.header.value_at()).load(Relaxed);
         fence(Acquire);
-        // As with the slot of a small item: a slot that the table still names was there since the
-        // sequences were loaded, if they are unchanged after the pieces were read.
+        // Same as for the slot of a small item: if the sequences are unchanged after the pieces
+        // were read, a slot that the table still names was in the table since the sequences were
+        // loaded.
         let unchanged = self.index().slot(found.slot_at).is_same(found.slot)
             && table.zip(&pieces).all(|(at, piece)| self.index().slot(at) == piece.slot);
         let value_bytes = value_bytes as usize;
@@ -79,16 +80,16 @@ impl Engine {
     /// piece.
     ///
     /// # Errors
-    /// [`Evicted`] if the piece is gone; `out` is unchanged then.
+    /// [`Evicted`] if the piece was evicted; then `out` is unchanged.
     pub fn read_piece(&self, large: &mut LargeValue, out: &mut impl Sink) -> Result<bool, Evicted> {
         self.read_part(large, usize::MAX, out)
     }
 
     /// Appends at most `bytes_max` bytes of the next piece of a large value to `out`. Returns false
-    /// after the last piece. The next read continues behind them.
+    /// after the last piece. The next read continues after these bytes.
     ///
     /// # Errors
-    /// [`Evicted`] if the piece is gone; `out` is unchanged then.
+    /// [`Evicted`] if the piece was evicted; then `out` is unchanged.
     pub fn read_part(
         &self,
         large: &mut LargeValue,

@@ -1,16 +1,16 @@
-//! Leases: one process at a time does something for a key.
+//! Leases: only one process at a time may do something for a key.
 //!
 //! A lease is a reservation whose key no item can have: it is longer than the keys of items, and is
-//! made from the hash of the leased key. So a lease and an item of one key do not touch each other.
-//! The value names the holder:
+//! made from the hash of the leased key. So a lease and an item of the same key do not affect each
+//! other. The value of the reservation names the holder:
 //!
 //! ```text
 //! 0  row of the peer u64 │ 8  its attachment u64 │ 16  number u64 │ 24  end in milliseconds u64
 //! ```
 //!
-//! A thread takes a lease as a load reserves a key, if there is none. It first unlinks one that has
-//! ended by its time, or with its process: the row of that is free, or another process has it, or
-//! the lock of the row is free.
+//! A thread takes a lease in the same way as a load reserves a key, if the lease is free. First it
+//! unlinks a lease that has ended, because its time is over or its process has ended. A process has
+//! ended if its row is free, if another process has the row, or if the lock of the row is free.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,7 +27,7 @@ use crate::process::thread_slot::ThreadSlot;
 /// The key of a lease: the hash of the leased key, and zeros.
 type Name = [u8; KEY_BYTES_MAX + 1];
 
-/// A lease that this process has taken: [`Engine::lease`].
+/// A lease that this process has taken with [`Engine::lease`].
 ///
 /// ```
 /// use larder_engine::Lease;
@@ -37,34 +37,34 @@ type Name = [u8; KEY_BYTES_MAX + 1];
 pub struct Lease {
     row: u64,
     attachment: u64,
-    /// No two leases of one process have the same.
+    /// A number that no other lease of the process has.
     number: u64,
 }
 
-/// The time of a lease.
+/// The start and the duration of a lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseTime {
-    /// The present second of the cache.
+    /// The current second of the cache.
     pub now: Second,
-    /// The present millisecond of a clock that all processes of the cache have in common.
+    /// The current time in milliseconds of a clock that all processes of the cache share.
     pub now_ms: u64,
-    /// How long the lease lasts, in milliseconds.
+    /// The duration of the lease in milliseconds.
     pub ms: u32,
 }
 
 impl Lease {
-    /// Returns the lease as words, for callers that cannot keep Rust values.
+    /// Returns the lease as four numbers, for callers that cannot keep Rust values.
     pub const fn words(self) -> [u64; 4] {
         [self.row, self.attachment, self.number, 0]
     }
 
-    /// Restores the result of [`Lease::words`]. Other words are no lease.
+    /// Restores the result of [`Lease::words`]. Other numbers match no lease.
     pub const fn of_words([row, attachment, number, _]: [u64; 4]) -> Self {
         Self { row, attachment, number }
     }
 }
 
-/// What the record of a lease holds.
+/// The content of a lease's record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Held {
     lease: Lease,
@@ -81,7 +81,8 @@ impl Held {
         bytes
     }
 
-    /// Any bytes are the record of a lease: those of a damaged region name no holder that lives.
+    /// Parses the record of a lease. All bytes are accepted: in a damaged region they name no
+    /// living holder.
     fn of_bytes(bytes: &[u8]) -> Self {
         let word = |at: usize| {
             let word = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
@@ -92,16 +93,16 @@ impl Held {
 }
 
 impl Engine {
-    /// Takes the lease of a key for a time. Returns `None` if a living process, this one included,
-    /// holds it.
+    /// Takes the lease of a key for some time. Returns `None` if a living process, which may be
+    /// this one, holds the lease.
     ///
-    /// The lease ends with [`Engine::release_lease`], with its time, with the process, with a
-    /// flush, or if its memory is needed. Items do not matter to it.
+    /// The lease ends with [`Engine::release_lease`], after its time, with the process, with a
+    /// flush, or if its memory is needed. Items of the key do not affect it.
     ///
-    /// Cost: a store. If a process holds the lease, a delete and a system call.
+    /// Cost: same as a store. If the lease has a holder, also a delete and a system call.
     ///
     /// # Errors
-    /// [`StoreError`], also if memory for the lease is missing.
+    /// [`StoreError`], also if no memory is available for the lease.
     pub fn lease(
         &self,
         thread: &ThreadSlot,
@@ -115,7 +116,7 @@ impl Engine {
         let (row, attachment) = self.peers().attachment();
         let lease = Lease { row, attachment, number: NUMBER.fetch_add(1, Relaxed) };
         let held = Held { lease, end_ms: time.now_ms.saturating_add(time.ms.into()) };
-        // The sweep may take it a second later than its end at the earliest.
+        // The expiry sweep may remove the lease no earlier than a second after its end.
         let until = Deadline::after(time.now, u64::from(time.ms / 1000) + 2);
         let name = self.name_of_lease(key);
         for _ in 0..RESERVATIONS_MAX {
@@ -130,17 +131,17 @@ impl Engine {
             let hash = self.index().hash(&name);
             self.reserve_key(op, &name, hash, &held.bytes(), until)?;
         }
-        // Other threads take and release it all the time.
+        // Other threads keep taking and releasing the lease.
         Ok(None)
     }
 
-    /// Ends a lease. Returns false if it had ended, or is that of another process: a forked child
-    /// does not have the leases of its parent.
+    /// Ends a lease. Returns false if it has already ended, or if another process holds it: a
+    /// forked child does not have the leases of its parent.
     ///
-    /// Cost: a delete.
+    /// Cost: same as a delete.
     ///
     /// # Errors
-    /// [`Stuck`]; the lease ends with its time.
+    /// [`Stuck`]; then the lease ends after its time.
     pub fn release_lease(
         &self,
         thread: &ThreadSlot,
@@ -163,7 +164,7 @@ impl Engine {
         held.end_ms <= now_ms || !self.peers().is_attached(held.lease.row, held.lease.attachment)
     }
 
-    /// Removes a lease if it is still there.
+    /// Removes a lease if it still exists.
     fn end_lease(&self, op: &Op<'_>, name: &Name, lease: Lease) -> Result<bool, Stuck> {
         let end = |found: &Found, held: Held| {
             let is_there = held.lease == lease;
@@ -175,8 +176,8 @@ impl Engine {
         Ok(self.held_lease(op, name, end)?.unwrap_or(false))
     }
 
-    /// Passes the lease that is there to `look`, under the lock of its group. Returns `None` if
-    /// there is none.
+    /// Passes the current lease to `look`, under the lock of its group. Returns `None` if the lease
+    /// is free.
     fn held_lease<T>(
         &self,
         op: &Op<'_>,
@@ -225,7 +226,7 @@ mod tests {
         assert!(other.lease(&theirs, b"other", at(MS)).unwrap().is_some());
         assert!(
             !other.release_lease(&theirs, b"k", first).unwrap(),
-            "it is that of another process"
+            "it belongs to another process"
         );
         assert!(one.release_lease(&mine, b"k", first).unwrap());
         assert!(!one.release_lease(&mine, b"k", first).unwrap());
@@ -245,7 +246,7 @@ mod tests {
         assert!(dead.lease(&theirs, b"l", at(MS)).unwrap().is_some());
         dead.peers().die();
         assert!(engine.lease(&mine, b"k", at(MS)).unwrap().is_some());
-        // Another process has the row by now.
+        // Another process now has the row.
         let row = dead.peers().row();
         engine.reclaimer().reap_peers();
         let before = dead.peers().attachment();

@@ -1,4 +1,4 @@
-//! What a removal by prefix removes, and what it leaves.
+//! Which items a removal by prefix removes, and which it leaves.
 
 use larder_item::{Deadline, Direction, StoreMode};
 
@@ -18,7 +18,7 @@ struct Scene {
     thread: ThreadSlot,
 }
 
-/// Returns scenes with and without cas tokens: the rule holds in both.
+/// Returns scenes with and without cas tokens, because the rule must hold in both.
 fn scenes() -> [Scene; 2] {
     [true, false].map(|keeps_versions| {
         let engine = Engine::create(&Config { keeps_versions, evicts: false, ..SMALL }).unwrap();
@@ -118,7 +118,7 @@ fn a_change_of_the_value_is_a_store_and_a_touch_is_none() {
     for scene in scenes() {
         for key in [&b"p counted"[..], b"p not counted"] {
             scene.set(key, b"5");
-            // The second time it changes in place.
+            // The second increment changes the item in place.
             assert_eq!((scene.increment(key), scene.increment(key)), (Some(6), Some(7)));
         }
         for key in [&b"p appended"[..], b"p not appended"] {

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::fixtures::{SMALL, two_peers_of};
 use crate::open::{Config, Role};
 
-/// Returns the resident bytes of a region, as far as this process has touched it.
+/// Returns the resident bytes of a region that this process has touched.
 fn resident_bytes(engine: &Engine) -> usize {
     let address = std::ptr::from_ref(engine.region().word(0)).addr();
     let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
@@ -23,7 +23,8 @@ fn resident_bytes(engine: &Engine) -> usize {
     resident.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
-/// The region is that of 256 GiB, with the largest number of peers: the table of holds has 8 GiB.
+/// The region is as large as for 256 GiB and has the largest number of peers: its table of holds
+/// has 8 GiB.
 #[test]
 fn rows_of_peers_take_memory_only_where_they_hold_something() {
     const PAGE_BYTES: usize = 4096;
@@ -48,9 +49,9 @@ fn rows_of_peers_take_memory_only_where_they_hold_something() {
         engine.peers().raise_pin(segment);
         engine.peers().unpin(segment);
     }
-    // Of the holders, the word of each segment for the first 64 peers.
+    // Of the holders, each segment's word for the first 64 peers is resident.
     let (holders, of_all) = (layout.segments * 8, added(before));
-    // All segments count as used: the repair looks at the dead peer's whole row.
+    // All segments count as used, so the repair walks over the dead peer's complete row.
     let fresh = engine.region().word(larder_region::layout::global::FRESH_SEGMENT);
     fresh.store(layout.segments as u64, super::Relaxed);
     let headers = layout.segments * (8 + larder_region::layout::SEGMENT_HEADER_BYTES);
@@ -69,7 +70,7 @@ fn rows_of_peers_take_memory_only_where_they_hold_something() {
     assert!(of_repair <= headers + ROW_BYTES + (2 << 20), "{of_repair} bytes for a repair");
 }
 
-/// A process that joins a large table looks at a few rows of it, and later ones look at the others.
+/// A process that joins a large table looks at a few rows, and later processes look at the others.
 #[test]
 fn processes_that_join_a_large_table_find_all_dead_peers_together() {
     const PEERS: u32 = 200;
@@ -89,11 +90,11 @@ fn processes_that_join_a_large_table_find_all_dead_peers_together() {
         drop(another(&peers[0]));
     }
     assert_eq!(are_in_use(&peers), 0, "dead peers were not found");
-    // The memory of the dead ones belongs to their processes.
+    // The memory of the dead engines belongs to their processes.
     died.into_iter().rev().for_each(|row| mem::forget(peers.remove(row)));
 }
 
-/// A table without a free row takes in no process before another one has left.
+/// A table without a free row accepts no process before another process has left.
 #[test]
 fn the_last_of_4096_processes_joins_and_the_next_one_finds_no_row() {
     let config = Config { peers: PEERS_MAX as u32, ..SMALL };

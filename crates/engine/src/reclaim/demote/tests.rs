@@ -1,5 +1,5 @@
-//! What eviction takes is kept: memory and the keeper together have every item, and the keeper
-//! never has an old one.
+//! Tests that evicted items are kept: memory and the keeper together have every item, and the
+//! keeper never has an old one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,9 +25,9 @@ type Item = (Vec<u8>, Deadline);
 #[derive(Debug, Default)]
 struct Keeper {
     items: Mutex<BTreeMap<Vec<u8>, Item>>,
-    /// Items that the keeper still takes.
+    /// The number of items that the keeper still accepts.
     room: Mutex<Option<u32>>,
-    /// Items that were offered and are flushed, or taken by a removal.
+    /// The number of items that were offered although they are flushed, or taken by a removal.
     gone: Mutex<u32>,
 }
 
@@ -93,7 +93,7 @@ fn an_offered_item_that_a_removal_takes_is_reported_from_its_beginning_on() {
         (keeper.items.lock().unwrap().len(), std::mem::take(&mut *keeper.gone.lock().unwrap()))
     };
     ["user 1", "user 2", "other"].into_iter().for_each(store);
-    // The removal on the keeper's side begins while all items are offered.
+    // The keeper begins its removal while all items are offered.
     let (removal, demoted) =
         engine.begin_prefix_removal_with(&thread, b"user", demote, NOW).unwrap();
     assert_eq!(demoted, (1, 2), "kept, reported, while the removal begins");
@@ -124,7 +124,8 @@ fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
         let deadline = if rng.bool() { Deadline::NEVER } else { Deadline(rng.u32(11..99)) };
         match rng.u8(..8) {
             0 => {
-                // An absent key leaves what the keeper has: the caller asks it first.
+                // If the key is absent from memory, the keeper's item stays, because a caller first
+                // looks for it there.
                 if engine.delete(&Operation::new(&thread, NOW), &key, None).unwrap()
                     != Deletion::NotFound
                 {
@@ -132,11 +133,11 @@ fn memory_and_keeper_together_have_every_item_as_it_was_stored_last() {
                 }
             }
             1 if engine.peek(&key, NOW).is_none() => {
-                // It returns, and the keeper has it still.
+                // The item is restored, and the keeper still has it.
                 if let Some((value, deadline)) = keeper.has(&key) {
                     let request =
                         StoreRequest { deadline, ..StoreRequest::new(&key, StoreMode::Set) };
-                    // One thread: what the keeper has is current.
+                    // With one thread, the keeper's item is always current.
                     let restored = engine.restore(&thread, &request, &value, &|| true, NOW);
                     assert!(matches!(restored, Ok(Stored::Stored { .. })), "{restored:?}");
                 }

@@ -160,7 +160,8 @@ fn the_ghost_forgets_a_large_item_before_a_small_one() {
         engine.index().ghost_holds(engine.index().group_of(hash), hash)
     };
     let keys = [&7_u32.to_le_bytes()[..], b"large"];
-    // In a cache of few items, these evictions are a large part of what it remembers.
+    // In a cache with few items, these evictions are a large part of the keys that the ghost
+    // remembers.
     stamp.store(then, Relaxed);
     assert_eq!(keys.map(is_remembered), [true, true], "just evicted");
     stamp.store(then + 40, Relaxed);

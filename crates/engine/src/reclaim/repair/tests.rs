@@ -15,7 +15,7 @@ use crate::superblock::{AttachError, Birth};
 
 const NOW: Second = 10;
 
-/// Ends a peer as the kernel ends a killed process.
+/// Ends a peer like a process that the kernel has killed.
 fn kill(peer: Engine) {
     peer.peers().die();
     mem::forget(peer);
@@ -92,7 +92,7 @@ fn a_pin_that_the_holders_do_not_name_ends_with_its_process() {
 
     assert!(engine.reclaimer().reap_peers());
 
-    // The next process in that row holds something of the segment for a moment.
+    // The next process in that row briefly holds something in the segment.
     let next = another_peer(&engine);
     next.peers().raise_pin(segment);
     next.peers().unpin(segment);
@@ -124,7 +124,7 @@ fn full_engine(segments: usize) -> Engine {
     engine
 }
 
-/// Returns how long the repair takes after a process of many threads died.
+/// Returns how long the repair takes after a process with many threads has died.
 fn repair_of(engine: &Engine, threads: usize) -> Duration {
     let dead = another_peer(engine);
     let threads: Vec<_> = (0..threads).map(|_| dead.register().unwrap()).collect();
@@ -145,7 +145,7 @@ fn repair_of(engine: &Engine, threads: usize) -> Duration {
 fn a_repair_after_many_threads_takes_as_long_as_after_one() {
     let segments = std::env::var("LARDER_SEGMENTS").map_or(1 << 14, |text| text.parse().unwrap());
     let engine = full_engine(segments);
-    // The fastest of several rounds: other processes use the machine, too.
+    // Takes the fastest of several rounds, because other processes also use the machine.
     let fastest = |threads| (0..9).map(|_| repair_of(&engine, threads)).min().unwrap();
     let (one, many) = (fastest(1), fastest(64));
     println!("among {segments} segments: {one:?} after one thread, {many:?} after 64");

@@ -127,7 +127,7 @@ fn a_call_does_not_wait_for_a_stopped_process() {
     engine.validate().unwrap();
 }
 
-/// Items with many TTLs are stored and expire all the time, in the same segments.
+/// Items with many TTLs are continuously stored and expire, in the same segments.
 #[test]
 fn items_that_expire_all_the_time_are_swept_within_a_few_calls() {
     const STORED_A_SECOND: u32 = 1000;
@@ -150,7 +150,7 @@ fn items_that_expire_all_the_time_are_swept_within_a_few_calls() {
             expiring.range(..=now.saturating_sub(LATE_SECONDS_MAX)).map(|(_, count)| count).sum();
         let counters = [Counter::CrawlerReclaimed, Counter::Reclaimed];
         let swept: u64 = counters.map(|counter| engine.counter(counter)).iter().sum();
-        // What the appenders hold is not swept.
+        // Segments of appenders are not swept.
         let open = 8 * engine.region().segment_bytes() as u64 / 96;
         assert!(
             swept + open >= due,

@@ -1,9 +1,9 @@
 //! The queues of sealed segments by age, one for each pool.
 //!
 //! A queue is a ring of cells in shared memory. A segment joins at the end when it is sealed, and
-//! its header names the number of its cell. A cell is an entry of the queue as long as the segment
-//! has the sequence that the cell says. Entries of segments that were reused out of turn stay until
-//! the head passes them.
+//! its header contains the number of its cell. A cell counts as an entry of the queue while the
+//! segment has the sequence that the cell contains. Entries of segments that were reused out of
+//! turn stay until the head passes them.
 //!
 //! ```text
 //! cell  63          20 19       0
@@ -12,11 +12,12 @@
 //!       └─────────────┴──────────┘
 //! ```
 //!
-//! If a queue is full, its first entry goes to the end, and the head passes the cells behind it.
+//! If a queue is full, its first entry moves to the end, and the head passes cells without an
+//! entry.
 //!
-//! A queue is a hint: a thread that is killed between taking a cell and writing it leaves a segment
-//! that is in no queue, and threads that write to a queue that is almost full may overwrite its
-//! first entries. The lap over all segments adds those that are missing; see [`super`].
+//! A queue is only a hint. A thread that is killed between taking a cell and writing it leaves a
+//! segment that is in no queue, and threads that write to an almost full queue may overwrite its
+//! first entries. The lap over all segments adds the missing segments; see [`super`].
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -29,12 +30,12 @@ use crate::segment::stream::Pool;
 
 const SEGMENT_BITS: u32 = 20;
 
-/// The number of cells of reused segments that a segment that joins the queue removes from its
-/// head: more than one, so that they never fill it while the head moves.
+/// The number of cells of reused segments that the head passes when a segment joins the queue. It
+/// is more than one, so that such cells never fill the queue while the head moves.
 const PASSED_MAX: u64 = 4;
 
-/// The number of entries that a search looks at. The first ones may be pinned, or a thread empties
-/// them now.
+/// The number of entries that a search looks at. The first ones may be pinned, or threads may be
+/// emptying them.
 const LOOKED_AT_MAX: u32 = 64;
 
 fn cell_of(present: Use) -> u64 {
@@ -48,12 +49,13 @@ struct AgeQueue<'a> {
 }
 
 impl AgeQueue<'_> {
-    /// The number of the first cell that may hold an entry. The cells before it hold none.
+    /// The number of the first cell that may contain an entry. The cells before it contain no
+    /// entries.
     fn head(&self) -> &AtomicU64 {
         self.segments.region().word(global::AGE_QUEUES + self.pool as usize * LINE_BYTES)
     }
 
-    /// The number behind that of the last cell.
+    /// The number of the last cell, plus one.
     fn end(&self) -> &AtomicU64 {
         self.segments.region().word(global::AGE_QUEUES + self.pool as usize * LINE_BYTES + 8)
     }
@@ -68,7 +70,7 @@ impl AgeQueue<'_> {
         self.segments.region().word(layout.ages_at + 8 * cell as usize)
     }
 
-    /// Returns the entry of a cell, if its segment is still in that use.
+    /// Returns the entry of a cell, if its segment is still in the same use.
     fn entry(&self, number: u64) -> Option<Use> {
         let cell = self.cell(number).load(Acquire);
         let segment = (cell & ((1 << SEGMENT_BITS) - 1)) as u32;
@@ -86,14 +88,14 @@ impl AgeQueue<'_> {
             && self.cell(number).load(Acquire) == cell_of(present)
     }
 
-    /// Moves the head past cells that hold no entry.
+    /// Moves the head past cells without an entry.
     fn pass(&self, passed_max: u64) {
         for _ in 0..passed_max {
             let head = self.head().load(Acquire);
             if head >= self.end().load(Acquire) || self.entry(head).is_some() {
                 return;
             }
-            // Another thread may have moved it.
+            // If this fails, another thread has moved the head.
             let _ = self.head().compare_exchange(head, head.wrapping_add(1), AcqRel, Relaxed);
         }
     }
@@ -101,7 +103,7 @@ impl AgeQueue<'_> {
     fn push(&self, present: Use) {
         self.mend();
         self.pass(PASSED_MAX);
-        // At least half of a full queue is cells of reused segments.
+        // At least half of the cells of a full queue belong to reused segments.
         for _ in 0..LOOKED_AT_MAX {
             if !self.is_full() {
                 break;
@@ -117,13 +119,14 @@ impl AgeQueue<'_> {
         }
     }
 
-    /// Empties a queue whose words contradict each other, which they do only in a damaged region.
-    /// The lap fills it again.
+    /// Empties a queue whose words contradict each other, which happens only in a damaged region.
+    /// The lap fills the queue again.
     fn mend(&self) {
-        // The head first: it may reach the present end, but not pass it.
+        // The head is loaded first: unless the region is damaged, it is not past the end that is
+        // loaded next.
         let head = self.head().load(Acquire);
         let end = self.end().load(Acquire);
-        // Threads that write to an almost full queue at the same time pass its capacity.
+        // Threads that write to an almost full queue at the same time may exceed its capacity.
         if head > end || end - head > self.capacity() + THREAD_SLOTS_MAX as u64 {
             self.head().store(0, Release);
             self.end().store(0, Release);
@@ -131,7 +134,7 @@ impl AgeQueue<'_> {
     }
 
     fn is_full(&self) -> bool {
-        // Loaded first: the head is never behind it.
+        // The head is loaded first, so that it is never past the loaded end.
         let head = self.head().load(Acquire);
         self.end().load(Acquire).wrapping_sub(head) >= self.capacity()
     }
@@ -155,7 +158,7 @@ impl AgeQueue<'_> {
         while number < end && looked_at < LOOKED_AT_MAX {
             match self.entry(number) {
                 None => {
-                    // Only the head moves: it stays before the first entry.
+                    // Only the head moves, and it stays before the first entry.
                     let _ = self.head().compare_exchange(
                         number,
                         number.wrapping_add(1),
@@ -167,8 +170,8 @@ impl AgeQueue<'_> {
                     return Some(present);
                 }
                 Some(present) => {
-                    // Pinned segments never hide the others, nor does one that a stopped thread
-                    // empties.
+                    // Pinned segments, or a segment that a stopped thread empties, must not hide
+                    // the others.
                     self.send_back(number, present);
                     looked_at += 1;
                 }
@@ -188,7 +191,7 @@ impl Segments {
         AgeQueue { segments: self, pool }
     }
 
-    /// Adds a sealed segment to the queue of its pool, unless it is there.
+    /// Adds a sealed segment to the queue of its pool, unless the queue already has it.
     pub(super) fn join_age_queue(&self, present: Use) {
         let queue = self.age_queue(self.stream(present.segment).pool);
         if !queue.contains(present) {
@@ -201,8 +204,8 @@ impl Segments {
         self.age_queue(self.stream(present.segment).pool).contains(present)
     }
 
-    /// Returns the oldest sealed segment of a pool that `is_wanted`. Looks at a few only; those it
-    /// passes over come later the next time.
+    /// Returns the oldest sealed segment of a pool for which `is_wanted` returns true. Looks at
+    /// only a few segments. Segments that it passes over come later in the next search.
     pub(crate) fn oldest(&self, pool: Pool, is_wanted: impl FnMut(Use) -> bool) -> Option<Use> {
         self.age_queue(pool).find(is_wanted)
     }

@@ -1,4 +1,4 @@
-//! Filing: how the segment to reuse next is found without looking at all of them.
+//! Filing: how a thread finds the next segment to reuse without looking at all segments.
 //!
 //! ```text
 //! free                        ── one set
@@ -10,13 +10,14 @@
 //! ```
 //!
 //! A segment is filed when it is freed or sealed, and again when its live bytes fall below another
-//! sixteenth. Sets and queues are hints: the segment's header decides, and a thread that finds a
-//! segment in the wrong place files it in the right one. Repair has nothing to do here.
+//! sixteenth. Sets and queues are only hints: the segment's header decides, and a thread that finds
+//! a segment in the wrong place files it in the right one. A repair therefore changes nothing here.
 //!
-//! A thread that is killed or stopped on its way may leave a segment unfiled. Each choice of a
-//! segment therefore files a few segments in turn, and `Engine::maintain` more of them: the *lap*
-//! over all segments. Time files segments, too: only the lap notices that all records of a segment
-//! have expired. Who finds no candidate looks at all segments before it says so.
+//! If a thread is killed or stopped while it files a segment, the segment may stay unfiled.
+//! Therefore each choice of a segment also files a few segments in turn, and `Engine::maintain`
+//! files more: this is the *lap* over all segments. The lap is also needed because time passes:
+//! only the lap notices that all records of a segment have expired. A thread that finds no
+//! candidate looks at all segments before it reports that.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -34,19 +35,19 @@ use crate::segment::header::{Account, State, Use};
 pub(crate) mod age;
 pub(crate) mod set;
 
-/// The share of a segment that is needed: 0 if nothing is, else the number of sixteenths, rounded
-/// up.
+/// The share of a segment that is needed, in sixteenths, rounded up; 0 if nothing is needed.
 pub(crate) type Share = usize;
 
-/// The shares of segments that hold something.
+/// The number of shares for segments with needed bytes.
 const SIXTEENTHS: usize = LIVE_SHARES - 1;
 
 /// The number of the set of free segments.
 const FREE: usize = LIVE_SHARES;
 
-/// An end of a segment up to this fraction of it does not count as free: it was too short for the
-/// next record, and would be in another segment. Counting on it could move records of equal length
-/// for ever. Only a table of very many pieces is longer than this.
+/// An end of a segment up to this fraction of the segment does not count as free. It was too short
+/// for the next record, and would be too short in another segment as well. If it counted as free,
+/// records of equal length could be moved forever. Only a table of very many pieces is longer than
+/// this.
 const END_PART: usize = 8;
 
 /// The number of members of a set that a search looks at.
@@ -56,7 +57,8 @@ impl Segments {
     /// Seals a segment that the caller owns, and files it.
     pub(crate) fn seal(&self, segment: u32) {
         self.set_state(segment, State::Sealed);
-        // See `Segments::discharge`: of two threads that seal and discharge, one sees the other.
+        // See `Segments::discharge`: if one thread seals and another discharges, one of them
+        // observes the change of the other.
         fence(SeqCst);
         self.file(segment);
     }
@@ -78,7 +80,7 @@ impl Segments {
         set.insert(segment);
     }
 
-    /// Files a segment whose account fell.
+    /// Files a segment again after its account fell.
     #[inline]
     pub(crate) fn file_lower(&self, segment: u32, before: Account, after: Account) {
         let filled = self.filled(segment);
@@ -105,22 +107,23 @@ impl Segments {
         SegmentSet::new(self.region(), self.region().layout().set_at(share))
     }
 
-    /// Returns the share of a segment that moving its records does not reclaim: the live bytes, and
-    /// a short end.
+    /// Returns the share of a segment that is not reclaimed by moving its records: the live bytes,
+    /// and a short end.
     fn share(&self, segment: u32) -> Share {
         self.share_of(self.live(segment), self.filled(segment))
     }
 
     #[inline]
     fn share_of(&self, live: usize, filled: usize) -> Share {
-        // A power of two: every discharge comes here, and a division would show.
+        // The length is a power of two. Every discharge calls this, and a division would take
+        // noticeable time.
         let segment_bytes = self.region().segment_bytes();
         let sixteenths = self.taken_of(live, filled) * SIXTEENTHS + segment_bytes - 1;
         let share = (sixteenths >> segment_bytes.trailing_zeros()).min(SIXTEENTHS);
         if live == 0 { 0 } else { share }
     }
 
-    /// Returns the bytes of a segment that moving its records does not reclaim.
+    /// Returns the bytes of a segment that are not reclaimed by moving its records.
     #[inline]
     fn taken_of(&self, live: usize, filled: usize) -> usize {
         let segment_bytes = self.region().segment_bytes();
@@ -128,7 +131,7 @@ impl Segments {
         live + if end < segment_bytes / END_PART { end } else { 0 }
     }
 
-    /// Returns a free segment that was used before, the first one from `from` on.
+    /// Returns a free segment that was used before: the first one at or after `from`.
     pub(crate) fn filed_free(&self, from: u32, claim: impl Fn(u32) -> bool) -> Option<u32> {
         self.find_in(FREE, from, |segment| {
             let is_claimed = claim(segment);
@@ -140,8 +143,9 @@ impl Segments {
         })
     }
 
-    /// Returns a sealed segment with one of these shares that `is_wanted`, of the smallest share.
-    /// Threads begin their searches at different segments, so that they find different ones.
+    /// Returns a sealed segment for which `is_wanted` returns true, with the smallest of these
+    /// shares. Threads begin their searches at different segments, so that they find different
+    /// ones.
     pub(crate) fn filed(
         &self,
         shares: std::ops::RangeInclusive<Share>,
@@ -152,8 +156,8 @@ impl Segments {
         shares.into_iter().find_map(|share| {
             let found = Cell::new(None);
             self.find_in(share, from, |segment| {
-                // First: the use may end meanwhile, and then the rest belongs to the next use,
-                // which the attempt to empty it notices.
+                // Loaded first: the use may end during the search. Then the checks below apply to
+                // the next use, and the attempt to empty the segment detects that.
                 let present = self.present_use(segment);
                 found.set(Some(present));
                 self.is_rightly_filed(segment, share, op.now) && is_wanted(present)
@@ -162,8 +166,8 @@ impl Segments {
         })
     }
 
-    /// As [`Self::filed`], for segments of which at most a percentage is live. The set of the last
-    /// share may name some above it, which are passed over.
+    /// Same as [`Self::filed`], for segments of which at most this percentage is live. The set of
+    /// the last share may contain segments above the percentage; they are passed over.
     pub(crate) fn filed_up_to(
         &self,
         percent_max: usize,
@@ -177,15 +181,15 @@ impl Segments {
         self.filed(1..=last, op, |present| is_within(present.segment) && is_wanted(present))
     }
 
-    /// Returns a segment for each thread slot, far from those of others.
+    /// Returns a segment for each thread slot, far from the segments of other thread slots.
     fn place_of(&self, thread: &ThreadSlot) -> u32 {
         // The golden ratio spreads consecutive numbers evenly (Knuth, TAOCP 3, section 6.4).
         let place = thread.index.wrapping_mul(0x9E37_79B9);
         ((u64::from(place) * u64::from(self.used_segment_numbers().end)) >> 32) as u32
     }
 
-    /// True if a segment is sealed and has the share of the set that names it. Otherwise files it
-    /// elsewhere.
+    /// True if a segment is sealed and has the share of the set that contains it. Otherwise files
+    /// it in the right set.
     fn is_rightly_filed(&self, segment: u32, share: Share, now: Second) -> bool {
         let has_share = || match share {
             0 => self.is_reclaimable(segment, now),
@@ -204,7 +208,8 @@ impl Segments {
         false
     }
 
-    /// Returns a member of a set that `is_wanted`, from `from` on and then from the start.
+    /// Returns a member of a set for which `is_wanted` returns true. Searches from `from` to the
+    /// end, and then from the start.
     fn find_in(&self, set: usize, from: u32, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let mut looked_at = 0;
         let mut search = |from: u32, end: u32| {
@@ -222,7 +227,7 @@ impl Segments {
         search(from, u32::MAX).or_else(|| search(0, from))
     }
 
-    /// Goes on with the lap over all segments: files the next `count` ones, and counts their
+    /// Continues the lap over all segments: files the next `count` segments, and counts their
     /// records.
     pub(crate) fn lap(&self, count: u64, now: Second) {
         let used = self.used_segment_numbers().end;
@@ -261,8 +266,8 @@ impl Segments {
         }
     }
 
-    /// Returns the mean size of a record in bytes, as the last lap has found it. Before the first
-    /// one, that of the records of `segment`.
+    /// Returns the mean size of a record in bytes according to the last lap. Before the end of the
+    /// first lap, returns the mean size of the records in `segment`.
     pub(crate) fn mean_record_bytes(&self, segment: u32) -> u64 {
         let account = self.account(segment);
         match self.region().word(global::MEAN_RECORD_BYTES).load(Relaxed) {
@@ -271,8 +276,8 @@ impl Segments {
         }
     }
 
-    /// Files all segments. Returns false if no segment was filed since the last time, so that
-    /// stores into a full cache without eviction fail without a look at all segments.
+    /// Files all segments. Returns false if no segment was filed since the last call. So stores to
+    /// a full cache without eviction fail without looking at all segments.
     pub(crate) fn file_all(&self, now: Second) -> bool {
         let filed = self.region().word(global::FILED).load(Acquire);
         let looked = self.region().word(global::FILED_AT_LAST_LOOK);
@@ -284,8 +289,8 @@ impl Segments {
         true
     }
 
-    /// Returns the segments that no search would find. While no thread is under way there are none,
-    /// unless one was killed.
+    /// Returns the segments that no search would find. While no operation is in progress there are
+    /// no such segments, unless a thread was killed.
     #[cfg(test)]
     pub(crate) fn unfiled(&self, now: Second) -> Vec<u32> {
         let is_found = |segment: u32, set| self.set(set).next(segment) == Some(segment);
@@ -298,7 +303,7 @@ impl Segments {
         self.used_segment_numbers().filter(|segment| !is_filed(segment)).collect()
     }
 
-    /// True if the queue of its pool holds a segment.
+    /// True if the queue of the segment's pool contains the segment.
     #[cfg(test)]
     pub(crate) fn has_age(&self, segment: u32) -> bool {
         self.is_in_age_queue(self.present_use(segment))

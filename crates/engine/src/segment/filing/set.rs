@@ -1,11 +1,11 @@
 //! A set of segments, in shared memory.
 //!
-//! A bit says that a segment is in the set. Two upper levels have a bit for each word of the level
-//! below, which says that the word is not 0: the search for a member loads one word of each level,
-//! whatever the number of segments.
+//! A bit is set if the segment is in the set. Two upper levels have a bit for each word of the
+//! level below, which is set if the word is not 0. A search for a member loads one word of each
+//! level, whatever the number of segments.
 //!
-//! A bit is a hint. A thread that is killed between two levels leaves a member that no search
-//! finds, until another thread inserts it again; see [`super`].
+//! A bit is only a hint. A thread that is killed between two levels leaves a member that no search
+//! finds until another thread inserts it again; see [`super`].
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -22,7 +22,7 @@ pub(crate) struct SegmentSet<'a> {
     region: &'a Region,
     /// The offset of the lowest level.
     at: usize,
-    /// The numbers of words of the levels.
+    /// The number of words in each level.
     words: [usize; SET_LEVELS],
 }
 
@@ -44,7 +44,7 @@ impl<'a> SegmentSet<'a> {
         self.word(0, segment / 64).load(SeqCst) >> (segment % 64) & 1 != 0
     }
 
-    /// Adds a segment. Restores the upper levels if a killed thread left them without its bit.
+    /// Adds a segment. Also restores bits of the upper levels that a killed thread did not set.
     pub(crate) fn insert(&self, segment: u32) {
         self.raise(0, segment as usize);
     }
@@ -55,7 +55,7 @@ impl<'a> SegmentSet<'a> {
         for level in 0..SET_LEVELS {
             let left = self.word(level, index / 64).fetch_and(!(1 << (index % 64)), SeqCst);
             if level > 0 && self.word(level - 1, index).load(SeqCst) != 0 {
-                // Another thread has inserted a segment there, and may have seen the bit set.
+                // Another thread has inserted a segment there, and may have found the bit set.
                 return self.raise(level, index);
             }
             if left & !(1 << (index % 64)) != 0 {
@@ -65,12 +65,12 @@ impl<'a> SegmentSet<'a> {
         }
     }
 
-    /// Sets the bit of an index in a level, and those above it.
+    /// Sets the bit of an index in a level, and the bits above it.
     fn raise(&self, lowest: usize, mut index: usize) {
         for level in lowest..SET_LEVELS {
             let (word, bit) = (self.word(level, index / 64), 1 << (index % 64));
-            // Most of the time the bits of the upper levels are set, and a load leaves their lines
-            // to all threads.
+            // The bits of the upper levels are usually set, and a load lets all threads share their
+            // cache lines.
             if word.load(SeqCst) & bit == 0 {
                 word.fetch_or(bit, SeqCst);
             }
@@ -78,14 +78,14 @@ impl<'a> SegmentSet<'a> {
         }
     }
 
-    /// Returns the first member from a segment on.
+    /// Returns the first member at or after a segment.
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
         let segment = self.next_in(0, from as usize)?;
-        // The bits of a damaged region may name more segments than there are.
+        // In a damaged region, bits may name segments that do not exist.
         (segment < self.region.layout().segments).then_some(segment as u32)
     }
 
-    /// Returns the index of the first bit of a level that is set, from an index on.
+    /// Returns the index of the first set bit of a level, at or after an index.
     fn next_in(&self, level: usize, from: usize) -> Option<usize> {
         let mut word = from / 64;
         let mut bits = match word < self.words[level] {
@@ -100,7 +100,7 @@ impl<'a> SegmentSet<'a> {
             if word >= self.words[level] {
                 return None;
             }
-            // Still 0 if another thread is about to clear the bit above.
+            // The word is still 0 if another thread is about to clear the bit above.
             bits = self.word(level, word).load(SeqCst);
         }
         Some(word * 64 + bits.trailing_zeros() as usize)
@@ -115,7 +115,7 @@ mod tests {
     use crate::fixtures::SMALL;
     use crate::open::Config;
 
-    /// Returns an engine with more than 4096 segments: all levels have several words.
+    /// Returns an engine with more than 4096 segments, so that all levels have several words.
     fn engine() -> Engine {
         let (memory_bytes, memory_bytes_max) = (1 << 20, 512 << 20);
         Engine::create(&Config { memory_bytes, memory_bytes_max, ..SMALL }).unwrap()
@@ -152,7 +152,7 @@ mod tests {
         let engine = engine();
         let set = set(&engine);
         set.insert(5000);
-        // As if the thread had been killed before it set the bits above.
+        // Simulates a thread that was killed before it set the bits above.
         for level in 1..SET_LEVELS {
             (0..set.words[level]).for_each(|word| set.word(level, word).store(0, SeqCst));
         }

@@ -30,7 +30,7 @@ fn store(
     engine.store(&Operation::new(thread, NOW), &request, &[7; 1000]).map(drop)
 }
 
-/// Takes a fresh segment and seals it, as if records filled `bytes` of it.
+/// Takes a fresh segment and seals it. Marks `bytes` of it as filled with records.
 fn seal_one(engine: &Engine, thread: &ThreadSlot, bytes: usize) -> Option<u32> {
     let segments = engine.segments();
     let segment = segments.take_any(thread, 0)?;
@@ -80,7 +80,7 @@ fn the_lap_finds_segments_that_a_killed_process_left_unfiled() {
     let freed = seal_one(&engine, &thread, bytes).unwrap();
     engine.segments().retire(&thread, freed);
     engine.segments().free(&thread, freed);
-    // As if it had been killed between the state and the first bit.
+    // Simulates a thread that was killed between the change of the state and the first bit.
     for at in (engine.region().layout().sets_at..engine.region().layout().pool_at).step_by(8) {
         engine.region().word(at).store(0, Relaxed);
     }
@@ -98,7 +98,7 @@ fn a_store_finds_memory_that_a_killed_process_left_unfiled() {
     let thread = engine.register().unwrap();
     for key in 0..2000 {
         store(&engine, &thread, key, Deadline::NEVER).unwrap();
-        // As if each store had been killed after it sealed a segment.
+        // Simulates stores that were killed after they sealed a segment.
         for at in (engine.region().layout().sets_at..engine.region().layout().pool_at).step_by(8) {
             engine.region().word(at).store(0, Relaxed);
         }
@@ -134,8 +134,8 @@ fn a_full_cache_without_eviction_is_looked_through_once() {
     store(&engine, &thread, full, Deadline::NEVER).expect("deleted items made room");
 }
 
-/// Regression test: an entry that stays at the head, such as that of a segment that a stopped
-/// thread empties, kept the cells of reused segments behind it until the queue was full.
+/// Regression test: an entry that stays at the head, such as a segment that a stopped thread
+/// empties, kept the cells of reused segments after it until the queue was full.
 #[test]
 fn a_queue_by_age_never_fills_with_cells_of_reused_segments() {
     let engine = Engine::create(&SMALL).unwrap();
@@ -164,8 +164,8 @@ fn a_damaged_queue_by_age_is_filled_again() {
     }
 }
 
-/// An engine of `segments` segments of 64 KiB that are sealed and full, in which 63 peers have
-/// died.
+/// Returns an engine with `segments` segments of 64 KiB that are sealed and full, and in which 63
+/// peers have died.
 fn full_engine(segments: usize) -> Engine {
     let config = Config { memory_bytes: 16 << 20, memory_bytes_max: segments << 16, ..SMALL };
     let memory = Memory::shared_anonymous(Engine::shared_bytes(&config).unwrap()).unwrap();
@@ -204,7 +204,7 @@ fn turn(engine: &Engine) -> Duration {
 fn a_choice_among_many_segments_takes_as_long_as_among_few() {
     let many = std::env::var("LARDER_SEGMENTS").map_or(1 << 14, |text| text.parse().unwrap());
     let [few, many] = [1 << 8, many].map(full_engine);
-    // The fastest of several rounds: other processes use the machine, too.
+    // Takes the fastest of several rounds, because other processes also use the machine.
     let fastest = |engine| (0..9).map(|_| turn(engine)).min().unwrap();
     let (few, many) = (fastest(&few), fastest(&many));
     println!("a turn takes {few:?} among few segments, {many:?} among many");

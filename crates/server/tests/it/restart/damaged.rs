@@ -14,7 +14,7 @@ const DAMAGES: [(u64, u64, &str); 4] = [
     (400, 0, "number of groups"),
     (400, 1 << 40, "number of groups"),
     (776, u64::MAX, "number of overflow groups"),
-    (1024, 999, "evicted from by thread slot 999"),
+    (1024, 999, "evictor place is held by thread slot 999"),
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who may open the files of a tier: its user alone.
+//! Checks that only the user of this process can open the files of a tier.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::disk::DiskError;
 /// The permission bits of the directory.
 pub(super) const DIRECTORY_MODE: u32 = 0o700;
 
-/// The permission bits of its files.
+/// The permission bits of the files.
 pub(super) const FILE_MODE: u32 = 0o600;
 
-/// Refuses what belongs to another user, and what the group or other users can open. A narrower
-/// mode than `expected` is accepted.
+/// Refuses a file or directory that another user owns, or that its group or other users can open. A
+/// more restrictive mode than `expected` is accepted.
 pub(super) fn check_private(
     path: &Path,
     stat: &Stat,

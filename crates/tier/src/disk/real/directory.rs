@@ -19,37 +19,37 @@ use crate::disk::{Call, Directory, DiskError, Space};
 /// The name of the lock file.
 const LOCK_NAME: &str = "lock";
 
-/// A directory that this user alone can open.
+/// A directory that only this user can open.
 #[derive(Debug)]
 pub struct RealDirectory {
     path: PathBuf,
     descriptor: OwnedFd,
 }
 
-/// The lock of a directory. Dropping it, and the end of the process, free it.
+/// The lock of a directory. It is freed when it is dropped and when the process ends.
 #[derive(Debug)]
 pub struct RealLock {
     descriptor: OwnedFd,
-    /// The process that took the lock. A forked child has a copy of the descriptor.
+    /// The process that took the lock. A forked child also has a copy of the descriptor.
     process: u32,
 }
 
 impl Drop for RealLock {
-    /// A copy of the descriptor in a child would keep the lock, so this does not only close it.
+    /// Unlocks the file. Closing the descriptor is not enough: a copy in a child keeps the lock.
     fn drop(&mut self) {
         if self.process == process::id() {
-            // On failure the lock is free when the last copy is closed.
+            // If this fails, the kernel frees the lock when the last copy is closed.
             let _ = flock(&self.descriptor, FlockOperation::NonBlockingUnlock);
         }
     }
 }
 
 impl RealDirectory {
-    /// Opens a directory, and first creates it if it is missing. Its parent must exist.
+    /// Opens a directory. Creates it first if it does not exist; its parent must exist.
     ///
     /// # Errors
     ///
-    /// Refuses a link, a directory of another user, and one that other users can open.
+    /// Refuses a link, a directory of another user, and a directory that other users can open.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DiskError> {
         let path = path.into();
         let fail = |errno: Errno| DiskError::io(Call::OpenDirectory, &path, errno);
@@ -71,24 +71,24 @@ impl RealDirectory {
         Ok(Self { path, descriptor })
     }
 
-    /// Returns what the file system cannot promise, if it is known for that.
+    /// Returns a caution if this type of file system cannot keep the promises of a store.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// System errors.
     pub fn caution(&self) -> Result<Option<Caution>, DiskError> {
         let fail = |errno| DiskError::io(Call::Space, &self.path, errno);
         Ok(Caution::of_system(&fstatfs(&self.descriptor).map_err(fail)?))
     }
 
-    /// Opens a file with these further flags, or returns `None` if it is missing.
+    /// Opens a file with these additional flags. Returns `None` if it does not exist.
     fn open_file(
         &self,
         name: &str,
         call: Call,
         more: OFlags,
     ) -> Result<Option<RealFile>, DiskError> {
-        debug_assert!(!name.contains('/') && name != "..", "{name:?} is no name of a file");
+        debug_assert!(!name.contains('/') && name != "..", "{name:?} is not a file name");
         let path = self.path.join(name);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
         let open = |flags| openat(&self.descriptor, name, flags, Mode::from_raw_mode(FILE_MODE));
@@ -160,8 +160,8 @@ impl Directory for RealDirectory {
     }
 }
 
-/// Opens a file for direct I/O, or for buffered I/O if the file system has no direct I/O. Returns
-/// true with it if I/O is direct.
+/// Opens a file for direct I/O, or for buffered I/O if the file system does not support direct I/O.
+/// The returned bool is true for direct I/O.
 fn direct_or_buffered<T>(
     flags: OFlags,
     open: impl Fn(OFlags) -> Result<T, Errno>,
@@ -172,7 +172,7 @@ fn direct_or_buffered<T>(
     }
 }
 
-/// Makes a created directory durable.
+/// Makes a new directory durable.
 fn sync_parent(path: &Path) -> Result<(), Errno> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -15,10 +15,10 @@ use super::transfer::{read_fully, write_fully};
 use crate::disk::traits::byte_range;
 use crate::disk::{Call, DiskError, File, Page, Space, zeroed_pages};
 
-/// The pages of one write while a range is zero-filled: 1 MiB.
+/// The number of pages that one write fills with zeros: 1 MiB.
 const ZERO_FILL_PAGES: u64 = 256;
 
-/// File systems that begin a read without waiting for it: ext4, XFS, btrfs.
+/// File systems that start a read without blocking: ext4, XFS, btrfs.
 const PROMPT: [FsWord; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
 /// An open file.
@@ -37,21 +37,21 @@ impl RealFile {
         Self { path, descriptor, is_direct: AtomicBool::new(is_direct), is_prompt }
     }
 
-    /// True if the file system begins a read without waiting for it. Others, like FUSE, say that
-    /// they do not wait, and do.
+    /// True if the file system starts a read without blocking. Others, such as FUSE, accept the
+    /// request not to block but block anyway.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
         self.is_prompt
     }
 
-    /// True if I/O bypasses the page cache. Some file systems refuse that at the first transfer
-    /// only; from then on I/O is buffered.
+    /// True if I/O bypasses the page cache. Some file systems refuse direct I/O only at the first
+    /// transfer. After that, I/O is buffered.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.is_direct.load(Relaxed)
     }
 
-    /// The descriptor, to read pages around this file's functions.
+    /// Returns the descriptor, for callers that read pages without this type's functions.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -87,7 +87,7 @@ impl RealFile {
         loop {
             match fallocate(&self.descriptor, FallocateFlags::empty(), offset, bytes) {
                 Err(Errno::INTR) => {}
-                // Without it the writes below allocate.
+                // If it is not supported, the writes below allocate the space.
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => break,
                 Err(errno) => return Err(self.error(Call::Allocate)(errno)),
             }
@@ -140,7 +140,7 @@ impl File for RealFile {
     fn allocate(&self, first: u64, count: u64) -> Result<(), DiskError> {
         match self.fill(first, count) {
             Err(error) if error.is_full() => {
-                // The file system may have given a part.
+                // The file system may have allocated a part.
                 self.deallocate(first, count)?;
                 Err(error)
             }

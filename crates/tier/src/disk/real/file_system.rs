@@ -1,4 +1,4 @@
-//! What the file system under a tier cannot promise.
+//! Recognizes file systems that cannot keep the promises of a store.
 
 use std::fmt;
 use std::path::Path;
@@ -7,16 +7,16 @@ use rustix::fs::{StatFs, StatVfs, statfs};
 
 use crate::disk::{Call, DiskError, Space};
 
-/// A reason why the promises of a store do not hold on this file system. A start logs it.
+/// A reason why a store is not durable on this file system. The server logs it at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caution {
-    /// The file system writes each page to a new place: a preallocated file can still run out of
-    /// space, and each sync writes metadata. Has the name of the file system.
+    /// The file system writes each page to a new place. A preallocated file can still run out of
+    /// space, and each sync writes metadata. Contains the name of the file system.
     CopyOnWrite(&'static str),
-    /// The directory lies in the writable layer of a container, on overlayfs, which ends with the
+    /// The directory is on overlayfs, in the writable layer of a container. It is deleted with the
     /// container.
     Overlay,
-    /// The file system is in memory: a reboot empties it. Has the name of the file system.
+    /// The file system is in memory: a reboot empties it. Contains the name of the file system.
     Memory(&'static str),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Caution {
 }
 
 impl Space {
-    /// The space that the system reports.
+    /// Converts the space that the system reports.
     pub(super) fn of_system(statvfs: &StatVfs) -> Self {
         Self {
             free_bytes: statvfs.f_bavail.saturating_mul(statvfs.f_frsize),
@@ -50,12 +50,12 @@ impl Space {
 }
 
 impl Caution {
-    /// Returns the caution for the file system of a directory, of any user; `None`: it is not known
-    /// for one.
+    /// Returns the caution for the file system of a directory, which may belong to any user.
+    /// Returns `None` for file systems without known limitations.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// System errors.
     pub fn at(directory: &Path) -> Result<Option<Self>, DiskError> {
         let fail = |errno| DiskError::io(Call::Space, directory, errno);
         Ok(Self::of_system(&statfs(directory).map_err(fail)?))
@@ -68,7 +68,7 @@ impl Caution {
         Self::of(magic)
     }
 
-    /// Returns the caution for a file system of this type, as `statfs` numbers it.
+    /// Returns the caution for a file system of this type, as numbered by `statfs`.
     fn of(magic: u32) -> Option<Self> {
         Some(match magic {
             0x9123_683e => Self::CopyOnWrite("btrfs"),

@@ -1,7 +1,7 @@
 //! Files of the operating system.
 //!
-//! I/O bypasses the page cache (`O_DIRECT`) where the file system has that, so that the memory of
-//! the machine is not filled with pages that are not asked for again. Elsewhere I/O is buffered.
+//! I/O bypasses the page cache (`O_DIRECT`) where the file system supports this. The page cache
+//! would otherwise fill with pages that are not read again. On other file systems, I/O is buffered.
 //!
 //! Files in reading order: `directory`, `access`, `file_system`, `file`, `transfer`.
 

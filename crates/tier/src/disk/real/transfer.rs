@@ -1,7 +1,7 @@
-//! Transfers that the system interrupts or cuts short.
+//! Transfers that the system interrupts or shortens.
 //!
-//! Direct I/O takes whole pages only, so a transfer that ends inside a page goes on at the begin of
-//! that page.
+//! Direct I/O accepts only whole pages. After a transfer that ends within a page, the next one
+//! therefore begins at the start of that page.
 
 use std::io;
 
@@ -9,17 +9,18 @@ use rustix::io::Errno;
 
 use crate::disk::PAGE_BYTES;
 
-/// How many transfers in a row may end before their first page does.
+/// The number of consecutive transfers that may end within their first page.
 const STALLS_MAX: u32 = 16;
 
-/// The part of a transfer that is done, in whole pages.
+/// The completed part of a transfer, in whole pages.
 struct Progress {
     done: usize,
     stalls: u32,
 }
 
 impl Progress {
-    /// Counts transferred bytes. Fails with this kind of error if there is no progress any more.
+    /// Counts transferred bytes. Fails with this kind of error after [`STALLS_MAX`] transfers
+    /// without progress.
     fn advance(&mut self, bytes: usize, kind: io::ErrorKind) -> io::Result<()> {
         let whole = bytes - bytes % PAGE_BYTES;
         self.done += whole;
@@ -32,8 +33,8 @@ impl Progress {
     }
 }
 
-/// Writes whole pages. `write` gets the offset of the remaining bytes, and returns how many of them
-/// it wrote.
+/// Writes whole pages. `write` is called with an offset and the remaining bytes, and returns the
+/// number of bytes that it wrote.
 pub(super) fn write_fully(
     bytes: &[u8],
     mut write: impl FnMut(u64, &[u8]) -> Result<usize, Errno>,
@@ -49,9 +50,9 @@ pub(super) fn write_fully(
     Ok(())
 }
 
-/// Reads whole pages. `read` gets the offset of the bytes that are missing, and returns how many of
-/// them it read. `available` returns the bytes from offset 0 to the end of the file. In the page
-/// where the file ends, the bytes behind the end are zero.
+/// Reads whole pages. `read` is called with an offset and the buffer for the remaining bytes, and
+/// returns the number of bytes that it read. `available` returns the length of the file from offset
+/// 0. In the last page of the file, the bytes after the end are set to zero.
 pub(super) fn read_fully(
     bytes: &mut [u8],
     available: impl Fn() -> Result<u64, Errno>,
@@ -83,11 +84,11 @@ pub(super) fn read_fully(
 mod tests {
     use super::*;
 
-    /// The lengths that the scripted system transfers, one a call: `None` is an interrupt.
+    /// The lengths that the scripted system transfers, one per call. `None` is an interrupt.
     type Script<'script> = std::slice::Iter<'script, Option<usize>>;
 
     fn next(script: &mut Script<'_>) -> Result<usize, Errno> {
-        let step = script.next().unwrap_or_else(|| panic!("the transfer goes on after its end"));
+        let step = script.next().unwrap_or_else(|| panic!("the transfer continues after its end"));
         step.ok_or(Errno::INTR)
     }
 
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
     }
 
-    /// Reads `wanted` bytes of a file, in the steps of the script, into a buffer of ones.
+    /// Reads `wanted` bytes of a file, in the steps of the script, into a buffer filled with ones.
     fn read(file: &[u8], wanted: usize, script: &[Option<usize>]) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0xff; wanted];
         let mut script = script.iter();
@@ -165,7 +166,7 @@ mod tests {
         let file = &source(2)[..5000];
         let bytes = read(file, 2 * PAGE_BYTES, &[Some(8192)]).unwrap();
         assert!(bytes[..5000] == *file, "the bytes before the end differ from the file");
-        assert!(bytes[5000..].iter().all(|byte| *byte == 0), "bytes behind the end are not zero");
+        assert!(bytes[5000..].iter().all(|byte| *byte == 0), "bytes after the end are not zero");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct SimulatedLock {
 impl Drop for SimulatedLock {
     fn drop(&mut self) {
         let mut state = self.machine.state();
-        // The end of the process has freed the lock, and another one may hold it.
+        // The lock was already freed when its process ended. The current process may hold it.
         if state.life == self.life {
             state.is_locked = false;
         }

@@ -9,68 +9,69 @@ use super::fault::{Counts, Fates, Fault, When};
 use super::machine::{Death, Machine};
 use crate::disk::{Call, PAGE_BYTES};
 
-/// A machine with one directory on one disk. Clones are handles of the same machine.
+/// A machine with one directory on one disk. Clones refer to the same machine.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     machine: Arc<Machine>,
 }
 
 impl SimulatedDisk {
-    /// Returns an empty disk whose random choices follow from `seed`.
+    /// Returns an empty disk. `seed` determines all its random choices.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { machine: Arc::new(Machine::new(seed)) }
     }
 
-    /// Opens the directory as the process that runs now. Reaches no call that could fail.
+    /// Opens the directory as the current process. This cannot fail.
     #[must_use]
     pub fn open(&self) -> SimulatedDirectory {
         let life = self.machine.state().life;
         SimulatedDirectory::new(Arc::clone(&self.machine), life, PathBuf::from("/simulated"))
     }
 
-    /// Ends the process: its handles fail, its lock is free, its hanging calls return with an
-    /// error. What it wrote stays in the cache.
+    /// Kills the process. Its handles fail, its lock is freed, and its hanging calls return an
+    /// error. Its writes stay in the cache.
     pub fn kill(&self) {
         self.machine.end_process(&mut self.machine.state(), Death::Kill);
     }
 
-    /// Ends the process and takes the power away. What was not synced is kept, lost or torn.
+    /// Ends the process and cuts the power. Each unsynced write is kept, lost or torn.
     pub fn lose_power(&self) {
         self.machine.end_process(&mut self.machine.state(), Death::PowerLoss);
     }
 
-    /// Returns how often the process has ended, by a call of the test or by a fault.
+    /// Returns how many processes have ended, by a call of the test or by a fault.
     #[must_use]
     pub fn deaths(&self) -> u64 {
         self.machine.state().life
     }
 
-    /// Weighs what a power loss does to unsynced pages. The default is [`Fates::EVEN`].
+    /// Sets the probabilities of what happens to unsynced pages at a power loss. The default is
+    /// [`Fates::EVEN`].
     ///
     /// # Panics
     ///
     /// Panics if all weights are 0.
     pub fn set_fates(&self, fates: Fates) {
-        assert!(fates.kept + fates.lost + fates.torn > 0, "{fates:?} leaves a page no fate");
+        assert!(fates.kept + fates.lost + fates.torn > 0, "all weights of {fates:?} are 0");
         self.machine.state().fates = fates;
     }
 
-    /// Lets a coming call meet a fault. Faults outlive the process.
+    /// Injects a fault into a later call. Faults persist when the process ends.
     ///
     /// # Panics
     ///
-    /// Panics if calls of this kind cannot meet the fault, or are counted from 0.
+    /// Panics if calls of this kind do not support the fault, or the count is 0.
     pub fn inject(&self, when: When, fault: Fault) {
         self.machine.state().faults.inject(when, fault);
     }
 
-    /// Takes back all injected faults. Calls that hang go on hanging.
+    /// Removes all injected faults. Hanging calls continue to hang.
     pub fn clear_faults(&self) {
         self.machine.state().faults.clear();
     }
 
-    /// Lets all calls go on that hang now.
+    /// Releases all calls that currently hang.
     pub fn release(&self) {
         self.machine.release();
     }
@@ -80,7 +81,7 @@ impl SimulatedDisk {
         self.machine.wait_for_hanging(calls);
     }
 
-    /// Lets reads fail with `EIO` that touch one of these pages of a file, until it is written.
+    /// Makes reads of these pages of a file fail with `EIO`, until the pages are written.
     ///
     /// # Panics
     ///
@@ -96,14 +97,14 @@ impl SimulatedDisk {
         self.machine.state().is_read_only = is_read_only;
     }
 
-    /// Limits the pages of all files. Writes into allocated pages succeed on a full disk. The
-    /// default has no limit that a test reaches.
+    /// Limits the total number of pages of all files. Writes into allocated pages succeed on a full
+    /// disk. The default limit is too high to be reached.
     pub fn set_capacity(&self, bytes: u64) {
         self.machine.state().capacity_pages = bytes / PAGE_BYTES as u64;
     }
 
     /// Inverts a bit of a file, in the cache, on the platter and in unsynced writes. Returns false
-    /// if no page with this bit is allocated.
+    /// if the page of this bit is not allocated.
     #[must_use]
     pub fn flip_bit(&self, name: &str, bit: u64) -> bool {
         let mut state = self.machine.state();
@@ -111,8 +112,8 @@ impl SimulatedDisk {
         state.inode(number).is_ok_and(|inode| inode.flip_bit(bit))
     }
 
-    /// Returns the bytes of a file that are durable now, cut or filled with zeros to its length in
-    /// the cache. Returns `None` if the file does not exist.
+    /// Returns the durable bytes of a file, truncated or extended with zeros to its length in the
+    /// cache. Returns `None` if the file does not exist.
     #[must_use]
     pub fn platter(&self, name: &str) -> Option<Vec<u8>> {
         let mut state = self.machine.state();
@@ -120,7 +121,7 @@ impl SimulatedDisk {
         state.inode(number).ok().map(|inode| inode.platter())
     }
 
-    /// Returns how many calls of this kind the disk has answered or lets hang.
+    /// Returns how many calls of this kind the disk has received, including hanging calls.
     #[must_use]
     pub fn counts(&self, call: Call) -> Counts {
         self.machine.state().counts(call)

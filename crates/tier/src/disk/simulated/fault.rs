@@ -1,4 +1,4 @@
-//! What goes wrong on a simulated disk, and when.
+//! Injected faults, and when they happen.
 
 use std::io;
 
@@ -6,27 +6,27 @@ use rustix::io::Errno;
 
 use crate::disk::Call;
 
-/// What an injected fault does to the call that it meets.
+/// The effect of an injected fault on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The call fails with this error number. A failed write has written some of its pages. A
-    /// failed sync has synced nothing, and a later one can repeat it.
+    /// failed sync has synced nothing, and the caller can repeat it.
     Errno(i32),
-    /// The call blocks until the test releases it, then goes on.
+    /// The call blocks until the test releases it, then continues.
     Hang,
-    /// The process is killed in the call, which may have had its effect.
+    /// The process is killed during the call. The call may or may not have taken effect.
     Kill,
-    /// The power is lost in the call, which may have had its effect.
+    /// The power is lost during the call. The call may or may not have taken effect.
     PowerLoss,
-    /// For [`Call::Write`]: the pages land at this page instead, and the call succeeds.
+    /// For [`Call::Write`]: the pages are written at this page instead, and the call succeeds.
     Misdirect(u64),
-    /// For [`Call::Write`] and [`Call::Read`]: this bit of the bytes, modulo their number, is
-    /// inverted, and the call succeeds.
+    /// For [`Call::Write`] and [`Call::Read`]: inverts this bit of the bytes, modulo their number.
+    /// The call succeeds.
     FlipBit(u64),
-    /// For [`Call::SyncData`]: the call fails with `EIO`, as Linux does after a failed writeback.
-    /// The pages that it covered count as clean: reads show them until they are dropped from the
-    /// cache, later syncs succeed, and the platter lacks them. With `some`, the platter has some
-    /// of them whole or torn.
+    /// For [`Call::SyncData`]: the call fails with `EIO`, as on Linux after a failed writeback. The
+    /// pages that it covered count as clean: reads return them until they are dropped from the
+    /// cache, and later syncs succeed, but the platter lacks them. With `some`, some of them reach
+    /// the platter, complete or torn.
     LosePages {
         /// True if some of the pages reach the platter.
         some: bool,
@@ -34,7 +34,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// True if a call of this kind can meet the fault.
+    /// True if calls of this kind support the fault.
     fn suits(self, call: Option<Call>) -> bool {
         match self {
             Self::Errno(_) | Self::Hang | Self::Kill | Self::PowerLoss => true,
@@ -44,7 +44,7 @@ impl Fault {
         }
     }
 
-    /// Returns the error of a call that meets this fault, if it fails.
+    /// Returns the error of a call with this fault. Returns `None` if the call does not fail.
     pub(super) fn error(self) -> Option<io::Error> {
         match self {
             Self::Errno(errno) => Some(io::Error::from_raw_os_error(errno)),
@@ -55,12 +55,12 @@ impl Fault {
     }
 }
 
-/// Returns the error of calls of a process that was killed, or whose machine lost power.
+/// Returns the error of calls from a process that was killed, or whose machine lost power.
 pub(super) fn dead() -> io::Error {
     io::Error::other("the simulated process has ended")
 }
 
-/// The call that meets a fault, counted from the injection on.
+/// Selects the calls with a fault, counted from the injection on.
 #[derive(Clone, Copy, Debug)]
 pub struct When {
     call: Option<Call>,
@@ -81,21 +81,21 @@ impl When {
         Self { call: None, nth, goes_on: false }
     }
 
-    /// That call, and all later ones.
+    /// The selected call and all later ones.
     #[must_use]
     pub const fn onwards(self) -> Self {
         Self { goes_on: true, ..self }
     }
 }
 
-/// The faults that wait for their calls.
+/// The injected faults.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<(When, Fault)>);
 
 impl Faults {
     /// # Panics
     ///
-    /// Panics if no call of this kind can meet the fault, or `nth` is 0.
+    /// Panics if no call of this kind supports the fault, or `nth` is 0.
     pub(super) fn inject(&mut self, when: When, fault: Fault) {
         assert!(when.nth > 0, "calls are counted from 1");
         assert!(fault.suits(when.call), "{:?} cannot meet {fault:?}", when.call);
@@ -106,7 +106,8 @@ impl Faults {
         self.0.clear();
     }
 
-    /// Counts a call, and returns the fault that it meets: the first injected, if several.
+    /// Counts a call, and returns its fault. If several faults match, returns the first one
+    /// injected.
     pub(super) fn meet(&mut self, call: Call) -> Option<Fault> {
         let mut met = None;
         self.0.retain_mut(|(when, fault)| {
@@ -124,30 +125,29 @@ impl Faults {
     }
 }
 
-/// The weights of what a power loss does to an unsynced page.
+/// The relative probabilities of what happens to an unsynced page at a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fates {
-    /// The weight of a page that holds the bytes of a write.
+    /// The page has the bytes of a write.
     pub kept: u32,
-    /// The weight of a page that holds its durable bytes.
+    /// The page has its durable bytes.
     pub lost: u32,
-    /// The weight of a page that holds sectors of both.
+    /// The page has sectors of both.
     pub torn: u32,
 }
 
 impl Fates {
     /// All cases are equally likely.
     pub const EVEN: Self = Self { kept: 1, lost: 1, torn: 1 };
-    /// All pages hold the bytes of a write.
+    /// All pages have the bytes of a write.
     pub const ALL_KEPT: Self = Self { kept: 1, lost: 0, torn: 0 };
-    /// All pages hold their durable bytes.
+    /// All pages have their durable bytes.
     pub const ALL_LOST: Self = Self { kept: 0, lost: 1, torn: 0 };
     /// All pages are torn.
     pub const ALL_TORN: Self = Self { kept: 0, lost: 0, torn: 1 };
 }
 
-/// How many calls of a kind a disk has answered, failed ones included, and the bytes that they were
-/// to transfer.
+/// The number of calls of one kind, including failed ones, and the number of bytes requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of calls.

@@ -39,7 +39,7 @@ impl SimulatedFile {
             .map_err(|error| DiskError::io(call, &self.path, error))
     }
 
-    /// Writes pages, as many of them as the fault and the free space allow.
+    /// Writes pages. A fault or a full disk may stop it after some of them.
     fn write(
         &self,
         state: &mut State,

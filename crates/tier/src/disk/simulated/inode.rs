@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::fault::Fates;
 use crate::disk::{PAGE_BYTES, Page};
 
-/// The unit that a device writes whole, in bytes.
+/// The length that a device writes atomically, in bytes.
 const SECTOR_BYTES: usize = 512;
 const SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
 
 /// The bytes of a page.
 pub(super) type Image = Arc<[u8; PAGE_BYTES]>;
 
-/// A write that is not synced, with its position among the changes of the file.
+/// A write that is not synced, with its sequence number among the changes of the file.
 #[derive(Debug)]
 struct Version {
     change: u64,
@@ -51,16 +51,16 @@ pub(super) struct Inode {
     pages: BTreeMap<u64, PageState>,
     /// The pages with unsynced writes.
     dirty: BTreeSet<u64>,
-    /// The pages that a failed sync gave up: clean in the cache, old on the platter.
+    /// The pages that a failed sync discarded: clean in the cache, out of date on the platter.
     given_up: BTreeSet<u64>,
     len: u64,
     lengths: Vec<LengthChange>,
-    /// How many changes the file has had.
+    /// The number of changes of the file.
     changes: u64,
 }
 
 impl Inode {
-    /// Returns an empty file. `zero` is a page of zeros, shared by all files of the disk.
+    /// Returns an empty file. `zero` is a page of zeros that all files of the disk share.
     pub(super) fn new(zero: Image) -> Self {
         Self {
             zero,
@@ -91,14 +91,14 @@ impl Inode {
         self.pages.range(first..first + count).count() as u64
     }
 
-    /// Copies a page of the cache. Returns false if it begins at or behind the end of the file.
+    /// Copies a page from the cache. Returns false if it begins at or after the end of the file.
     pub(super) fn read(&self, page: u64, target: &mut Page) -> bool {
         let image = self.pages.get(&page).map_or(&self.zero, |state| &state.cached);
         *target.bytes_mut() = **image;
         page * (PAGE_BYTES as u64) < self.len
     }
 
-    /// Returns the bytes of the platter as they would be read if the file had its length of now.
+    /// Returns the bytes of the platter, with the current length of the file.
     pub(super) fn platter(&self) -> Vec<u8> {
         let pages = 0..self.len.div_ceil(PAGE_BYTES as u64);
         let image = |page| self.pages.get(&page).map_or(&self.zero, |state| &state.platter);
@@ -121,8 +121,8 @@ impl Inode {
         self.write(page, Arc::clone(&self.zero));
     }
 
-    /// Frees pages, which read as zeros. A file system makes that durable at any time; here it is
-    /// durable at once.
+    /// Frees pages, which then read as zeros. A real file system may make this durable at any time.
+    /// Here it is durable immediately.
     pub(super) fn punch(&mut self, first: u64, count: u64) {
         for page in first..first + count {
             self.pages.remove(&page);
@@ -178,7 +178,7 @@ impl Inode {
         self.free_cut_pages();
     }
 
-    /// Marks all dirty pages clean, and writes none of them, or some.
+    /// Marks all dirty pages clean. Writes some of them to the platter, or none.
     pub(super) fn give_up_dirty_pages(&mut self, some: bool, rng: &mut fastrand::Rng) {
         let fates = if some { Fates::EVEN } else { Fates::ALL_LOST };
         for page in std::mem::take(&mut self.dirty) {
@@ -190,7 +190,7 @@ impl Inode {
         }
     }
 
-    /// Makes reads of clean pages show the platter.
+    /// Replaces clean pages in the cache with the bytes of the platter.
     pub(super) fn drop_clean_pages(&mut self) {
         for page in std::mem::take(&mut self.given_up) {
             if let Some(state) = self.pages.get_mut(&page) {
@@ -199,7 +199,7 @@ impl Inode {
         }
     }
 
-    /// Draws what is left of the unsynced changes.
+    /// Draws which unsynced changes survive.
     pub(super) fn lose_power(&mut self, fates: Fates, rng: &mut fastrand::Rng) {
         let lengths = std::mem::take(&mut self.lengths);
         let (kept, lost) = lengths.split_at(rng.usize(..=lengths.len()));
@@ -210,14 +210,14 @@ impl Inode {
         };
         for page in std::mem::take(&mut self.dirty) {
             let Some(state) = self.pages.get_mut(&page) else { continue };
-            // A page that was cut holds what was written since; nothing behind a lost cut is left.
+            // A page that was cut has only writes after the cut. Writes after a lost cut are lost.
             let begin = kept.iter().rfind(|length| length.cuts(page)).map(|length| length.change);
             let end = lost.iter().find(|length| length.cuts(page)).map(|length| length.change);
             let mut versions = std::mem::take(&mut state.unsynced);
             versions.retain(|version| end.is_none_or(|end| version.change < end));
             if let Some(begin) = begin {
                 versions.retain(|version| version.change >= begin);
-                // The first is the cut itself.
+                // The first version is the cut itself.
                 if !versions.is_empty() {
                     state.platter = versions.remove(0).image;
                 }
@@ -231,7 +231,7 @@ impl Inode {
         self.free_cut_pages();
     }
 
-    /// Frees the pages behind the end. The page with the end has zeros behind it.
+    /// Frees the pages after the end of the file, and zeros the rest of the last page.
     fn free_cut_pages(&mut self) {
         drop(self.pages.split_off(&self.len.div_ceil(PAGE_BYTES as u64)));
         self.given_up.retain(|page| self.pages.contains_key(page));
@@ -242,8 +242,8 @@ impl Inode {
         }
     }
 
-    /// Inverts a bit in all copies of a page, the unsynced ones too. Returns false if the page is
-    /// not allocated or lies behind the end.
+    /// Inverts a bit in all copies of a page, including the unsynced ones. Returns false if the
+    /// page is not allocated or is after the end of the file.
     pub(super) fn flip_bit(&mut self, bit: u64) -> bool {
         let byte = bit / 8;
         if byte >= self.len {
@@ -260,7 +260,7 @@ impl Inode {
     }
 }
 
-/// Returns the bytes of a page with zeros from the end of the file on.
+/// Returns the bytes of a page, with zeros after the end of the file.
 fn cut_image(image: &Image, page: u64, len: u64) -> Image {
     let kept = len.saturating_sub(page * PAGE_BYTES as u64).min(PAGE_BYTES as u64) as usize;
     let mut image = Arc::clone(image);
@@ -270,7 +270,7 @@ fn cut_image(image: &Image, page: u64, len: u64) -> Image {
     image
 }
 
-/// Draws the bytes that a page holds after a power loss.
+/// Draws the bytes of a page after a power loss.
 fn draw(old: &Image, versions: &[Version], fates: Fates, rng: &mut fastrand::Rng) -> Image {
     let Fates { kept, lost, torn } = fates;
     let lot = rng.u32(..(kept + lost + torn).max(1));

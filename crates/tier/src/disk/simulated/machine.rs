@@ -1,4 +1,4 @@
-//! The state of a simulated disk, and the way of each call to it.
+//! The state of a simulated disk, and the function through which all calls reach it.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use super::inode::{Image, Inode};
 use super::names::{InodeNumber, Names};
 use crate::disk::{Call, PAGE_BYTES, Space};
 
-/// How a process ends before its time.
+/// How a process ends unexpectedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Death {
     /// The cache survives.
@@ -21,7 +21,7 @@ pub(super) enum Death {
     PowerLoss,
 }
 
-/// The files of a disk, and what is to go wrong.
+/// The files of a disk, and the injected faults.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rng: fastrand::Rng,
@@ -30,11 +30,11 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) fates: Fates,
     pub(super) is_read_only: bool,
-    /// Pages of files that no read returns until they are written.
+    /// Pages whose reads fail until they are written.
     pub(super) bad_pages: BTreeSet<(u64, u64)>,
     pub(super) capacity_pages: u64,
     pub(super) is_locked: bool,
-    /// How many processes have ended. Handles of earlier ones are dead.
+    /// The number of processes that have ended. Handles of earlier ones fail.
     pub(super) life: u64,
     /// How many calls hang.
     pub(super) hanging: u64,
@@ -49,7 +49,7 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Machine {
     state: Mutex<State>,
-    /// Notified when a call begins to hang, and when hanging calls go on.
+    /// Notified when a call begins to hang, and when hanging calls are released.
     changed: Condvar,
 }
 
@@ -79,8 +79,8 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries out a call of the process `life`. `effect` gets the injected fault that it is to
-    /// honour: a write has one also where it fails, because it has a part of its effect then.
+    /// Performs a call of the process `life`. Passes the injected fault to `effect` if it changes
+    /// the effect. A failing write also receives its fault, because it writes some of its pages.
     pub(super) fn call<T>(
         &self,
         life: u64,
@@ -143,7 +143,7 @@ impl Machine {
         drop(self.changed.wait_while(self.state(), hang).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Ends the process, whose handles are dead from then on.
+    /// Ends the process. Its handles fail from then on.
     pub(super) fn end_process(&self, state: &mut State, death: Death) {
         state.life += 1;
         state.is_locked = false;
@@ -184,12 +184,12 @@ impl State {
         number
     }
 
-    /// Returns the file. A file without a name lives until the process ends.
+    /// Returns the file. A file without a name exists until the process ends.
     pub(super) fn inode(&mut self, number: InodeNumber) -> io::Result<&mut Inode> {
         self.inodes.get_mut(&number).ok_or_else(|| Errno::STALE.into())
     }
 
-    /// Returns how many pages can still be allocated. Files that no name leads to need none.
+    /// Returns the free and the total space. Files without a name use no space.
     pub(super) fn space(&self) -> Space {
         Space {
             free_bytes: self.free_pages() * PAGE_BYTES as u64,

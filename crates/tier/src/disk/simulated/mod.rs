@@ -1,18 +1,19 @@
-//! A disk in memory that fails as real disks do, for tests.
+//! A disk in memory that fails like a real disk, for tests.
 //!
-//! A [`SimulatedDisk`] is the machine: a cache, and a platter below it. A test opens its directory
-//! as a process would, and runs the log on it. [`SimulatedDisk::kill`] ends the process: the cache
-//! survives. [`SimulatedDisk::lose_power`] ends the machine: of what was not synced, a part
-//! survives, drawn from the seed.
+//! A [`SimulatedDisk`] is a machine with a page cache and a platter. A test opens its directory as
+//! a process would, and runs the log on it. [`SimulatedDisk::kill`] ends the process; the cache
+//! survives. [`SimulatedDisk::lose_power`] ends the machine; of the unsynced changes, a random part
+//! survives. The seed determines which.
 //!
-//! - Each unsynced page on its own holds its durable bytes, those of any write since, or a mix of
-//!   two of them in sectors of 512 bytes. [`Fates`] weighs these cases.
+//! - Each unsynced page independently has its durable bytes, the bytes of any later write, or a mix
+//!   of two of these in sectors of 512 bytes. [`Fates`] sets the probabilities.
 //! - Created and renamed files survive in the order of the calls: if one is lost, all later ones
-//!   are. Changes of a file's length survive in their order too, independently of the directory's.
-//!   If a cut of a file is lost, so is each later write behind that cut.
+//!   are lost. Changes of a file's length also survive in order, independently of the directory. If
+//!   the truncation of a file is lost, later writes after the truncated length are also lost.
 //!
-//! [`SimulatedDisk::inject`] makes the n-th call of a kind fail, hang, or take the power away. One
-//! thread that makes the same calls on a disk of the same seed gets the same bytes and errors.
+//! [`SimulatedDisk::inject`] makes the n-th call of a kind fail, hang, or cut the power. A single
+//! thread that makes the same calls on a disk with the same seed always observes the same bytes and
+//! errors.
 //!
 //! ```
 //! use larder_tier::disk::simulated::{Fates, SimulatedDisk};

@@ -34,12 +34,12 @@ fn apply(change: &NameChange, table: &mut Table) {
     }
 }
 
-/// The names as processes see them, and as the platter has them.
+/// The names in the cache and on the platter.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     durable: Table,
     cached: Table,
-    /// The changes that lead from `durable` to `cached`.
+    /// The changes between `durable` and `cached`.
     unsynced: Vec<NameChange>,
 }
 
@@ -48,7 +48,7 @@ impl Names {
         self.cached.get(name).copied()
     }
 
-    /// True if a name leads to this file now, or may after a power loss.
+    /// True if the file has a name, or may have one after a power loss.
     pub(super) fn leads_to(&self, number: InodeNumber) -> bool {
         let created = self
             .unsynced
@@ -62,7 +62,7 @@ impl Names {
         self.change(NameChange::Create(name.to_owned(), number));
     }
 
-    /// Returns false if there is no file `from`.
+    /// Returns false if `from` does not exist.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> bool {
         let exists = self.cached.contains_key(from);
         if exists {
@@ -71,7 +71,7 @@ impl Names {
         exists
     }
 
-    /// Returns false if one of the files is missing.
+    /// Returns false if one of the files does not exist.
     pub(super) fn exchange(&mut self, one: &str, other: &str) -> bool {
         let exist = self.cached.contains_key(one) && self.cached.contains_key(other);
         if exist {
@@ -90,7 +90,7 @@ impl Names {
         self.unsynced.clear();
     }
 
-    /// Keeps the first changes, as a journal does: how many is drawn.
+    /// Keeps a random number of the first changes, like a journaling file system.
     pub(super) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
         let kept = rng.usize(..=self.unsynced.len());
         for change in self.unsynced.drain(..).take(kept) {

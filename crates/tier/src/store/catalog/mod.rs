@@ -1,9 +1,9 @@
-//! The catalog: where the newest record of each key lies.
+//! The catalog: the position of the newest record of each key.
 //!
-//! An entry is 8 bytes, and does not hold the key: a 21-bit tag and the place. Several keys may
-//! share a tag; the record on the disk says whose it is.
+//! An entry is 8 bytes: a 21-bit tag and a location. It does not contain the key. Several keys may
+//! share a tag; the record on the disk contains the key.
 //!
-//! The log's lock orders all changes. A partition's own lock is for readers.
+//! The head lock orders all changes. The lock of a partition protects its readers.
 
 use std::ops::Range;
 mod table;
@@ -23,10 +23,10 @@ const EXTENT_BITS: u32 = 24;
 
 const _: () = assert!(EXTENT_BITS + OFFSET_BITS + TAG_BITS == u64::BITS);
 
-/// The extents that a catalog can tell apart: 64 TiB of log.
+/// The maximum number of extents in a catalog: 64 TiB of log.
 pub(crate) const EXTENTS_MAX: u32 = 1 << EXTENT_BITS;
 
-/// What files a key: the partition and the tag, and the rest of its hash.
+/// The parts of a key's hash: its partition, its tag, and the remaining bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Filed {
     partition: usize,
@@ -35,7 +35,7 @@ pub(super) struct Filed {
 }
 
 impl Filed {
-    /// By the identity of a key.
+    /// Computes the parts from the identity of a key.
     pub(super) fn of(identity: u128) -> Self {
         let low = identity as u64;
         Self {
@@ -45,7 +45,8 @@ impl Filed {
         }
     }
 
-    /// By the key of a record; `None` for a record of all keys.
+    /// Computes the parts for the key of a record. Returns `None` for records that concern all
+    /// keys.
     pub(super) fn of_record(hasher: &KeyHasher, record: &Record<'_>) -> Option<Self> {
         match *record {
             Record::Lost { place, key: [] } => Some(Self::of_place(place)),
@@ -56,33 +57,33 @@ impl Filed {
         }
     }
 
-    /// By the place of a lost item whose key is not known.
+    /// Computes the parts from the place of a lost item whose key is unknown.
     fn of_place(place: u64) -> Self {
         let (partition, tag) = (place >> TAG_BITS, place & ((1 << TAG_BITS) - 1));
         let partition = partition as usize % (1 << PARTITION_BITS);
         Self { partition, tag: tag as u32, rest: UNKNOWN }
     }
 
-    /// The place of the key in the order of a walk. Other keys may have the same one.
+    /// Returns the place of the key in the order of a walk. Several keys may have the same place.
     pub(super) fn place(self) -> u64 {
         (self.partition as u64) << TAG_BITS | u64::from(self.tag)
     }
 
-    /// One of `words` words that the key shares with others.
+    /// Returns the index of one of `words` words. Several keys share a word.
     pub(super) fn word(self, words: usize) -> usize {
         self.rest as usize % words
     }
 }
 
-/// The places of all keys in the order of a walk: partition by partition, in each by the tag.
+/// The places of all keys in the order of a walk: by partition, and within a partition by tag.
 pub const PLACES: Range<u64> = 0..1 << (PARTITION_BITS + TAG_BITS);
 
-/// Where a record lies now: an extent, and the offset in it.
+/// The current position of a record: an extent, and the offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Location(u64);
 
 impl Location {
-    /// From the bits of [`Self::word`].
+    /// Converts the bits returned by [`Self::word`].
     pub(super) fn of_word(word: u64) -> Self {
         Self(word & ((1 << (u64::BITS - TAG_BITS)) - 1))
     }
@@ -104,7 +105,7 @@ impl Location {
     }
 }
 
-/// A tag and a location. Never 0: offset 0 of an extent is its header.
+/// A tag and a location. It is never 0, because offset 0 of an extent is its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place(u64);
 
@@ -126,7 +127,7 @@ impl Entry for Place {
     }
 }
 
-/// The catalog of a log that is served.
+/// The catalog of an open log.
 #[derive(Debug)]
 pub(super) struct Catalog {
     partitions: Box<[Mutex<Table<Place>>]>,
@@ -149,28 +150,28 @@ impl Catalog {
         self.partitions[partition].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     pub(super) fn items(&self) -> u64 {
         self.items.load(Relaxed)
     }
 
-    /// Memory of the entries, in bytes.
+    /// Returns the memory of the entries, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// Appends the locations that may be the key's.
+    /// Appends the locations that may belong to the key.
     pub(super) fn candidates(&self, filed: Filed, into: &mut Vec<Location>) {
         into.extend(self.partition(filed).with_tag(filed.tag).map(Place::location));
     }
 
-    /// True if the key may be at this location.
+    /// True if the catalog has this location for the key or for another key with the same tag.
     pub(super) fn has(&self, filed: Filed, location: Location) -> bool {
         let place = Place::new(filed, location);
         self.partition(filed).with_tag(filed.tag).any(|entry| entry == place)
     }
 
-    /// True if another entry stays within the memory of the catalog.
+    /// True if another entry fits into the memory limit of the catalog.
     pub(super) fn has_room(&self, filed: Filed) -> bool {
         let growth = self.partition(filed).next_growth_bytes() as u64;
         growth == 0 || self.bytes() + growth <= self.bytes_max
@@ -181,23 +182,23 @@ impl Catalog {
         self.change(filed, |table| table.insert(Place::new(filed, location)));
     }
 
-    /// Moves an entry. False if it is not there.
+    /// Replaces the location of an entry. Returns false if the entry does not exist.
     pub(super) fn replace(&self, filed: Filed, old: Location, new: Location) -> bool {
         let (old, new) = (Place::new(filed, old), Place::new(filed, new));
         self.partition(filed).replace(old, new)
     }
 
-    /// Removes an entry. False if it is not there.
+    /// Removes an entry. Returns false if it does not exist.
     pub(super) fn remove(&self, filed: Filed, location: Location) -> bool {
         self.change(filed, |table| table.remove(Place::new(filed, location)))
     }
 
-    /// Partitions.
+    /// Returns the number of partitions.
     pub(super) fn partitions(&self) -> usize {
         self.partitions.len()
     }
 
-    /// Shows the entries of each partition, as words.
+    /// Calls `show` with the entries of each partition, as words.
     pub(super) fn visit<E>(&self, mut show: impl FnMut(&[u64]) -> Result<(), E>) -> Result<(), E> {
         let mut words = Vec::new();
         for partition in &self.partitions {
@@ -210,12 +211,13 @@ impl Catalog {
         Ok(())
     }
 
-    /// Makes room for the entries of a partition, which come in the order of their tags.
+    /// Reserves memory for the entries of a partition. They are then added in the order of their
+    /// tags.
     pub(super) fn reserve(&self, partition: usize, entries: usize) {
         self.change(Filed { partition, tag: 0, rest: 0 }, |table| table.reserve(entries));
     }
 
-    /// Adds an entry that [`Self::visit`] has shown. False if it names no record.
+    /// Adds an entry from [`Self::visit`]. Returns false if it cannot be the location of a record.
     pub(super) fn restore(
         &self,
         partition: usize,
@@ -224,7 +226,7 @@ impl Catalog {
     ) -> bool {
         let place = Place(word);
         let location = place.location();
-        // Page 0 of an extent is a header.
+        // Page 0 of an extent is a segment header.
         let is_sound = location.offset() >= PAGE_BYTES && is_used(location.extent());
         if is_sound {
             self.insert(Filed { partition, tag: place.tag(), rest: 0 }, location);
@@ -232,9 +234,9 @@ impl Catalog {
         is_sound
     }
 
-    /// Returns the places from `from` on that have about this many entries.
+    /// Returns a range of places, beginning with `from`, that has about this many entries.
     ///
-    /// Cost: a lock for each partition.
+    /// Cost: one lock per partition.
     pub(super) fn next_places(&self, from: u64, entries_max: usize) -> Range<u64> {
         let (mut end, mut left) = (from, entries_max as u64);
         while end < PLACES.end {
@@ -244,7 +246,7 @@ impl Catalog {
             // The tags are spread evenly.
             let entries = (entries * tags) >> TAG_BITS;
             if entries > left {
-                // Part of a partition only if that is all.
+                // Splits a partition only if it is the first one of the range.
                 let part = if end == from { (tags * left / entries).max(1) } else { 0 };
                 end += part;
                 break;
@@ -254,7 +256,7 @@ impl Catalog {
         from..end
     }
 
-    /// Shows the locations of the records of keys with these places, under the lock of their
+    /// Calls `show` with the locations of the records at these places, under the lock of their
     /// partition.
     pub(super) fn list(&self, places: Range<u64>, mut show: impl FnMut(Location)) {
         let mut from = places.start;
@@ -267,9 +269,9 @@ impl Catalog {
         }
     }
 
-    /// The entries that name records in an extent.
+    /// Returns the entries for records in an extent.
     ///
-    /// Cost: a look at every entry.
+    /// Cost: a scan of all entries.
     pub(super) fn of_extent(&self, extent: Extent) -> Vec<(Filed, Location)> {
         let mut all = Vec::new();
         for partition in 0..self.partitions.len() {
@@ -281,9 +283,9 @@ impl Catalog {
         all
     }
 
-    /// Removes the entries that name an extent. Returns their number.
+    /// Removes the entries for records in an extent. Returns their number.
     ///
-    /// Cost: a look at every entry.
+    /// Cost: a scan of all entries.
     pub(super) fn remove_extent(&self, extent: Extent) -> u64 {
         let remove = |(filed, location)| u64::from(self.remove(filed, location));
         self.of_extent(extent).into_iter().map(remove).sum()
@@ -302,14 +304,14 @@ impl Catalog {
         let mut table = self.partition(filed);
         let (len, bytes) = (table.len() as u64, table.bytes() as u64);
         let result = act(&mut table);
-        // Wraps around, as a subtraction does.
+        // Wrapping addition also subtracts.
         self.items.fetch_add((table.len() as u64).wrapping_sub(len), Relaxed);
         self.bytes.fetch_add((table.bytes() as u64).wrapping_sub(bytes), Relaxed);
         result
     }
 }
 
-/// An entry that also holds the rest of the hash: 97 bits in all.
+/// An entry with the remaining bits of the hash: 97 bits in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Certain {
     place: Place,
@@ -324,8 +326,8 @@ impl Entry for Certain {
     }
 }
 
-/// A catalog while a log is read. It tells keys apart without the records: by 97 bits of a keyed
-/// hash, so that for 10⁹ items the chance that two are taken for one is 10⁻¹¹.
+/// A catalog that is used while a log is read. It distinguishes keys without reading their records,
+/// by 97 bits of a keyed hash. With 10⁹ items, the probability that two keys are confused is 10⁻¹¹.
 #[derive(Debug)]
 pub(super) struct Draft {
     partitions: Vec<Table<Certain>>,
@@ -336,8 +338,8 @@ impl Draft {
         Self { partitions: (0..1 << PARTITION_BITS).map(|_| Table::default()).collect() }
     }
 
-    /// Files the newest record of a key. Returns where the one before it lies: a lost one whose key
-    /// is not known is taken for it if it has the same place.
+    /// Adds the newest record of a key. Returns the location of its previous record. A lost record
+    /// with an unknown key counts as the previous record if it has the same place.
     pub(super) fn put(&mut self, filed: Filed, location: Location) -> Option<Location> {
         let new = Certain { place: Place::new(filed, location), rest: filed.rest };
         let table = &mut self.partitions[filed.partition];
@@ -353,13 +355,13 @@ impl Draft {
         }
     }
 
-    /// True if the key's newest record is at this location.
+    /// True if this location is the newest record of the key.
     pub(super) fn has(&self, filed: Filed, location: Location) -> bool {
         let found = Self::find(&self.partitions[filed.partition], filed);
         found.is_some_and(|found| found.place.location() == location)
     }
 
-    /// Removes a key. Returns where its record lies.
+    /// Removes a key. Returns the location of its record.
     pub(super) fn take(&mut self, filed: Filed) -> Option<Location> {
         let table = &mut self.partitions[filed.partition];
         let old = Self::find(table, filed)?;
@@ -372,7 +374,8 @@ impl Draft {
         *self = Self::new();
     }
 
-    /// The catalog to serve with. It may be larger than `bytes_max`, and then takes no new keys.
+    /// Converts the draft into a catalog. It may exceed `bytes_max`; the catalog then accepts no
+    /// new keys.
     pub(super) fn into_catalog(self, bytes_max: u64) -> Catalog {
         let catalog = Catalog::new(bytes_max);
         for (partition, table) in self.partitions.into_iter().enumerate() {
@@ -391,7 +394,7 @@ impl Draft {
     }
 }
 
-/// The rest of the hash of a lost item whose key is not known.
+/// The remaining hash bits of a lost item whose key is unknown.
 const UNKNOWN: u64 = u64::MAX;
 
 #[cfg(test)]
@@ -401,7 +404,7 @@ mod tests {
     #[test]
     fn slices_of_few_entries_list_each_entry_once() {
         let catalog = Catalog::new(1 << 20);
-        // Some partitions have more than a slice, most have none.
+        // Some partitions have more entries than a slice; most are empty.
         for n in 0..30_000_u64 {
             let (partition, tag) = (5 + n as usize % 3, (n * 69) as u32);
             let filed = Filed { partition, tag, rest: 0 };

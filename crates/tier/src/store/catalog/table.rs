@@ -1,19 +1,19 @@
-//! A hash table of small entries that grows by a quarter.
+//! A hash table of small entries that grows in steps of a quarter.
 //!
-//! Linear probing over a slice, at most 4/5 full. An entry's home follows from its tag alone, and
-//! the homes are in the order of the tags: growth walks the slice once.
+//! It uses linear probing and is at most 4/5 full. The home slot of an entry depends only on its
+//! tag, and home slots are in tag order, so growing the table takes one pass over the slots.
 
 use std::ops::Range;
 
 /// Bits of a tag.
 pub(super) const TAG_BITS: u32 = 21;
 
-/// What a table holds. The empty entry is no entry that is ever inserted.
+/// An entry of the table. [`Entry::EMPTY`] is never inserted.
 pub(super) trait Entry: Copy + PartialEq {
-    /// A slot without an entry.
+    /// The value of an empty slot.
     const EMPTY: Self;
 
-    /// The part of the key's hash that the entry keeps: at most [`TAG_BITS`] bits.
+    /// The bits of the key's hash that the entry stores: at most [`TAG_BITS`].
     fn tag(self) -> u32;
 }
 
@@ -31,17 +31,17 @@ impl<E> Default for Table<E> {
 }
 
 impl<E: Entry> Table<E> {
-    /// Entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Memory of the slots, in bytes.
+    /// Returns the memory of the slots, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.slots.len() * size_of::<E>()
     }
 
-    /// Memory that the next insertion adds, in bytes: 0 unless the table grows.
+    /// Returns the memory that the next insertion allocates, in bytes: 0 unless the table grows.
     pub(super) fn next_growth_bytes(&self) -> usize {
         match self.is_full() {
             true => (self.grown_slots() - self.slots.len()) * size_of::<E>(),
@@ -49,16 +49,17 @@ impl<E: Entry> Table<E> {
         }
     }
 
-    /// The entries with a tag, in no order.
+    /// Iterates over the entries with a tag, in arbitrary order.
     pub(super) fn with_tag(&self, tag: u32) -> impl Iterator<Item = E> {
         self.probe(tag).map(|at| self.slots[at]).filter(move |entry| entry.tag() == tag)
     }
 
-    /// The entries with one of these tags, in no order.
+    /// Iterates over the entries with one of these tags, in arbitrary order.
     ///
-    /// Cost: a look at about as many slots.
+    /// Cost: proportional to the number of these entries.
     pub(super) fn with_tags(&self, tags: Range<u32>) -> impl Iterator<Item = E> {
-        // They lie behind the first tag's home, and before the first empty slot behind the last's.
+        // These entries are between the home slot of the first tag and the first empty slot after
+        // the home slot of the last tag.
         let first = self.home(tags.start);
         let homes = self.home(tags.end.saturating_sub(1)).saturating_sub(first);
         let slots = (0..self.slots.len()).map(move |n| (n, (first + n) % self.slots.len()));
@@ -69,13 +70,14 @@ impl<E: Entry> Table<E> {
             .filter(move |entry| *entry != E::EMPTY && tags.contains(&entry.tag()))
     }
 
-    /// All entries.
+    /// Iterates over all entries.
     pub(super) fn iter(&self) -> impl Iterator<Item = E> {
         self.slots.iter().copied().filter(|entry| *entry != E::EMPTY)
     }
 
-    /// Makes room for this number of entries in all. Entries that come in the order of their tags
-    /// need it: in a table that is still small they would all have the first few homes.
+    /// Reserves slots for this number of entries in total. This is required before inserting
+    /// entries in tag order: in a table that is still small, they would all have the first few
+    /// slots as their home.
     pub(super) fn reserve(&mut self, entries: usize) {
         let slots = entries * 5 / 4 + 2;
         if slots > self.slots.len() {
@@ -92,14 +94,14 @@ impl<E: Entry> Table<E> {
         self.len += 1;
     }
 
-    /// Puts an entry with the same tag in the place of another one. False if that is not there.
+    /// Replaces an entry with another one of the same tag. Returns false if `old` does not exist.
     pub(super) fn replace(&mut self, old: E, new: E) -> bool {
         debug_assert_eq!(old.tag(), new.tag(), "an entry stays in its probe sequence");
         let at = self.position(old);
         at.inspect(|at| self.slots[*at] = new).is_some()
     }
 
-    /// Removes an entry. False if it is not there.
+    /// Removes an entry. Returns false if it does not exist.
     pub(super) fn remove(&mut self, entry: E) -> bool {
         let Some(mut hole) = self.position(entry) else { return false };
         let mut at = hole;
@@ -109,7 +111,7 @@ impl<E: Entry> Table<E> {
             if moved == E::EMPTY {
                 break;
             }
-            // An entry moves into the hole unless its home lies behind it.
+            // An entry moves into the hole unless its home slot is after the hole.
             let home = self.home(moved.tag());
             let stays =
                 if hole <= at { hole < home && home <= at } else { hole < home || home <= at };
@@ -138,7 +140,7 @@ impl<E: Entry> Table<E> {
         (tag as usize * self.slots.len()) >> TAG_BITS
     }
 
-    /// The slots from a tag's home on, up to an empty one.
+    /// Iterates over the slots from the home slot of a tag up to the first empty slot.
     fn probe(&self, tag: u32) -> impl Iterator<Item = usize> {
         let (home, slots) = (self.home(tag), self.slots.len());
         let all = (home..slots).chain(0..home);
@@ -166,7 +168,7 @@ impl<E: Entry> Table<E> {
     }
 }
 
-/// The smallest table that is not empty.
+/// The smallest number of slots of a table that is not empty.
 const SLOTS_MIN: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Places of a log that cannot be read.
+//! Damaged places of a log.
 
 use std::fmt;
 
@@ -8,48 +8,50 @@ use crate::log::Extent;
 /// A damaged place of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The extent of the log's file that it is in; `None` if a segment is missing.
+    /// The extent of the damaged place; `None` if a segment is missing.
     pub extent: Option<Extent>,
-    /// Where it begins in the log; `None` if that is not known.
+    /// Its address; `None` if that is unknown.
     pub at: Option<Address>,
-    /// How many bytes cannot be read, of those that held something.
+    /// The number of unreadable bytes, without unused space.
     pub bytes: u64,
     /// The reason.
     pub wrong: Wrong,
 }
 
-/// Why a place of a log is damaged.
+/// The kind of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// A bit of the manifest was flipped.
     Manifest,
     /// A bit of a header was flipped.
     HeaderBit,
-    /// The header of an extent that holds nothing.
+    /// The header of an extent without records is damaged.
     HeaderOfNothing,
-    /// The header of a segment, and none of its units tells which segment it is.
+    /// The header of a segment is damaged, and so are all of its units. The segment number is
+    /// unknown.
     Header,
-    /// The header of a segment. Its units tell which one it is.
+    /// The header of a segment is damaged. Its units contain the segment number.
     HeaderAlone,
-    /// The header of a segment that may have been freed: its records may be out of date.
+    /// The header of a segment is damaged, and the segment may have been freed. Its records may be
+    /// out of date.
     HeaderInDoubt,
-    /// A segment is not there, although later ones are.
+    /// A segment is missing, although later ones exist.
     Missing {
-        /// The segment before it, of those that are there.
+        /// The last segment before the gap.
         earlier: Option<SegmentNumber>,
     },
-    /// Another extent holds the same segment.
+    /// Another extent contains the same segment.
     Twice,
-    /// The log ends before it.
+    /// The log file ends before this place.
     CutOff,
-    /// The bytes are not those that were written.
+    /// The checksum is wrong.
     Bytes,
-    /// The disk does not return them.
+    /// The disk failed to return the bytes.
     Disk(String),
 }
 
 impl Damage {
-    /// The most records that can have been in it.
+    /// Returns the maximum number of records in the damaged bytes.
     pub fn records_max(&self) -> u64 {
         self.bytes.div_ceil(RECORD_HEADER_BYTES as u64)
     }
@@ -69,7 +71,7 @@ impl fmt::Display for Damage {
             Wrong::Manifest => write!(f, "MANIFEST: one bit is flipped")?,
             Wrong::HeaderBit => write!(f, "one bit of the header is flipped")?,
             Wrong::HeaderOfNothing => {
-                write!(f, "the header is damaged; the extent holds nothing")?;
+                write!(f, "the header is damaged; the extent is empty")?;
             }
             Wrong::Header => write!(f, "the header and all units are damaged")?,
             Wrong::HeaderAlone => write!(f, "the header is damaged, or in the wrong place")?,
@@ -79,11 +81,11 @@ impl fmt::Display for Damage {
                  before: its items, and all earlier ones, may be out of date"
             )?,
             Wrong::Missing { earlier: Some(earlier) } => {
-                write!(f, "what followed segment {earlier} is missing")?;
+                write!(f, "the segments after segment {earlier} are missing")?;
             }
             Wrong::Missing { earlier: None } => write!(f, "all segments are missing")?,
-            Wrong::Twice => write!(f, "another extent holds this segment, too")?,
-            Wrong::CutOff => write!(f, "the log ends before it")?,
+            Wrong::Twice => write!(f, "another extent also contains this segment")?,
+            Wrong::CutOff => write!(f, "the log file ends before this extent")?,
             Wrong::Bytes => write!(f, "the checksum is wrong")?,
             Wrong::Disk(error) => write!(f, "{error}")?,
         }

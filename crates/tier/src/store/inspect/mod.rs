@@ -1,5 +1,5 @@
-//! The items of a directory that no process uses, read without changing it; past damage
-//! ([`salvage`]).
+//! Reads the items of a directory that no process uses, without changing it. [`salvage`] does the
+//! same for a damaged directory.
 
 pub(super) mod damage;
 pub(super) mod salvage;
@@ -17,34 +17,36 @@ use crate::store::rebuild::Reader;
 use crate::store::rebuild::snapshot::{self, Snapshot};
 use crate::tier::Tier;
 
-/// What a directory holds.
+/// The content of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Items, expired ones included.
+    /// The number of items, including expired ones.
     pub items: u64,
-    /// Length of their records, in bytes.
+    /// The length of their records, in bytes.
     pub bytes: u64,
-    /// Items that were damaged when reclaim met them.
+    /// The number of items that were damaged when reclaim read them.
     pub lost: u64,
-    /// Segments of the log.
+    /// The number of segments in the log.
     pub segments: usize,
-    /// Records of a store that later ones have replaced or removed, and marks of removals.
+    /// The number of records in a store's log that later ones have replaced or removed, and of
+    /// tombstones.
     pub dead: u64,
-    /// Where the log of a store ends, if the last stop was not clean.
+    /// The address at which the log of a store ends, if the last stop was not clean.
     pub cut: Option<Address>,
-    /// When a delayed flush is due, as a Unix time.
+    /// When the delayed flush is due, as a Unix time.
     pub due_unix_secs: Option<u64>,
-    /// Flipped bits of the manifest, of headers and of void units: nothing is lost by them.
+    /// The number of flipped bits in the manifest, in headers and in void units. They cause no
+    /// loss.
     pub flipped: u64,
 }
 
-/// Reads a directory, and shows its items to `show` until that returns false. An item that is
-/// expired at `now_unix_secs`, or flushed by then, is not shown. Reports the segments that are
-/// read, and their number, to `progress`: a store is read twice.
+/// Reads a directory, and calls `show` with its items until `show` returns false. Skips items that
+/// are expired at `now_unix_secs`, or flushed by a delayed flush that is due by then. Calls
+/// `progress` with the number of segments read so far and their total. A store is read twice.
 ///
 /// # Errors
 ///
-/// [`RecoveryError`]: what was shown until then is whole.
+/// [`RecoveryError`]. The items shown before the error are intact.
 pub fn inspect<D: Directory>(
     tier: &Tier<D>,
     now_unix_secs: u64,
@@ -59,8 +61,7 @@ pub fn inspect<D: Directory>(
     Ok(findings)
 }
 
-/// Returns the latest time that was written to a directory, of the log's time; 0 if none can be
-/// read.
+/// Returns the latest time in a directory, in the log's time, or 0 if it cannot be read.
 ///
 /// Cost: a read of the header of each extent, and of one segment.
 pub fn newest_stamp<D: Directory>(tier: &Tier<D>) -> u64 {
@@ -152,7 +153,7 @@ fn inspect_cache<D: Directory>(
     Ok(shower.findings)
 }
 
-/// Shows the current items of a log.
+/// Calls `show` with the current items of a log.
 struct Shower<'a, C> {
     is_current: C,
     hasher: &'a KeyHasher,
@@ -160,12 +161,12 @@ struct Shower<'a, C> {
     findings: Findings,
     show: &'a mut dyn FnMut(&Item<'_>) -> bool,
     progress: &'a mut dyn FnMut(usize, usize),
-    /// `show` has had enough.
+    /// True once `show` has returned false.
     is_over: bool,
 }
 
 impl<C: Fn(Filed, Location) -> bool> Shower<'_, C> {
-    /// Shows what a segment of a cache holds, up to its open end.
+    /// Processes the records of a segment of a cache.
     fn segment<D: Directory>(
         &mut self,
         tier: &Tier<D>,

@@ -1,8 +1,8 @@
-//! What can still be read of a damaged log, and what cannot.
+//! Finds the readable and the unreadable records of a damaged log.
 //!
-//! Each record has a checksum of its own, which belongs to its place: inside a damaged unit the
-//! other records are good. What is lost may have replaced, removed or flushed what lies before it
-//! in the log, so what is good may be out of date ([`Trust`]).
+//! Each record has its own checksum, which includes its address. The other records of a damaged
+//! unit are therefore still verifiable. A lost record may have replaced, removed or flushed any
+//! record before it in the log, so readable records may be out of date ([`Trust`]).
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -23,54 +23,54 @@ use crate::store::catalog::{Draft, Filed, Location};
 use crate::store::rebuild::snapshot::{self, Snapshot};
 use crate::tier::Tier;
 
-/// Whether a readable item is the newest of its key.
+/// Whether a readable item is the newest one of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It is: nothing behind it is lost.
+    /// It is the newest one: nothing after it is lost.
     Current,
-    /// What is lost may have replaced or removed it.
+    /// A lost record may have replaced or removed it.
     Doubtful,
 }
 
-/// What a salvage has found.
+/// The results of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// What can be read.
+    /// The readable content.
     pub findings: Findings,
-    /// Damaged places.
+    /// The number of damaged places.
     pub damages: u64,
-    /// Bytes that cannot be read.
+    /// The number of unreadable bytes.
     pub lost_bytes: u64,
-    /// Items that may be out of date.
+    /// The number of items that may be out of date.
     pub doubtful: u64,
-    /// Keys whose newest record is damaged: an older one is not shown.
+    /// The number of keys whose newest record is damaged. Their older records are not shown.
     pub withheld: u64,
 }
 
-/// What lies in a segment.
+/// A part of a segment, as found by [`Reader::visit`].
 pub(in crate::store) enum Seen<'a> {
     Record(Address, Record<'a>),
-    /// A record of this key, it seems, is damaged.
+    /// A damaged record that probably belongs to this key.
     Broken(&'a [u8]),
-    /// From here on come the good records of pages without a good unit, up to their damage.
+    /// The valid records on pages without a valid unit follow, up to the next `Damage`.
     Begin(Range<usize>),
-    /// The void unit of this page has a flipped bit.
+    /// The void unit on this page has a flipped bit.
     FlippedVoid(usize),
     Damage {
         damage: Damage,
-        /// Where what is lost ends, as stored.
+        /// The end of the last lost bytes, as stored.
         through: u64,
     },
 }
 
-/// Reads a log from its begin to its end, past damage. `report` gets the damaged places, `show` the
-/// items that are not expired at `now_unix_secs`, nor flushed by then, and the newest of their key
-/// as far as can be known. Reports the segments that are read, and their number, to `progress`: a
-/// store is read three times.
+/// Reads the complete log, skipping damage. Calls `report` with each damaged place. Calls `show`
+/// with items that are not expired at `now_unix_secs` and not flushed by then, and that are the
+/// newest readable ones of their key. Calls `progress` with the number of segments read so far and
+/// their total. A store is read three times.
 ///
 /// # Errors
 ///
-/// [`DiskError`] if the index of a cache is not returned.
+/// [`DiskError`] if the disk fails to return the index of a cache.
 pub fn salvage<D: Directory>(
     tier: &Tier<D>,
     now_unix_secs: u64,
@@ -98,7 +98,7 @@ pub fn salvage<D: Directory>(
     Ok(found)
 }
 
-/// Reads past damage.
+/// Reads a damaged log.
 pub(in crate::store) struct Reader<'a, D: Directory> {
     pub(super) tier: &'a Tier<D>,
     hasher: KeyHasher,
@@ -112,26 +112,26 @@ struct Newest {
     delay: Option<Delay>,
 }
 
-/// What may be out of date: what lies below an address.
+/// Records below this address, as stored, may be out of date.
 #[derive(Clone, Copy, Default)]
 pub(in crate::store) struct Doubt(pub(in crate::store) u64);
 
 impl Doubt {
-    /// Notes damage that is not inside a segment.
+    /// Adds damage that is not inside a segment.
     pub(in crate::store) fn note(&mut self, damage: &Damage) {
         if damage.bytes > 0 {
             self.note_lost(damage.at.map_or(u64::MAX, Address::stored));
         }
     }
 
-    /// Notes the segments that reclaim may have freed.
+    /// Adds the segments that reclaim may have freed.
     pub(in crate::store) fn note_doubtful(&mut self, segments: &[Segment]) {
         for segment in segments.iter().filter(|segment| segment.is_doubtful) {
             self.note_lost(end_of(segment.number));
         }
     }
 
-    /// Notes that something is lost below an address, as stored.
+    /// Adds a loss that ends at this address, as stored.
     pub(in crate::store) fn note_lost(&mut self, through: u64) {
         self.0 = self.0.max(through);
     }
@@ -161,7 +161,7 @@ impl<'a, D: Directory> Reader<'a, D> {
     ) {
         let (mut pages, mut doubt) = (zeroed_pages(SEGMENT_PAGES), Doubt::default());
         if self.tier.cut_bytes() > 0 {
-            // The newest segments may have been there.
+            // The missing part may have contained the newest segments.
             doubt.note_lost(u64::MAX);
         }
         let mut note = |damage: &Damage, found: &mut Salvaged| {
@@ -190,7 +190,7 @@ impl<'a, D: Directory> Reader<'a, D> {
             if let Some(cut) = end {
                 found.findings.cut = Some(cut);
                 for segment in &segments[done + 1..] {
-                    // A start gives them up, and must be able to read them before.
+                    // A start frees these segments, and must be able to read them first.
                     if let Some(error) = self.read(segment.extent, &mut pages) {
                         let (extent, at) = (Some(segment.extent), Address::new(segment.number, 0));
                         let wrong = Wrong::Disk(error);
@@ -255,7 +255,7 @@ impl<'a, D: Directory> Reader<'a, D> {
                 Seen::Record(at, record) => {
                     let location = Location::new(extent, at.offset());
                     let is_current = |filed| catalog.has(filed, location);
-                    // The index names the newest record of each key.
+                    // The index has the newest record of each key.
                     let mut show = |item: &Item<'_>, _: &mut Salvaged| show(item, Trust::Current);
                     self.show(&record, is_current, now_unix_secs, found, &mut show);
                 }
@@ -288,8 +288,7 @@ impl<'a, D: Directory> Reader<'a, D> {
         }
     }
 
-    /// Reads a segment. Returns the first error of a page that the disk does not return: such pages
-    /// are zero.
+    /// Reads a segment. Fills unreadable pages with zeros, and returns the error of the first one.
     pub(super) fn read(&self, extent: Extent, pages: &mut [Page]) -> Option<String> {
         let log = self.tier.log();
         log.segment(extent, pages).err()?;
@@ -303,7 +302,7 @@ impl<'a, D: Directory> Reader<'a, D> {
         first
     }
 
-    /// The address below which everything was durable, as stored.
+    /// Returns the address below which everything was durable, as stored.
     pub(in crate::store) fn durable(
         &self,
         segments: &[Segment],
@@ -324,8 +323,8 @@ impl<'a, D: Directory> Reader<'a, D> {
         durable
     }
 
-    /// Shows what lies in a segment. Returns where the log ends, if it ends here: at the first
-    /// place that no unit and no stop says was durable.
+    /// Calls `show` with the parts of a segment. Returns the end of the log if it is in this
+    /// segment: the first page without a valid unit that was not known to be durable.
     pub(in crate::store) fn visit(
         &self,
         segment: &Segment,
@@ -346,7 +345,7 @@ impl<'a, D: Directory> Reader<'a, D> {
         };
         let end = self.visit_units(segment.number, durable, pages, show, &mut note);
         if failed.is_some() && !is_damaged.get() {
-            // Pages that hold nothing.
+            // The unreadable pages are not in use.
             show(note(start, Gaps { bytes: 0, end: 0 }));
         }
         end
@@ -394,7 +393,8 @@ impl<'a, D: Directory> Reader<'a, D> {
         None
     }
 
-    /// Shows the good records from a page without a good unit on, to the end of `bytes`.
+    /// Calls `show` with the valid records between a page without a valid unit and the end of
+    /// `bytes`.
     fn pick(
         &self,
         number: SegmentNumber,
@@ -406,7 +406,7 @@ impl<'a, D: Directory> Reader<'a, D> {
         let (mut offset, mut behind) = (start + UNIT_HEADER_BYTES, start);
         let mut gaps = Gaps { bytes: 0, end: start };
         let mut effort = (bytes.len() - start) * EFFORT;
-        // Where a record is expected: behind a good one.
+        // True directly after a valid record, where another record is expected.
         let mut is_expected = true;
         while offset + RECORD_HEADER_BYTES <= bytes.len() && effort > 0 {
             let rest = &bytes[offset..];
@@ -438,7 +438,7 @@ impl<'a, D: Directory> Reader<'a, D> {
     }
 }
 
-/// The gaps between good records.
+/// The gaps between valid records.
 struct Gaps {
     bytes: u64,
     /// The offset in the segment at which the last gap ends.
@@ -454,15 +454,16 @@ impl Gaps {
     }
 }
 
-/// How many bytes between two good records, of pages of a segment that begin at `start`, held
-/// something: not the zeros between a record and the end of its page, nor the header of the unit
-/// that the second record begins.
+/// Returns the number of bytes in use between two valid records. `start` is the start of their
+/// pages in the segment. The zeros between a record and the end of its page do not count. Neither
+/// does the header of a unit that begins with the second record.
 fn gap(bytes: &[u8], number: SegmentNumber, start: usize, between: Range<usize>) -> u64 {
     let Range { start: from, end: to } = between;
     let page_end = from.next_multiple_of(PAGE_BYTES).min(to);
     let is_padded = from > start && bytes[from..page_end].iter().all(|byte| *byte == 0);
     let from = if is_padded { page_end } else { from };
-    // A unit begins at `start`. At another page there may be one, or a record of a longer one.
+    // A unit begins at `start`. At any other page there may be a unit header, or a part of a longer
+    // record.
     let is_header = |at: usize| {
         let page = at / PAGE_BYTES;
         at == start || Unit::claimed(page, bytes) == Some(number)
@@ -510,5 +511,6 @@ impl Newest {
     }
 }
 
-/// Bytes that are looked at for each byte of a damaged place: values may look like records.
+/// The maximum number of bytes that are examined per byte of a damaged place. Values may look like
+/// records.
 const EFFORT: usize = 64;

@@ -1,4 +1,4 @@
-//! Which segments a damaged log has.
+//! Finds the segments of a damaged log.
 
 use zerocopy::IntoBytes;
 
@@ -8,16 +8,16 @@ use crate::disk::{Directory, Page};
 use crate::format::{Address, SEGMENT_BYTES, SEGMENT_PAGES, SegmentHeader, SegmentNumber, Unit};
 use crate::log::{Extent, HeaderError};
 
-/// A segment that can be read, at least in part.
+/// A segment that is readable, at least in part.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct Segment {
     pub(in crate::store) extent: Extent,
     pub(in crate::store) number: SegmentNumber,
-    /// `None` if it is damaged.
+    /// The header; `None` if it is damaged.
     pub(in crate::store) header: Option<SegmentHeader>,
-    /// The header needs to be written anew.
+    /// True if the header must be rewritten.
     pub(in crate::store) is_header_damaged: bool,
-    /// It may have been freed: its header would show that.
+    /// True if the segment may have been freed. Only its header would show that.
     pub(in crate::store) is_doubtful: bool,
 }
 
@@ -28,7 +28,7 @@ impl Segment {
 }
 
 impl<D: Directory> Reader<'_, D> {
-    /// The segments of the log in the order of their numbers.
+    /// Returns the segments of the log in the order of their numbers.
     pub(in crate::store) fn segments(
         &self,
         pages: &mut [Page],
@@ -71,7 +71,7 @@ impl<D: Directory> Reader<'_, D> {
         self.linked(segments, report)
     }
 
-    /// Leaves out segments that are there twice, or were given up, and reports missing ones.
+    /// Removes duplicate and freed segments from the list, and reports missing ones.
     fn linked(&self, all: Vec<Segment>, report: &mut dyn FnMut(Damage)) -> Vec<Segment> {
         let mut linked: Vec<Segment> = Vec::new();
         for (index, segment) in all.iter().enumerate() {
@@ -86,11 +86,12 @@ impl<D: Directory> Reader<'_, D> {
                 (None, earlier) => {
                     let next = all[index + 1..].iter().find_map(|next| next.header);
                     let is_before_next = next.is_some_and(|next| next.previous == Some(number));
-                    // The extent was free if the next one names an earlier segment before it.
+                    // If the next header has an earlier segment as its predecessor, this extent was
+                    // free.
                     let was_freed = next
                         .is_some_and(|next| next.previous.is_none_or(|previous| previous < number));
-                    // Reclaim frees the oldest segments, and a start those above the end of the
-                    // log. Only a segment between two live ones must be live.
+                    // Reclaim frees the oldest segments, and a start frees those above the end of
+                    // the log. A segment is certainly live only if it is between two live ones.
                     let is_sure = is_before_next && earlier.is_some_and(|it| !it.is_doubtful);
                     let wrong = if is_sure || was_freed {
                         Wrong::HeaderAlone
@@ -126,7 +127,8 @@ impl<D: Directory> Reader<'_, D> {
         self.tier.log().read(extent, 1, units).is_ok() && units.iter().all(Page::is_zero)
     }
 
-    /// The segment that the units of an extent say they are of: the last one that used it.
+    /// Returns the segment number stored in the units of an extent: the number of the last segment
+    /// that used it.
     fn number(&self, extent: Extent, pages: &mut [Page]) -> Option<SegmentNumber> {
         self.read(extent, pages);
         let (seal, bytes) = (self.tier.log().seal(), pages.as_bytes());

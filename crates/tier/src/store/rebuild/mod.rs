@@ -1,4 +1,4 @@
-//! The catalog from the log: what a store does at its start.
+//! Rebuilds the catalog from the log at the start of a store.
 
 pub(super) mod snapshot;
 
@@ -14,21 +14,21 @@ use crate::store::extents::Extents;
 use crate::tier::Tier;
 use snapshot::Snapshot;
 
-/// What a start has found.
+/// The state of a store after its directory was read.
 pub(super) struct Rebuilt {
     pub(super) catalog: Catalog,
     pub(super) extents: Extents,
     pub(super) segments: VecDeque<(Extent, SegmentNumber)>,
     pub(super) free: VecDeque<Extent>,
-    /// What the start says of it; items and segments are not counted yet.
+    /// The results for the caller. Items and segments are not counted yet.
     pub(super) found: Started,
     pub(super) delay: Option<Delay>,
-    /// When the delayed flush of a cache is due, as a Unix time; 0 if there is none.
+    /// When the delayed flush of a cache is due, as a Unix time; 0 if no flush is pending.
     pub(super) due_unix_secs: u64,
 }
 
 impl Rebuilt {
-    /// An empty log.
+    /// Returns the state of an empty log.
     pub(super) fn empty(extents: u32, catalog_bytes_max: u64) -> Self {
         Self {
             catalog: Catalog::new(catalog_bytes_max),
@@ -41,11 +41,11 @@ impl Rebuilt {
         }
     }
 
-    /// What the last stop has left.
+    /// Returns the state from the snapshot of the last stop.
     ///
     /// # Errors
     ///
-    /// [`RecoveryError::OlderManifest`] if a later life has begun segments since.
+    /// [`RecoveryError::OlderManifest`] if a later process has begun segments.
     pub(super) fn of_snapshot<D: Directory>(
         snapshot: Snapshot,
         tier: &Tier<D>,
@@ -72,7 +72,7 @@ impl Rebuilt {
     }
 }
 
-/// Free extents that are looked at: a life uses them in this order.
+/// The number of free extents that are checked. A process uses free extents in this order.
 const NEXT_EXTENTS: usize = 8;
 
 /// Reads the log of a directory.
@@ -91,7 +91,7 @@ pub(super) fn rebuild<D: Directory>(
     let mut is_used = vec![false; extents.count() as usize];
     for (extent, number) in &segments {
         is_used[*extent as usize] = true;
-        // The reader has begun those with records.
+        // The reader has already begun the segments with records.
         if !extents.holds(*extent, *number) {
             extents.begin(*extent, *number);
         }
@@ -109,7 +109,7 @@ pub(super) fn rebuild<D: Directory>(
     Ok(Rebuilt { catalog, extents, segments, free, found: started, delay, due_unix_secs: 0 })
 }
 
-/// Files the records of a log.
+/// Adds the records of a log to a draft of the catalog.
 pub(super) struct Reader<'a> {
     draft: Draft,
     extents: Extents,
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         Self { draft: Draft::new(), extents, last: None, hasher, progress }
     }
 
-    /// What was filed.
+    /// Returns the draft.
     pub(super) fn into_draft(self) -> Draft {
         self.draft
     }

@@ -1,4 +1,5 @@
-//! The catalog in a file: a clean stop writes it, and the next start reads it instead of the log.
+//! The snapshot of the catalog: a clean stop writes it, and the next start reads it instead of the
+//! log.
 
 use std::collections::VecDeque;
 
@@ -15,13 +16,13 @@ use crate::tier::Tier;
 /// Name of the file in the directory.
 const FILE_NAME: &str = "INDEX";
 const NEW_NAME: &str = "INDEX.new";
-/// Pages that are read or written at once.
+/// The number of pages per read or write.
 const PAGES: usize = 256;
 const WORD_BYTES: usize = 8;
-/// Words of a segment.
+/// The number of words per segment.
 const SEGMENT_WORDS: u64 = 3;
 
-/// What a snapshot holds.
+/// The content of a snapshot.
 pub(in crate::store) struct Snapshot {
     pub(in crate::store) header: SnapshotHeader,
     pub(in crate::store) catalog: Catalog,
@@ -29,7 +30,7 @@ pub(in crate::store) struct Snapshot {
     pub(in crate::store) segments: VecDeque<(Extent, SegmentNumber)>,
 }
 
-/// Writes the snapshot of a store that is closed, durably. What it names is durable already.
+/// Writes the snapshot of a closed store, durably. All records in it are already durable.
 pub(in crate::store) fn write<D: Directory>(
     shared: &Shared<D::File>,
     tier: &Tier<D>,
@@ -37,7 +38,7 @@ pub(in crate::store) fn write<D: Directory>(
     let file = tier.directory().create(NEW_NAME)?;
     let written = write_to(file, shared, tier);
     if written.is_err() {
-        // A disk may be full, and this part of a file is of no use.
+        // The disk may be full. The incomplete file is useless, so its space is freed.
         let _ = tier.directory().create(NEW_NAME).and_then(|file| file.set_len(0));
     }
     written?;
@@ -50,8 +51,8 @@ fn write_to<D: Directory>(
     shared: &Shared<D::File>,
     tier: &Tier<D>,
 ) -> Result<(), DiskError> {
-    // Each change of the catalog holds the lock of the head, and checks there that the store is
-    // not closed.
+    // Each change of the catalog holds the head lock, and checks under it that the store is not
+    // closed.
     let (segments, delay) = {
         let head = shared.head();
         (head.segments().clone(), head.delay())
@@ -87,8 +88,8 @@ fn write_to<D: Directory>(
     file.sync_data()
 }
 
-/// Opens the snapshot of the last stop and reads its header; `None` if that stop was not clean, or
-/// the file does not fit.
+/// Opens the snapshot of the last stop and reads its header. Returns `None` if that stop was not
+/// clean, or the file is not valid for this directory.
 fn open<D: Directory>(tier: &Tier<D>) -> Result<Option<(D::File, SnapshotHeader)>, DiskError> {
     let manifest = tier.manifest();
     if !manifest.clean {
@@ -107,14 +108,16 @@ fn open<D: Directory>(tier: &Tier<D>) -> Result<Option<(D::File, SnapshotHeader)
     Ok(header.map(|header| (file, header)))
 }
 
-/// Reads the header of the snapshot of the last stop; `None` as [`read`].
+/// Reads the header of the snapshot of the last stop. Returns `None` under the same conditions as
+/// [`read`].
 pub(in crate::store) fn header<D: Directory>(
     tier: &Tier<D>,
 ) -> Result<Option<SnapshotHeader>, DiskError> {
     Ok(open(tier)?.map(|(_, header)| header))
 }
 
-/// Reads the snapshot of the last stop; `None` if that was not clean, or the file does not fit.
+/// Reads the snapshot of the last stop. Returns `None` if that stop was not clean, or the file is
+/// not valid for this directory.
 pub(in crate::store) fn read<D: Directory>(
     tier: &Tier<D>,
     catalog_bytes_max: u64,
@@ -132,7 +135,7 @@ pub(in crate::store) fn read<D: Directory>(
     Ok(read.filter(|_| is_whole))
 }
 
-/// The words behind the header.
+/// The words after the header.
 struct Body {
     words: u64,
     checksum: crc32fast::Hasher,
@@ -147,9 +150,9 @@ impl Body {
 struct Writer<F> {
     file: F,
     pages: Vec<Page>,
-    /// Bytes of `pages` that are filled.
+    /// The number of bytes in `pages`.
     at: usize,
-    /// The page of the file that `pages` begins with.
+    /// The page of the file at which `pages` begins.
     first: u64,
     body: Body,
 }
@@ -176,7 +179,7 @@ impl<F: File> Writer<F> {
         let filled = self.at;
         self.pages.as_mut_bytes()[filled..].fill(0);
         self.flush()?;
-        // The rest of a longer file that a crash has left.
+        // Truncates the rest of a longer file that a crash left.
         self.file.set_len(self.first * PAGE_BYTES as u64)?;
         Ok((self.file, self.body))
     }
@@ -187,13 +190,13 @@ struct Reader<'a, F> {
     pages: Vec<Page>,
     at: usize,
     first: u64,
-    /// Its words are those that are left.
+    /// Counts the remaining words.
     body: Body,
     progress: &'a mut dyn FnMut(usize, usize),
 }
 
 impl<F: File> Reader<'_, F> {
-    /// The snapshot; `None` if it says what no release writes.
+    /// Reads the snapshot. Returns `None` if its content is invalid.
     fn snapshot(
         &mut self,
         header: SnapshotHeader,
@@ -241,7 +244,7 @@ impl<F: File> Reader<'_, F> {
         Ok(Some(Snapshot { header, catalog, extents, segments }))
     }
 
-    /// The next word; 0 behind the last one.
+    /// Returns the next word, or 0 after the last one.
     fn word(&mut self) -> Result<u64, DiskError> {
         if self.body.words == 0 {
             return Ok(0);

@@ -1,23 +1,24 @@
-//! A walk of reclaim over all segments: what it gains shows whether the log is full.
+//! A cycle of reclaim over all segments. The space that it gains shows whether the log is full.
 
 use crate::format::SEGMENT_BYTES;
 
-/// What reclaim has gained on its way from the segment that was the oldest to the newest.
+/// The gain of reclaim between the segment that was the oldest and the one that was the newest when
+/// the cycle began.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Cycle {
-    /// Segments that are left of it.
+    /// The number of segments left in this cycle.
     left: usize,
     reclaimed: u64,
-    /// Segments that copies had begun before it.
+    /// The number of segments that copies had begun before this cycle.
     begun_before: u64,
     waste_before: u64,
-    /// The waste at the end of a walk that gained nothing.
+    /// The waste at the end of a cycle that gained nothing.
     vain_at: Option<u64>,
 }
 
 impl Cycle {
-    /// A segment is about to be reclaimed, of this many. Copies have begun `begun` so far; `waste`
-    /// is what segments hold beside live records, in bytes.
+    /// Called before one of `segments` segments is reclaimed. Copies have begun `begun` segments so
+    /// far. `waste` is the length of dead records and padding, in bytes.
     pub(in crate::store) fn note_begun(&mut self, segments: usize, begun: u64, waste: u64) {
         if self.left == 0 {
             *self = Self {
@@ -30,7 +31,7 @@ impl Cycle {
         }
     }
 
-    /// The segment was reclaimed.
+    /// Called after the segment was reclaimed.
     pub(in crate::store) fn note_reclaimed(&mut self, begun: u64, waste: u64) {
         self.left = self.left.saturating_sub(1);
         self.reclaimed += 1;
@@ -40,14 +41,15 @@ impl Cycle {
         }
     }
 
-    /// True if another walk would copy everything again: nothing has died since one gained nothing.
+    /// True if another cycle would copy everything again: the last cycle gained nothing, and
+    /// nothing has died since.
     pub(in crate::store) fn is_vain(&self, waste: u64) -> bool {
         self.vain_at.is_some_and(|vain_at| !is_more(waste, vain_at))
     }
 }
 
-/// True if so much has died that reclaim may free a segment: one item of a segment can be all of it
-/// that lives, if it is longer than half of it.
+/// True if so much has died that reclaim may free a segment. An item longer than half a segment can
+/// be the only live one in its segment.
 fn is_more(waste: u64, before: u64) -> bool {
     waste >= before + SEGMENT_BYTES as u64 / 2
 }

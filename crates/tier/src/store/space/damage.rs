@@ -1,8 +1,8 @@
-//! Segments that reclaim cannot read, or not all of.
+//! Segments that reclaim cannot read, completely or in part.
 //!
-//! Each record has a checksum, so reclaim copies the good ones. In place of a damaged one it writes
-//! [`Record::Lost`], which the catalog names until a change of the key replaces or removes it. Then
-//! it frees the segment like any other, and the log has no gap.
+//! Each record has a checksum, so reclaim copies the valid ones. It replaces a damaged record with
+//! [`Record::Lost`], which stays in the catalog until a change replaces or removes the key. Then it
+//! frees the segment like any other, so the log has no gap.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use crate::format::{Address, Record, SEGMENT_PAGES, SegmentNumber};
 use crate::log::Extent;
 use crate::recovery::Place;
 
-/// Reads a segment. Repeats a read that fails, because the disk may fail once and not again; then
-/// fills the pages that it does not return with zeros. Returns false if the store ends, or if the
-/// disk returns nothing, not even of another segment: it may return everything later.
+/// Reads a segment. Repeats a failed read, because the failure may be temporary. Then fills the
+/// unreadable pages with zeros. Returns false if the store stops, or if the disk returns nothing,
+/// not even a page of another segment: the disk may recover later.
 pub(super) fn read<F: File>(shared: &Shared<F>, extent: Extent, segment: &mut [Page]) -> bool {
     for pause in RETRIES {
         if shared.log.segment(extent, segment).is_ok() {
@@ -55,7 +55,7 @@ fn returns_another<F: File>(shared: &Shared<F>) -> bool {
     next.is_some_and(|(extent, _)| shared.log.read(extent, 0, &mut zeroed_pages(1)).is_ok())
 }
 
-/// The pauses before a read of reclaim is tried again.
+/// The pauses before reclaim repeats a read.
 const RETRIES: [Duration; 4] = [
     Duration::from_millis(100),
     Duration::from_millis(300),
@@ -63,10 +63,10 @@ const RETRIES: [Duration; 4] = [
     Duration::from_secs(3),
 ];
 
-/// Copies the good records of a damaged segment, and writes lost ones for the others. Returns false
-/// if the store ends.
+/// Copies the valid records of a damaged segment, and writes a lost record for each of the others.
+/// Returns false if the store stops.
 ///
-/// Cost: a look at every entry of the catalog.
+/// Cost: a scan of the catalog.
 pub(super) fn copy<F: File>(
     shared: &Shared<F>,
     extent: Extent,
@@ -86,7 +86,8 @@ pub(super) fn copy<F: File>(
     })
 }
 
-/// Returns the key of a damaged record; empty if its hash differs from the 33 bits in the catalog.
+/// Returns the key of a damaged record, or an empty key if its hash differs from the 33 bits in the
+/// catalog.
 fn key_of_damaged<'b, F>(shared: &Shared<F>, filed: Filed, bytes: &'b [u8]) -> &'b [u8] {
     let key = Record::claimed_key(bytes).filter(|key| shared.filed(key).place() == filed.place());
     key.unwrap_or_default()

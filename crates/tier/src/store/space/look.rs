@@ -1,9 +1,10 @@
-//! A store that gets full looks at its segments: for items that have expired, and how much lives.
+//! Scans the segments of a store that is nearly full, for expired items and for the length of live
+//! records.
 //!
-//! Reclaim meets expired items, too, but it begins only when segments are few, and a store refuses
-//! items before that. How much lives is an estimate from the mean length of a segment's items,
-//! which is wrong where long ones have died and short ones live. Here segments are read and not
-//! copied.
+//! Reclaim also finds expired items, but it begins only when few extents are free, and a store
+//! refuses items before that. The length of live records is estimated from the mean length of a
+//! segment's items. The estimate is wrong where long items have died and short ones live. This scan
+//! reads segments without copying them.
 
 use crate::disk::{File, Page};
 use crate::log::Extent;
@@ -13,10 +14,10 @@ use crate::store::shared::Shared;
 
 use super::{Walk, forget, records};
 
-/// Drops the expired items of one segment from the catalog and counts the others, if the store gets
-/// full. Returns false if there is nothing to do.
+/// Removes the expired items of one segment from the catalog and counts the others, if the store is
+/// nearly full. Returns false if there is nothing to do.
 ///
-/// Cost: a read of the segment. It is read again when the next deadline of its items has passed, or
+/// Cost: a read of the segment. It is repeated when the next deadline of its items has passed, or
 /// if some of its items have died and the store is full.
 pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let now = shared.now();
@@ -41,13 +42,14 @@ pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
                 return true;
             }
             let _head = shared.head();
-            // Under the lock: it may have been replaced, and a closed store changes nothing.
+            // Checked again under the lock: the record may have been replaced, and a closed store
+            // must not change.
             if !shared.is_over() && shared.catalog.has(filed, location) {
                 forget(shared, filed, location, now);
             }
             true
         }) == Walk::Done;
-    // What cannot be read is left to reclaim.
+    // Reclaim handles segments that cannot be read.
     let counted = if is_read { live } else { Counted::default() };
     shared.extents.set_counted(extent, counted);
     shared.extents.set_earliest_deadline(extent, earliest.filter(|_| is_read));
@@ -56,15 +58,14 @@ pub(super) fn look<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     true
 }
 
-/// True if expired items soon keep others out.
+/// True if expired items will soon prevent the store from accepting others.
 fn is_nearly_full<F>(shared: &Shared<F>) -> bool {
     let is_nearly = |used: u64, max: u64| used > max / 8 * 7;
     is_nearly(shared.live_bytes(), shared.live_bytes_max())
         || is_nearly(shared.catalog.bytes(), shared.settings.catalog_bytes_max)
 }
 
-/// The oldest segment with an item that has expired, or that has to be counted. The open one still
-/// changes.
+/// Returns the oldest closed segment that has an expired item, or that must be counted.
 fn next<F>(shared: &Shared<F>, now_unix_secs: u64) -> Option<Extent> {
     let head = shared.head();
     let synced = shared.synced()?;

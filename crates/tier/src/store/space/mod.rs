@@ -1,4 +1,4 @@
-//! The thread that makes room: it allocates extents, and reclaims the oldest segments.
+//! The space thread: it allocates extents and reclaims the oldest segments.
 
 pub(super) mod cycle;
 mod damage;
@@ -18,13 +18,13 @@ use crate::store::error::Refusal;
 use crate::store::head::Share;
 use crate::store::shared::Shared;
 
-/// How long the thread sleeps if there is nothing to do.
+/// How long the thread sleeps when it has nothing to do.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Extents that are ready ahead of the writers, at most.
+/// The maximum number of extents that are prepared in advance.
 const READY: usize = 12;
 
-/// Works until the store closes or the log fails.
+/// Runs until the store closes or the log fails.
 pub(super) fn run<F: File>(shared: &Shared<F>) {
     let mut segment = zeroed_pages(SEGMENT_PAGES);
     while !shared.is_over() {
@@ -40,8 +40,8 @@ pub(super) fn run<F: File>(shared: &Shared<F>) {
     }
 }
 
-/// Extents to have ready: items of a store begin another one if more than three are, those of a
-/// cache if one is.
+/// Returns how many extents should be ready. In a store, items begin another segment only if more
+/// than three extents are ready; in a cache, if one is ready.
 pub(super) fn wanted<F>(shared: &Shared<F>) -> usize {
     if shared.is_cache {
         return (shared.extents.count() as usize / 16).clamp(2, READY);
@@ -49,7 +49,7 @@ pub(super) fn wanted<F>(shared: &Shared<F>) -> usize {
     (shared.extents.count() as usize / 8).clamp(4, READY)
 }
 
-/// Allocates an extent if few are ready. Returns false if there is nothing to do.
+/// Allocates an extent if too few are ready. Returns false if there is nothing to do.
 pub(super) fn prepare<F: File>(shared: &Shared<F>) -> bool {
     let extent = {
         let mut head = shared.head();
@@ -82,25 +82,26 @@ pub(super) fn prepare<F: File>(shared: &Shared<F>) -> bool {
     }
 }
 
-/// True if the file system has space for another extent, and then still for what a stop and a start
-/// write: the index and the manifest.
+/// True if the file system has space for another extent, and for everything that a stop and a start
+/// write after that: the index and the manifest.
 fn has_reserve<F: File>(shared: &Shared<F>) -> bool {
     let index_bytes = shared.catalog.bytes();
     let needed = SEGMENT_BYTES as u64 + index_bytes + RESERVE_BYTES;
-    // A file system that does not say what it has is asked for the space itself.
+    // If the file system does not report its free space, the allocation itself is tried.
     shared.log.free_bytes().map_or(true, |free| free >= needed)
 }
 
-/// The space that is left for the manifest, and for what the file system needs itself, in bytes.
+/// The space that is left for the manifest and for the metadata of the file system, in bytes.
 const RESERVE_BYTES: u64 = 1 << 20;
 
-/// Reclaims the oldest segment if few extents are free. Returns false if there is nothing to do.
+/// Reclaims the oldest segment if too few extents are free. Returns false if there is nothing to
+/// do.
 fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     let (extent, number) = {
         let mut head = shared.head();
         // Rule: ReclaimFromTail
         let Some((extent, number, next)) = head.oldest() else { return false };
-        // Only a durable segment is freed.
+        // Only a durable segment may be freed.
         let is_synced = shared.is_synced(Address::new(next, 0));
         let is_wanted = head.free_soon() <= wanted(shared) || shared.is_catalog_full.load(Relaxed);
         if !is_wanted || !is_synced || head.is_reclaim_vain(shared.live_bytes()) {
@@ -123,13 +124,13 @@ fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     }
     let mut head = shared.head();
     if shared.is_over() {
-        // The flusher may have ended: the segment would be neither in the snapshot nor erased.
+        // The flusher may have ended. The segment would then be neither in the snapshot nor erased.
         return true;
     }
     shared.extents.free(extent);
     head.give_up(extent, number, shared.synced(), shared.now());
     if !shared.is_cache {
-        // A cache drops what is old, and always gains.
+        // A cache drops its oldest items, so reclaim always gains space.
         head.note_reclaimed(shared.live_bytes());
     }
     drop(head);
@@ -138,7 +139,7 @@ fn reclaim<F: File>(shared: &Shared<F>, segment: &mut [Page]) -> bool {
     true
 }
 
-/// Drops the items of a cache's segment from the catalog. False if the store ends meanwhile.
+/// Removes the items of a cache's segment from the catalog. Returns false if the store stops.
 fn drop_all<F: File>(
     shared: &Shared<F>,
     extent: Extent,
@@ -167,7 +168,7 @@ fn drop_all<F: File>(
         return false;
     }
     if !is_whole || shared.extents.is_live(extent) {
-        // What is damaged cannot say whose it is.
+        // The keys of damaged records are unknown.
         counts.damaged_segments.fetch_add(1, Relaxed);
         let [_, _, live] = shared.extents.counts(extent);
         counts.evicted_items.fetch_add(u64::from(live), Relaxed);
@@ -177,17 +178,17 @@ fn drop_all<F: File>(
     true
 }
 
-/// How a walk over the items of a segment has ended.
+/// How a walk over the records of a segment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walk {
     Done,
-    /// The visitor has ended it.
+    /// The visitor stopped it.
     Ended,
     /// The segment is damaged.
     Damaged,
 }
 
-/// Shows the records of a segment that the catalog may name: items and lost ones.
+/// Calls `show` with the records of a segment that the catalog may point to: items and lost items.
 fn records<F: File>(
     shared: &Shared<F>,
     number: SegmentNumber,
@@ -213,7 +214,7 @@ fn records<F: File>(
     Walk::Done
 }
 
-/// Copies the live records of a segment to the head. Returns false if the store ends.
+/// Copies the live records of a segment to the head. Returns false if the store stops.
 fn copy_live<F: File>(
     shared: &Shared<F>,
     extent: Extent,
@@ -230,8 +231,7 @@ fn copy_live<F: File>(
     }
 }
 
-/// Copies a record to the head if the catalog still names its place. Returns false if the store
-/// ends.
+/// Copies a record to the head if the catalog still points to it. Returns false if the store stops.
 fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<'_>) -> bool {
     let location = Location::new(from.extent, from.at.offset());
     if !shared.catalog.has(filed, location) {
@@ -239,7 +239,8 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<
     }
     let mut head = shared.head();
     loop {
-        // Judged under the lock that orders all changes, and under which the copy gets its room.
+        // The record is evaluated under the lock that orders all changes and that also covers the
+        // append of the copy.
         // Rule: JudgeAfterReserve
         if shared.is_over() {
             return false;
@@ -271,7 +272,7 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: Filed, record: &Record<
     }
 }
 
-/// Removes an expired item from the catalog. The caller holds the lock of the head.
+/// Removes an expired item from the catalog. The caller holds the head lock.
 pub(super) fn forget<F>(shared: &Shared<F>, filed: Filed, location: Location, now_unix_secs: u64) {
     shared.note_dropping(now_unix_secs);
     if shared.catalog.remove(filed, location) {

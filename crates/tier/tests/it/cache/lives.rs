@@ -1,4 +1,4 @@
-//! Random lives: memory and disk as a cache has them, with stops, kills and power losses.
+//! Random lives of a cache with memory and disk: work, then a stop, a kill or a power loss.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,7 +12,8 @@ use super::{ABSENT, TestStore, item, start};
 
 const KEYS: u32 = 400;
 
-/// What a process knows: the items in its memory, and what it has evicted since they changed.
+/// The state of a process: the items in its memory, and the items that it evicted and did not
+/// change since.
 #[derive(Default)]
 struct Model {
     resident: BTreeMap<u32, Vec<u8>>,
@@ -21,7 +22,7 @@ struct Model {
 }
 
 impl Model {
-    /// A change: memory has a new item, or none.
+    /// Changes a key: memory has a new item, or no item.
     fn change(&mut self, store: &TestStore, key: u32, rng: &mut Rng) {
         let change = Change { is_resident: self.resident.contains_key(&key), ..ABSENT };
         if store.forget(&key.to_le_bytes(), &change, false, &Known::default()).is_err() {
@@ -45,7 +46,7 @@ impl Model {
         }
     }
 
-    /// The disk has what was evicted last, or nothing.
+    /// Checks that the disk has the item that was evicted last, or nothing.
     fn read(&mut self, store: &TestStore, key: u32) {
         let Ok((known, found)) = store.find(&key.to_le_bytes()) else { return };
         if self.resident.contains_key(&key) && self.evicted.contains_key(&key) {
@@ -57,7 +58,7 @@ impl Model {
             return;
         }
         assert_eq!(Some(&found.value), self.evicted.get(&key), "key {key} is at {known:?}");
-        // It is brought back, and the disk still has it.
+        // The item is brought back into memory, and the disk still has it.
         self.resident.insert(key, found.value);
         self.evicted.remove(&key);
     }
@@ -91,12 +92,12 @@ fn run(seed: u64) -> u64 {
             started.items
         );
         kept += started.items;
-        // Memory is gone. What the disk returns of it is current: it has not changed since.
+        // Memory is lost. Items that the disk returns must be current: they have not changed since.
         let resident = std::mem::take(&mut model.resident);
         model.evicted.extend(resident);
         model.work(&store, &mut rng);
         if rng.bool() {
-            // The power is lost in a call: while it works, while it stops, or never.
+            // The power is lost during a call while the store works, while it stops, or never.
             disk.inject(When::nth_of_any(rng.u64(1..60)), Fault::PowerLoss);
         }
         match rng.u8(..4) {

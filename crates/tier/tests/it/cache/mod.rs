@@ -1,7 +1,7 @@
-//! A store in mode cache: what the disk returns is what memory evicted last, or nothing; a clean
-//! stop keeps all of it, and a start after a crash is empty.
+//! A store in mode cache. The disk returns the item that memory evicted last, or nothing. A clean
+//! stop keeps all items, and a start after a crash is empty.
 //!
-//! `LARDER_SEED=17` runs one seed alone, `LARDER_SEEDS=1000` that number.
+//! `LARDER_SEED=17` runs only this seed, `LARDER_SEEDS=1000` runs 1000 seeds.
 
 mod lives;
 
@@ -14,7 +14,7 @@ use larder_tier::format::{Item, Mode, SEGMENT_BYTES, Uuid};
 use larder_tier::store::{Change, Durability, Kept, Known, Refusal, Settings, Started, Store};
 use larder_tier::{Entropy, Tier, Wanted};
 
-/// The second of all tests, as a Unix time.
+/// The current second in all tests, as a Unix time.
 const NOW: u64 = 1_790_000_000;
 
 type TestStore = Store<SimulatedDirectory>;
@@ -60,7 +60,7 @@ fn keep(store: &TestStore, key: &[u8], value: &[u8]) -> Kept {
     store.keep(&item(key, value), &ABSENT)
 }
 
-/// Keeps an item, and waits for the disk as long as it takes.
+/// Demotes an item. Waits for the disk without a limit.
 fn keep_surely(store: &TestStore, key: &[u8], value: &[u8]) {
     for _ in 0..2000 {
         match keep(store, key, value) {
@@ -76,7 +76,7 @@ fn value(store: &TestStore, key: &[u8]) -> Option<Vec<u8>> {
     store.find(key).unwrap().1.map(|item| item.value)
 }
 
-/// Waits until reclaim has nothing to do.
+/// Waits until reclaim is idle.
 fn settle(store: &TestStore) {
     let mut items = 0;
     while items != store.statistics().items {
@@ -161,7 +161,7 @@ fn the_oldest_items_go_when_the_log_is_full_and_the_newest_stay() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk);
     let long = vec![7; 50_000];
-    // Three times the log.
+    // Three times the size of the log.
     let count = 3 * 8 * SEGMENT_BYTES as u32 / 50_000;
     for n in 0..count {
         keep_surely(&store, &n.to_le_bytes(), &long);
@@ -170,10 +170,14 @@ fn the_oldest_items_go_when_the_log_is_full_and_the_newest_stay() {
     let found: Vec<u32> =
         (0..count).filter(|n| value(&store, &n.to_le_bytes()).is_some()).collect();
     let first = *found.first().unwrap();
-    assert_eq!(found, (first..count).collect::<Vec<_>>(), "what is left is a tail of the log");
+    assert_eq!(
+        found,
+        (first..count).collect::<Vec<_>>(),
+        "the remaining items are the end of the log"
+    );
     assert!(found.len() > count as usize / 6, "{} of {count} are left", found.len());
     let statistics = store.statistics();
-    assert_eq!(statistics.items, found.len() as u64, "the catalog names what is there");
+    assert_eq!(statistics.items, found.len() as u64, "the catalog has exactly the remaining items");
     assert_eq!(statistics.damaged_segments, 0, "{statistics:?}");
 }
 
@@ -253,7 +257,7 @@ fn a_write_error_ends_the_disk_and_not_the_cache() {
     keep_surely(&store, b"before", b"1");
     store.sync();
     disk.inject(When::nth(Call::Write, 1), Fault::Errno(5));
-    // The thread that writes may have to wait for a processor.
+    // The writing thread may have to wait for a processor.
     let deadline = Instant::now() + Duration::from_secs(60);
     for n in 0_u32.. {
         if keep(&store, &n.to_le_bytes(), &[7; 1000]) == Kept::Dropped {
@@ -264,7 +268,7 @@ fn a_write_error_ends_the_disk_and_not_the_cache() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    assert_eq!(value(&store, b"before"), Some(b"1".to_vec()), "what was written is read");
+    assert_eq!(value(&store, b"before"), Some(b"1".to_vec()), "a written item is readable");
     replace(&store, b"before").unwrap();
     assert_eq!(value(&store, b"before"), None, "a changed item is never shown");
     drop(store);

@@ -1,8 +1,8 @@
-//! What was done to the keys, and what of it a crash may take.
+//! The history of changes, and the part of it that a crash may lose.
 
 use std::collections::BTreeMap;
 
-/// The value of each key, by the number of the write that made it.
+/// The value of each key, as the number of its write.
 pub(crate) type Items = BTreeMap<u8, u32>;
 
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(crate) enum Change {
     Delay(u64),
 }
 
-/// The items, and the delayed flush that is pending.
+/// The items, and the pending delayed flush.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct State {
     pub(crate) items: Items,
@@ -38,9 +38,9 @@ impl State {
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// What no crash may take.
+    /// The state that no crash may lose.
     durable: State,
-    /// Changes since then.
+    /// The changes since then.
     since: Vec<Change>,
 }
 
@@ -56,7 +56,7 @@ impl History {
         }
     }
 
-    /// Checks what recovery found: what some prefix of the changes left. Goes on from there.
+    /// Checks that recovery found the result of a prefix of the changes, and continues from there.
     pub(crate) fn recovered(&mut self, found: State) {
         let mut state = self.durable.clone();
         let mut prefixes = vec![state.clone()];

@@ -1,8 +1,8 @@
-//! Random work on a log, on a disk that loses power, tears pages and fails: after each crash,
-//! recovery finds all that was acknowledged, and nothing that did not happen.
+//! Random work on a log, on a disk that loses power, tears pages and fails. After each crash,
+//! recovery must find all acknowledged changes, and nothing that did not happen.
 //!
-//! A seed is a whole run: `LARDER_SEED=17` runs it alone. `LARDER_SEEDS=100000`
-//! runs that number, and a 50th of it with a power loss at each call of recovery.
+//! A seed is a complete run: `LARDER_SEED=17` runs only this seed. `LARDER_SEEDS=100000` runs that
+//! many, and a 50th of them with a power loss at each call of recovery.
 
 mod history;
 mod scribe;
@@ -32,7 +32,7 @@ fn entropy() -> Entropy {
     Entropy { uuid: Uuid([7; 16]), index_seed: 1, hash_key: [2; 16] }
 }
 
-/// The items that recovery shows, built as the index will be.
+/// The items that recovery shows, collected in the same way as in the index.
 #[derive(Default)]
 struct Index {
     live: BTreeMap<u8, Live>,
@@ -55,7 +55,7 @@ impl Visitor for Index {
 
 type Started = Scribe<SimulatedDirectory>;
 
-/// Starts without memory, as after a reboot. Fails if the disk does.
+/// Starts without memory, as after a reboot. Returns an error only if the disk fails.
 fn start(disk: &SimulatedDisk, history: &mut History) -> Result<Started, ()> {
     let opened = Tier::open(disk.open(), wanted(), entropy(), NOW);
     let mut tier = opened.map_err(only_disk)?;
@@ -78,7 +78,7 @@ fn only_disk(error: OpenError) {
     assert!(matches!(error, OpenError::Disk(_)), "no power loss looks like damage: {error}");
 }
 
-/// What runs between two crashes.
+/// The state between two crashes.
 struct Life<'a> {
     scribe: Started,
     history: &'a mut History,
@@ -135,7 +135,7 @@ impl Life<'_> {
         self.scribe.reclaim()
     }
 
-    /// An item that is on the disk is read by its place.
+    /// Reads an item on the disk at its position.
     fn read(&mut self, key: u8) -> Result<(), FlushError> {
         self.scribe.write()?;
         let Some(live) = self.scribe.live.get(&key).copied() else { return Ok(()) };
@@ -160,7 +160,7 @@ fn end(disk: &SimulatedDisk, rng: &mut Rng) {
     }
 }
 
-/// A fault that the next calls may meet.
+/// A fault that the next calls may have.
 fn inject(disk: &SimulatedDisk, rng: &mut Rng) {
     let nth = rng.u64(1..40);
     match rng.u8(0..10) {
@@ -175,7 +175,7 @@ fn inject(disk: &SimulatedDisk, rng: &mut Rng) {
     }
 }
 
-/// One life after another, each from recovery to a crash.
+/// Runs one life after another, each from recovery to a crash.
 fn lives(disk: &SimulatedDisk, rng: &mut Rng, count: u8, history: &mut History) {
     let mut writes = 0;
     for _ in 0..count {
@@ -183,7 +183,7 @@ fn lives(disk: &SimulatedDisk, rng: &mut Rng, count: u8, history: &mut History) 
         if let Ok(scribe) = start(disk, history) {
             let steps = rng.usize(1..60);
             let mut life = Life { scribe, history, rng, writes: &mut writes };
-            // After an error the flusher writes and syncs no more, however often it is asked to
+            // After an error the flusher neither writes nor syncs, however often it is called
             // (ErrorIsFinal).
             for _ in 0..steps {
                 let _ = life.step();
@@ -202,7 +202,8 @@ fn run(seed: u64) {
     start(&disk, &mut history).expect("a disk without faults is recovered");
 }
 
-/// The run of a seed, whose last recovery loses power at its call `nth`. Returns whether it did.
+/// Runs a seed, with a power loss at call `nth` of the last recovery. Returns whether that
+/// happened.
 fn run_to_recovery(seed: u64, nth: u64) -> bool {
     let mut rng = Rng::with_seed(seed);
     let disk = SimulatedDisk::new(seed);
@@ -219,7 +220,7 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// Runs each seed, and names the one that fails.
+/// Runs each seed, and prints the one that fails.
 fn each_seed(count: u64, run: impl Fn(u64)) {
     let seeds = match number("LARDER_SEED") {
         Some(seed) => seed..seed + 1,

@@ -1,4 +1,4 @@
-//! A small user of the flusher: what the engine does with many threads, in one.
+//! A simple user of the flusher. It does in one thread what the engine does with many.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use larder_tier::log::Extent;
 use larder_tier::recovery::{Place, Recovered};
 use larder_tier::{Lease, Tier};
 
-/// The time that all records are written at.
+/// The time of all records.
 pub(crate) const NOW: u64 = 1_790_000_000;
 
-/// Longest unit that the scribe writes, in pages.
+/// The maximum length of a unit, in pages.
 const UNIT_PAGES: usize = 8;
 
-/// An item of the scribe: where it lies, and which write it is.
+/// An item of the scribe: its position, and the number of its write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) place: Place,
@@ -29,16 +29,16 @@ pub(crate) struct Scribe<D: Directory> {
     pub(crate) live: BTreeMap<u8, Live>,
     /// The segments in the order of their numbers.
     segments: Vec<(Extent, SegmentNumber)>,
-    /// Extents that were given up and are not free yet.
+    /// Extents that were freed but cannot be reused yet.
     erasing: Vec<Extent>,
     lease: Option<Lease>,
     last: Option<Place>,
     delay: Option<Delay>,
-    /// The next record begins a segment.
+    /// True if the next record begins a segment.
     begins: bool,
 }
 
-/// The value that a write stores: its number and a length that follows from it.
+/// Returns the value of a write: its number, and a length that depends on it.
 pub(crate) fn value_of(write: u32) -> Vec<u8> {
     let len = if write.is_multiple_of(13) { 9000 } else { write as usize % 300 };
     write.to_le_bytes().iter().copied().cycle().take(4 + len).collect()
@@ -72,7 +72,7 @@ impl<D: Directory> Scribe<D> {
         self.free_extents().count()
     }
 
-    /// Segments that could be reclaimed: all but the one that takes records.
+    /// Returns the number of segments that could be reclaimed: all except the open one.
     pub(crate) fn reclaimable(&self) -> usize {
         self.segments.len().saturating_sub(1)
     }
@@ -151,7 +151,7 @@ impl<D: Directory> Scribe<D> {
         self.flusher.write(NOW)
     }
 
-    /// Ends the segment early.
+    /// Closes the segment before it is full.
     pub(crate) fn shut(&mut self) {
         self.begins |= self.flusher.pages_left() < SEGMENT_PAGES - 1;
     }
@@ -164,7 +164,7 @@ impl<D: Directory> Scribe<D> {
         Ok(())
     }
 
-    /// Moves what lives in the oldest segment to the head, and gives it up.
+    /// Copies the live records of the oldest segment to the head, and frees it.
     pub(crate) fn reclaim(&mut self) -> Result<(), FlushError> {
         let (extent, number) = self.segments[0];
         let inside = self.live.iter().filter(|(_, live)| live.place.at.number() == number);

@@ -1,4 +1,4 @@
-//! What the log relies on, over real files and over the simulated disk.
+//! The contract of the disk traits, tested on real files and on the simulated disk.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES, SMALL_BYTES_MAX,
 
 use super::page;
 
-/// Runs a part of the contract on a real directory of the temporary file system, on one of the
-/// memory file system if the machine has it, and on the simulated disk.
+/// Runs a part of the contract on a real directory in the temporary file system, on one in a memory
+/// file system if the machine has it, and on the simulated disk.
 fn on_every_disk(contract: impl Contract) {
     for parent in [std::env::temp_dir().as_path(), Path::new("/dev/shm")] {
         if parent.is_dir() {
@@ -26,7 +26,7 @@ trait Contract {
     fn holds<D: Directory>(&self, directory: &D);
 }
 
-/// Defines a test that runs over every disk.
+/// Defines a test that runs on every disk.
 macro_rules! contract {
     ($(#[$about:meta])* fn $name:ident($directory:ident) $body:block) => {
         $(#[$about])*
@@ -108,7 +108,7 @@ contract! {
         file.read_pages(0, &mut pages).unwrap();
         assert_eq!(pages[0], page(1));
         assert_eq!(pages[1].bytes()[..904], [2; 904]);
-        assert_eq!(pages[1].bytes()[904..], [0; PAGE_BYTES - 904], "bytes behind the end");
+        assert_eq!(pages[1].bytes()[904..], [0; PAGE_BYTES - 904], "bytes after the end");
     }
 }
 
@@ -122,8 +122,8 @@ contract! {
         file.read_pages(0, &mut pages).unwrap();
         assert_eq!(pages[0], page(1), "the page before the cut stays");
         assert_eq!(pages[1].bytes()[0], 2, "the byte before the cut stays");
-        assert_eq!(pages[1].bytes()[1..], [0; PAGE_BYTES - 1], "bytes behind the cut");
-        assert_eq!(pages[2], page(0), "the page behind the cut");
+        assert_eq!(pages[1].bytes()[1..], [0; PAGE_BYTES - 1], "bytes after the cut");
+        assert_eq!(pages[2], page(0), "the page after the cut");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the simulated disk keeps when a process or the machine ends.
+//! The state of the simulated disk after a process or the machine ends.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use larder_tier::disk::{Call, Directory, File, PAGE_BYTES, Page, zeroed_pages};
 
 use super::page;
 
-/// How many seeds a test tries where it expects several outcomes.
+/// The number of seeds for tests that expect several outcomes.
 const SEEDS: u64 = 64;
 
-/// Returns a disk whose file `log` has these durable pages.
+/// Returns a disk with these durable pages in the file `log`.
 fn disk(seed: u64, pages: &[Page]) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
     let directory = disk.open();
@@ -21,7 +21,7 @@ fn disk(seed: u64, pages: &[Page]) -> SimulatedDisk {
     disk
 }
 
-/// Returns the pages of `log`, as a process of now reads them.
+/// Returns the pages of `log`, as the current process reads them.
 fn pages(disk: &SimulatedDisk) -> Vec<Page> {
     let log = disk.open().open("log").unwrap().unwrap();
     let len = usize::try_from(log.len().unwrap()).unwrap();
@@ -255,8 +255,8 @@ fn a_small_file_is_the_old_or_the_new_one_after_every_power_loss() {
     assert_eq!(found, ["new, and longer", "old"].map(str::to_owned).into());
 }
 
-/// The kill leaves names that are not durable, and the next replacement must not write into the
-/// file that the disk has under the name.
+/// After the kill, the new names are not durable. The next replacement must not write into the file
+/// that has the name on the disk.
 #[test]
 fn a_small_file_survives_a_power_loss_in_the_replacement_after_a_kill() {
     let contents: [&[u8]; 3] = [b"old", b"new, and longer", b"the newest of all"];

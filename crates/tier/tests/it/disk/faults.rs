@@ -13,7 +13,7 @@ use super::page;
 
 const EIO: Fault = Fault::Errno(Errno::IO.raw_os_error());
 
-/// Returns a disk whose file `log` has these durable pages.
+/// Returns a disk with these durable pages in the file `log`.
 fn disk(seed: u64, pages: &[Page]) -> (SimulatedDisk, SimulatedDirectory, SimulatedFile) {
     let disk = SimulatedDisk::new(seed);
     let directory = disk.open();
@@ -243,7 +243,7 @@ fn a_hanging_call_blocks_no_other_and_goes_on_when_released() {
     thread::scope(|scope| {
         let hanging = scope.spawn(|| log.sync_data());
         disk.wait_for_hanging(1);
-        // A failed assertion before the release would wait for the call forever.
+        // If an assertion failed before the release, the test would wait for the call forever.
         let mut pages = zeroed_pages(1);
         let meanwhile = log.read_pages(0, &mut pages);
         let platter = disk.platter("log").unwrap();
@@ -251,7 +251,7 @@ fn a_hanging_call_blocks_no_other_and_goes_on_when_released() {
         disk.release();
         hanging.join().unwrap().unwrap();
         meanwhile.unwrap();
-        assert_eq!(pages, [page(2)], "a read goes on");
+        assert_eq!(pages, [page(2)], "a read does not wait for the sync");
         assert_eq!(platter, page(1).bytes(), "the sync has no effect yet");
         assert!(!is_finished, "the sync returned before its release");
     });

@@ -1,5 +1,5 @@
-//! The disks of the tier: one contract over real files and the simulated disk, then what only one
-//! of them has.
+//! The disks of the tier: contract tests for both real files and the simulated disk, then tests for
+//! each of them.
 //!
 //! Files in reading order: `contract`, `real`, `crashes`, `faults`.
 
@@ -10,7 +10,7 @@ mod real;
 
 use larder_tier::disk::{PAGE_BYTES, Page};
 
-/// Returns a page that is full of this byte.
+/// Returns a page filled with this byte.
 fn page(byte: u8) -> Page {
     Page::new([byte; PAGE_BYTES])
 }

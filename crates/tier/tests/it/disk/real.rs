@@ -1,4 +1,4 @@
-//! Real files: what other users and other processes may not do.
+//! Real files: protection against other users and other processes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

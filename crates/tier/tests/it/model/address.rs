@@ -1,29 +1,30 @@
-//! Addresses in the log, small enough to search.
+//! Addresses in the log, with ranges that are small enough to search.
 
 use std::fmt;
 
-/// Records a unit has at most.
+/// The maximum number of records in a unit.
 pub(crate) const RECORDS: usize = 2;
 
-/// A segment's number. Never 0.
+/// The number of a segment. It is never 0.
 pub(crate) type Number = u8;
 
-/// How many numbers a lease has.
+/// The number of segment numbers per lease.
 pub(crate) const LEASED: Number = 2;
 
-/// Where a record lies: number, unit and place. The order of addresses is the order of the world.
+/// The position of a record: segment number, unit and place. Addresses are in the order of the
+/// changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Address(u16);
 
 impl Address {
-    /// Below every record.
+    /// An address below every record.
     pub(crate) const NONE: Self = Self(0);
 
     pub(crate) fn new(number: Number, unit: u8, place: usize) -> Self {
         Self(u16::from(number) << 8 | u16::from(unit) << 4 | place as u16)
     }
 
-    /// Behind the last record of a unit.
+    /// Returns the address after the last record of a unit.
     pub(crate) fn end_of(number: Number, unit: u8) -> Self {
         Self::new(number, unit + 1, 0)
     }

@@ -1,4 +1,4 @@
-//! What clients do: each operation in the steps between which others may come.
+//! The operations of clients, split into steps between which other actors may run.
 
 use super::address::Address;
 use super::disk::{Record, Value};
@@ -25,7 +25,7 @@ pub(crate) enum Op {
     Get {
         key: u8,
     },
-    /// A change of an item that is there: touch, a counter, a mark.
+    /// Changes an existing item: a touch, a counter, or a mark.
     Touch {
         key: u8,
         id: u8,
@@ -68,19 +68,19 @@ impl Op {
     }
 }
 
-/// A slot that was read, and what is needed to judge the read later.
+/// A slot that was read, and the data to evaluate the read later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Look {
     slot: Slot,
     address: Address,
-    /// The frame of the log buffer that has the record, or none if the disk has it.
+    /// The frame of the log buffer with the record; `None` if the record is on the disk.
     frame: Option<u8>,
     expected: Option<Value>,
     answer: Answer,
 }
 
 impl Look {
-    /// Whether the buffer that was read no longer has the unit.
+    /// True if the buffer that was read no longer contains the unit.
     fn was_buffer_reused(&self, world: &mut World) -> bool {
         let region = world.region();
         let Some(frame) = self.frame else { return false };
@@ -88,7 +88,7 @@ impl Look {
     }
 }
 
-/// An answer that waits until `until` is durable, and tells of the change at `of`.
+/// A response that waits until `until` is durable. It reveals the change at `of`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Answer {
     until: Address,
@@ -102,7 +102,8 @@ pub(crate) enum At {
     Locked,
     Reserved(Address),
     Published(Address),
-    /// A flush is in the log and not yet in memory: only without [`Rule::FlushIsOneStep`].
+    /// The flush is in the log but not yet in memory. Reachable only without
+    /// [`Rule::FlushIsOneStep`].
     Logged(Address),
     Looked(Look),
     Fetched(Look, Option<Record>),
@@ -125,12 +126,12 @@ impl Client {
         inside && self.op(program).and_then(Op::key) == Some(key)
     }
 
-    /// Whether the client waits for nothing.
+    /// True if the client waits for nothing.
     pub(crate) fn is_idle(&self) -> bool {
         self.at == At::Start
     }
 
-    /// Its connection ends: it never learns what became of its request.
+    /// Closes the client's connection. The client never receives the result of its request.
     pub(crate) fn is_cut_off(&mut self) {
         if !self.is_idle() {
             self.finish();
@@ -143,7 +144,7 @@ impl Client {
     }
 }
 
-/// One client's next step: the world as it was, and what is fixed.
+/// The next step of one client: the world before the step, and the parameters.
 struct Turn<'a> {
     world: &'a World,
     scenario: &'a Scenario,
@@ -193,7 +194,7 @@ impl Turn<'_> {
         slot == Slot::Empty || expired || world.region().is_flushed(slot)
     }
 
-    /// What an answer about the key has to wait for.
+    /// Returns the response about a key, with the address that must be durable first.
     fn visible(&self, world: &mut World, key: u8) -> Answer {
         let region = world.region();
         let mut until = Address::NONE;
@@ -206,7 +207,8 @@ impl Turn<'_> {
         Answer { until, of: world.spec.last_change(key) }
     }
 
-    /// A due flush stops the read, or happens for the client without a record.
+    /// Handles a due flush before a read. Returns `None` if the read must wait, or true if the
+    /// flush takes effect for the client without a record.
     fn before_read(&self, world: &mut World) -> Option<bool> {
         if !self.world.is_due() {
             return Some(false);
@@ -235,7 +237,7 @@ impl Turn<'_> {
         self.look(world, Look { slot, address: Address::NONE, frame: None, expected, answer })
     }
 
-    /// Takes the segment's number for a read from disk.
+    /// Remembers the segment number for a read from disk.
     fn look(&self, mut world: World, mut look: Look) -> Taken {
         match world.region().home(look.slot) {
             Some(address) => {
@@ -278,7 +280,7 @@ impl Turn<'_> {
             _ => None,
         };
         let found = found.filter(|value| !(value.expires && world.struck));
-        // What expired meanwhile is a miss.
+        // An item that has expired in the meantime is a miss.
         let expected = look.expected.filter(|value| !(value.expires && world.struck));
         expect(&mut world, key, expected, found);
         self.goto(world, "get uses the record", At::Waits(look.answer))
@@ -300,7 +302,7 @@ impl Turn<'_> {
         self.goto(world, "promotes, executes again", At::Start)
     }
 
-    /// Locks the group and judges the condition.
+    /// Locks the group and evaluates the condition.
     fn lock(&self) -> Taken {
         let key = self.op.key()?;
         let mut world = self.world.clone();

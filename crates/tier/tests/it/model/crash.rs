@@ -1,4 +1,4 @@
-//! How a process ends, and how the next one starts.
+//! The ways in which a process ends, and the start of the next one.
 
 use super::disk::Manifest;
 use super::reclaimer::Reclaimer;
@@ -27,7 +27,7 @@ pub(crate) fn steps(world: &World, next: &mut Successors) {
     }
 }
 
-/// The process is gone, its memory, its threads and connections with it.
+/// Ends the process. Its memory, threads and connections are lost.
 fn end(world: &World) -> World {
     let mut ended = world.clone();
     ended.clients.iter_mut().for_each(super::client::Client::is_cut_off);

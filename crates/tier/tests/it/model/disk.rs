@@ -1,10 +1,10 @@
-//! The disk: pages with what the kernel shows and what the platter holds.
+//! The disk: each page has its content in the kernel's cache and its content on the platter.
 
 use super::address::{Address, Number};
 
 pub(crate) type Extent = u8;
 
-/// The value of an item: which write made it, and whether it expires when the clock strikes.
+/// The value of an item: the number of its write, and whether it expires when the clock strikes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Value {
     pub(crate) id: u8,
@@ -30,7 +30,7 @@ pub(crate) enum Record {
 pub(crate) struct Header {
     pub(crate) number: Number,
     pub(crate) previous: Number,
-    /// The delayed flush that is pending, or none.
+    /// The pending delayed flush, if any.
     pub(crate) delay: Address,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Header {
 pub(crate) struct Unit {
     pub(crate) number: Number,
     pub(crate) synced_through: Address,
-    /// Empty for a void unit, which shuts its segment: it covers all behind it.
+    /// Empty for a void unit, which closes its segment: it covers everything after it.
     pub(crate) records: Vec<Record>,
 }
 
@@ -52,7 +52,7 @@ impl Unit {
 pub(crate) enum Content {
     #[default]
     Blank,
-    /// A write that the power loss left in pieces.
+    /// A write that a power loss left incomplete.
     Torn,
     Header(Header),
     Unit(Unit),
@@ -79,7 +79,7 @@ impl Page {
     }
 }
 
-/// What becomes of a page at a power loss.
+/// The fate of a page at a power loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Kept,
@@ -89,17 +89,17 @@ pub(crate) enum Fate {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Manifest {
-    /// The highest number that a segment may have.
+    /// The highest segment number that was leased.
     pub(crate) lease: Number,
-    /// Everything below was durable at a stop or a start.
+    /// Everything below this address was durable at a stop or a start.
     pub(crate) durable: Address,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Disk {
-    /// Units a segment has.
+    /// The number of units in a segment.
     units: u8,
-    /// The pages of all extents: a header and the units of each.
+    /// The pages of all extents: a header and the units for each.
     pages: Vec<Page>,
     manifest: Manifest,
     durable_manifest: Manifest,
@@ -139,7 +139,7 @@ impl Disk {
         }
     }
 
-    /// The unit if it is whole and belongs to the segment.
+    /// Returns the unit if it is complete and belongs to the segment.
     pub(crate) fn unit(&self, extent: Extent, unit: u8, number: Number) -> Option<&Unit> {
         match &self.pages[self.unit_page(extent, unit)].cache {
             Content::Unit(found) if found.number == number => Some(found),
@@ -147,7 +147,7 @@ impl Disk {
         }
     }
 
-    /// The records that lie in the unit's place, whatever segment they belong to.
+    /// Returns the records at the position of the unit, whatever segment they belong to.
     pub(crate) fn records(&self, extent: Extent, unit: u8) -> &[Record] {
         match &self.pages[self.unit_page(extent, unit)].cache {
             Content::Unit(found) => &found.records,
@@ -170,7 +170,7 @@ impl Disk {
         self.pages[at].write(Content::Unit(content));
     }
 
-    /// A write that fails leaves the unit in pieces.
+    /// Performs a write that fails and leaves the unit incomplete.
     pub(crate) fn tear_unit(&mut self, extent: Extent, unit: u8) {
         let at = self.unit_page(extent, unit);
         self.pages[at].write(Content::Torn);
@@ -184,12 +184,13 @@ impl Disk {
         self.pages.iter_mut().for_each(Page::sync);
     }
 
-    /// The kernel reports an error once and calls the pages clean, although the platter lacks them.
+    /// Performs a sync that fails. The kernel reports the error once and then treats the pages as
+    /// clean, although the platter lacks them.
     pub(crate) fn fail_sync(&mut self) {
         self.pages.iter_mut().for_each(|page| page.dirty = false);
     }
 
-    /// The kernel's cache forgets the pages that it believes clean.
+    /// Drops the pages that the kernel treats as clean from its cache.
     pub(crate) fn drop_cache(&mut self) {
         for page in self.pages.iter_mut().filter(|page| !page.dirty) {
             page.cache = page.platter.clone();
@@ -200,7 +201,7 @@ impl Disk {
         self.manifest
     }
 
-    /// Replaces the manifest by a rename, which the directory's sync makes durable.
+    /// Replaces the manifest with a rename, which a sync of the directory makes durable.
     pub(crate) fn replace_manifest(&mut self, manifest: Manifest, durable: bool) {
         self.manifest = manifest;
         if durable {
@@ -208,7 +209,7 @@ impl Disk {
         }
     }
 
-    /// Every disk that a power loss may leave.
+    /// Returns all states of the disk that a power loss may leave.
     pub(crate) fn power_losses(&self) -> Vec<Self> {
         let mut disks = vec![self.clone()];
         for (at, page) in self.pages.iter().enumerate().filter(|(_, page)| page.dirty) {

@@ -1,12 +1,12 @@
-//! The protocol of the disk tier, searched exhaustively within small budgets.
+//! A model of the disk tier's protocol, searched exhaustively within small budgets.
 //!
-//! A world is a disk, a region, clients, the flusher, reclaim, and the ways in which a process ends
-//! and starts. The search visits every order of their steps. Each rule of the protocol is a switch:
-//! with all rules every promise holds; without any one of them a promise breaks, and the test
-//! prints the shortest way there (`LARDER_TRACES=1`).
+//! The state of a search consists of a disk, a region, clients, the flusher and reclaim. Steps also
+//! end and start processes. The search visits every order of the steps. Each rule of the protocol
+//! is a switch. With all rules, every promise holds. Without any one of them a promise breaks, and
+//! the test prints the shortest trace to it (`LARDER_TRACES=1`).
 //!
-//! docs/decisions/0028-the-log-is-modelled-first.md says what the model refuted, and what it leaves
-//! out.
+//! docs/decisions/0028-the-log-is-modelled-first.md lists the errors that the model found, and the
+//! parts of the tier that it omits.
 //!
 //! Files in reading order: `rules`, `spec` (the promises), `address`, `disk`, `region`, `client`,
 //! `reclaimer`, `crash`, `recovery`, `world`, `scenario`, `scenarios`, `search`.
@@ -43,7 +43,8 @@ fn every_promise_holds_with_all_rules() {
     }
 }
 
-/// Searches only the scenario that names the rule: the others take a minute and show no more.
+/// Searches only the scenario that names the rule. The other scenarios take a minute and add
+/// nothing.
 #[test]
 fn every_rule_is_needed() {
     let traces = std::env::var_os("LARDER_TRACES").is_some();
@@ -63,14 +64,14 @@ fn every_rule_is_needed() {
     assert!(idle.is_empty(), "every promise holds without these rules:\n{}", idle.join("\n"));
 }
 
-/// Rules that the code keeps without a comment: the list only shrinks.
+/// The rules that the code enforces without a comment. This list may only become shorter.
 const UNNAMED: &[Rule] = &[
-    // `clear_if_due` and `bring` of the library's tier: a due flush is logged before an operation,
-    // and if the log does not take it, misses fail.
+    // `clear_if_due` and `promote` of the library's tier log a due flush before an operation. If
+    // the log does not accept it, they treat reads that need the disk as failed.
     Rule::DueBeforeReads,
 ];
 
-/// Adds the names in the comments `// Rule: name` of a folder's sources.
+/// Collects the names in `// Rule: name` comments of a folder's sources.
 fn names_of_rules(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! Reclaim: live records of the oldest segment go to the head, then the segment is given up.
+//! Reclaim: copies the live records of the oldest segment to the head, then frees the segment.
 
 use super::address::{Address, Number, RECORDS};
 use super::disk::{Record, Value};
@@ -7,13 +7,13 @@ use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
 use super::world::{Step, Successors, World};
 
-/// Where reclaim is in its source.
+/// The position of reclaim in its source segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Walk {
     source: Number,
-    /// Units and places passed.
+    /// The number of units and places processed.
     passed: u8,
-    /// Everything reserved up to the last judgement, or up to the beginning.
+    /// The last reserved address at the last evaluation of a record, or at the start.
     upto: Address,
 }
 
@@ -30,11 +30,12 @@ pub(crate) struct Copy {
 pub(crate) enum Reclaimer {
     Idle,
     Walking(Walk),
-    /// Has reserved room, to judge under the lock.
+    /// The copy is reserved. The record is evaluated next, under the lock.
     Reserved(Copy),
-    /// The slot names the copy; the group is still locked.
+    /// The slot points to the copy. The group is still locked.
     Moved(Copy),
-    /// Has judged before it reserved: only without [`Rule::JudgeAfterReserve`].
+    /// The record was evaluated before the reservation. Reachable only without
+    /// [`Rule::JudgeAfterReserve`].
     Judged(Copy),
 }
 
@@ -90,7 +91,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Goes on to the next record that its key's slot names, or to the end.
+    /// Advances to the next record that its key's slot points to, or to the end.
     fn walk(&self, mut walk: Walk) -> Option<(Step, World)> {
         let mut world = self.world.clone();
         let extent = world.region().extent_of(walk.source)?;

@@ -1,4 +1,4 @@
-//! Recovery: a start reads the log.
+//! Recovery: reads the log at a start.
 
 use super::address::{Address, LEASED, Number};
 use super::disk::{Disk, Extent, Header, Manifest, Record, Unit, Value};
@@ -19,17 +19,17 @@ pub(crate) enum Recovery {
     Serve(Survey),
 }
 
-/// The lease that a region works with.
+/// The lease of a region.
 pub(crate) fn granted(lease: Number, rules: Rules) -> Number {
     if rules.keep(Rule::LeaseBeforeNumber) { lease } else { Number::MAX }
 }
 
-/// What recovery read.
+/// The result of reading the log.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Survey {
     /// The segments in the order of their numbers.
     segments: Vec<(Extent, Header)>,
-    /// The first place without a good unit: which segment, which unit.
+    /// The first position without a valid unit, as segment and unit.
     cut: Option<(usize, u8)>,
 }
 
@@ -150,7 +150,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Where the log ends once the cut is void.
+    /// Returns the end of the log after the cut is void.
     fn end(&self) -> Address {
         let last = self.kept().last();
         last.map_or(Address::NONE, |(_, header)| Address::new(header.number + 1, 0, 0))
@@ -180,7 +180,7 @@ impl Survey {
         }
     }
 
-    /// The segments that stay.
+    /// Returns the segments that are kept.
     fn kept(&self) -> &[(Extent, Header)] {
         match self.cut {
             Some((at, unit)) => &self.segments[..at + usize::from(unit > 0)],
@@ -193,7 +193,7 @@ fn void(number: Number) -> Unit {
     Unit { number, synced_through: Address::NONE, records: Vec::new() }
 }
 
-/// What the records below the cut say, the newest of each key.
+/// The state from the records below the cut: the newest record of each key.
 struct Found {
     region: Region,
     items: Items,
@@ -240,7 +240,8 @@ impl Found {
         (self.newest[key], self.items.values[key], self.region.slots[key]) = (at, value, slot);
     }
 
-    /// The newest flush kills what is below it, and the delayed flush that it is or overtakes.
+    /// Applies the newest flush to the items before it, and to the delayed flush that it executes
+    /// or cancels.
     fn bury(&mut self) {
         for (key, newest) in self.newest.iter().enumerate() {
             if *newest < self.region.flush {
@@ -263,7 +264,7 @@ fn serve(world: &mut World, survey: &Survey, rules: Rules) {
     }
 }
 
-/// The region goes on behind the last segment that stays.
+/// Resumes the region after the last segment that is kept.
 fn finish(world: &mut World, mut region: Region, kept: &[(Extent, Header)], rules: Rules) {
     let last = kept.last().map_or(0, |(_, header)| header.number);
     region.current = last;

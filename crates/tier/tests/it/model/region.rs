@@ -1,4 +1,4 @@
-//! The region: what memory knows of the items and of the log.
+//! The region: the state of the items and of the log in memory.
 
 use super::address::{Address, Number, RECORDS};
 use super::disk::{Disk, Extent, Header, Record, Unit, Value};
@@ -14,7 +14,8 @@ pub(crate) enum Slot {
         value: Value,
         home: Address,
     },
-    /// The place on disk. As in the real slot there is no segment number: the map has it.
+    /// The item is on disk. Like the real slot, this contains no segment number; the extent map has
+    /// it.
     Disk {
         extent: Extent,
         unit: u8,
@@ -34,13 +35,13 @@ pub(crate) struct Reservation {
     pub(crate) state: State,
 }
 
-/// A unit in memory, until it is synced.
+/// A unit in memory. It is kept until it is synced.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Buffer {
     pub(crate) number: Number,
     pub(crate) unit: u8,
     pub(crate) extent: Extent,
-    /// Which piece of memory: it is used again when the unit is synced.
+    /// The memory frame of the unit. It is reused after the unit is synced.
     pub(crate) frame: u8,
     /// The header to write with the first unit of a segment.
     header: Option<Header>,
@@ -59,29 +60,29 @@ impl Buffer {
     }
 }
 
-/// What an extent is to the region.
+/// The state of an extent in the region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Use {
     Free,
     Segment(Number),
-    /// Given up; the erased header is not durable yet.
+    /// Freed. The erased header is not durable yet.
     Erasing,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Region {
-    /// Units a segment has.
+    /// The number of units in a segment.
     units: u8,
     pub(crate) slots: [Slot; KEYS],
     pub(crate) extents: Vec<Use>,
     pub(crate) buffers: Vec<Buffer>,
-    /// The segment that takes records: 0 before the first.
+    /// The segment to which records are appended: 0 before the first.
     pub(crate) current: Number,
-    /// The highest number that a segment may have, as far as the region knows.
+    /// The highest segment number that is leased, as stored in the region.
     pub(crate) lease: Number,
-    /// Number that the next segment gets.
+    /// The number of the next segment.
     pub(crate) next_number: Number,
-    /// Units of the current segment that have begun.
+    /// The number of units of the current segment that have begun.
     pub(crate) begun: u8,
     pub(crate) synced: Address,
     pub(crate) flush: Address,
@@ -109,12 +110,12 @@ impl Region {
         }
     }
 
-    /// Behind the last unit of a segment.
+    /// Returns the address after the last unit of a segment.
     pub(crate) fn end_of(&self, number: Number) -> Address {
         Address::end_of(number, self.units - 1)
     }
 
-    /// Whether a reservation finds room. Clients leave the last free extent to reclaim.
+    /// True if a record can be reserved. Clients leave the last free extent to reclaim.
     pub(crate) fn has_room(&self, of_client: bool) -> bool {
         let joins = self
             .buffers
@@ -125,7 +126,7 @@ impl Region {
         joins || self.begun < self.units || begins
     }
 
-    /// Reserves room for a record. The caller has asked [`Region::has_room`].
+    /// Reserves space for a record. The caller has checked [`Region::has_room`].
     pub(crate) fn reserve(&mut self, record: Record, state: State) -> Address {
         let full = |last: &Buffer| last.sealed || last.reservations.len() == RECORDS;
         if self.buffers.last().is_none_or(full) {
@@ -136,7 +137,7 @@ impl Region {
         Address::new(last.number, last.unit, last.reservations.len() - 1)
     }
 
-    /// The last address that has been reserved.
+    /// Returns the last reserved address.
     pub(crate) fn reserved_up_to(&self) -> Address {
         let last = self.buffers.last();
         let of = |last: &Buffer| {
@@ -195,13 +196,13 @@ impl Region {
         buffer.reservations.get_mut(at.place())
     }
 
-    /// The buffer of a unit that is not yet synced.
+    /// Returns the buffer of a unit that is not yet synced.
     pub(crate) fn buffer(&self, at: Address) -> Option<&Buffer> {
         let is_of = |buffer: &&Buffer| buffer.number == at.number() && buffer.unit == at.unit();
         self.buffers.iter().find(is_of)
     }
 
-    /// Whatever lies in a frame now.
+    /// Returns the current content of a frame, whatever unit it belongs to.
     pub(crate) fn in_frame(&self, frame: u8) -> Option<&Buffer> {
         self.buffers.iter().find(|buffer| buffer.frame == frame)
     }
@@ -218,13 +219,13 @@ impl Region {
         }
     }
 
-    /// The slot of a record in the log.
+    /// Returns the slot for a record in the log.
     pub(crate) fn disk_slot(&self, at: Address) -> Option<Slot> {
         let extent = self.extent_of(at.number())?;
         Some(Slot::Disk { extent, unit: at.unit(), place: at.place() as u8 })
     }
 
-    /// The address that a slot names, if its segment is there.
+    /// Returns the address that a slot points to, if its segment still exists.
     pub(crate) fn home(&self, slot: Slot) -> Option<Address> {
         match slot {
             Slot::Empty => None,
@@ -236,12 +237,12 @@ impl Region {
         }
     }
 
-    /// Whether the flush killed the item, by the order of the log.
+    /// True if the flush removed the item, according to the order of the log.
     pub(crate) fn is_flushed(&self, slot: Slot) -> bool {
         self.home(slot).is_some_and(|home| home < self.flush)
     }
 
-    /// The next unit to write, if one may be written.
+    /// Returns the next unit that may be written.
     fn next_to_write(&self, rules: Rules) -> Option<usize> {
         let ready = |buffer: &Buffer| !buffer.reservations.is_empty() && buffer.is_complete();
         let waiting = |buffer: &&Buffer| !buffer.written;
@@ -258,7 +259,7 @@ impl Region {
         (durable || !rules.keep(Rule::HeaderBeforeNext)).then_some(at)
     }
 
-    /// Writes the next unit; `false` if none is ready.
+    /// Writes the next unit. Returns `false` if none is ready.
     pub(crate) fn write(&mut self, disk: &mut Disk, rules: Rules) -> bool {
         let Some(at) = self.next_to_write(rules) else { return false };
         let now_pending = self.delay;
@@ -289,7 +290,7 @@ impl Region {
         true
     }
 
-    /// The write of the next unit fails; `false` if none is ready.
+    /// Fails to write the next unit. Returns `false` if none is ready.
     pub(crate) fn fail_write(&mut self, disk: &mut Disk, rules: Rules) -> bool {
         let Some(at) = self.next_to_write(rules) else { return false };
         let buffer = &mut self.buffers[at];
@@ -301,7 +302,7 @@ impl Region {
         true
     }
 
-    /// All that was written is durable.
+    /// Marks all written units as durable.
     pub(crate) fn on_sync(&mut self, disk: &Disk, rules: Rules) {
         for at in 0..self.extents.len() {
             if self.extents[at] == Use::Erasing {
@@ -323,7 +324,7 @@ impl Region {
         }
     }
 
-    /// Without seals the open unit may be on the disk as it stands.
+    /// Without the rule about seals, the disk may have the open unit in its current state.
     fn sync_open_unit(&mut self, disk: &Disk) {
         let Some(open) = self.buffers.iter().find(|buffer| !buffer.written) else { return };
         let on_disk = disk.unit(open.extent, open.unit, open.number);

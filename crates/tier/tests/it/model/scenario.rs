@@ -1,9 +1,9 @@
-//! What a search explores: the programs of the clients, and how much may happen to them.
+//! The input of a search: the programs of the clients, and a budget of events.
 
 use super::client::Op;
 use super::rules::Rule;
 
-/// How often each thing may happen.
+/// How often each event may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Budget {
     pub(crate) evictions: u8,
@@ -14,7 +14,7 @@ pub(crate) struct Budget {
     pub(crate) failed_writes: u8,
     pub(crate) stops: u8,
     pub(crate) strike: bool,
-    /// The clock may be set back while the process is down.
+    /// True if the clock may be set back between two processes.
     pub(crate) set_back: bool,
 }
 
@@ -37,17 +37,17 @@ pub(crate) struct Scenario {
     pub(crate) programs: &'static [&'static [Op]],
     pub(crate) keys: u8,
     pub(crate) extents: u8,
-    /// Units a segment has.
+    /// The number of units in a segment.
     pub(crate) units: u8,
-    /// Whether answers wait until they are durable: the level `sync`.
+    /// True if responses wait until they are durable: the level `sync`.
     pub(crate) waits: bool,
     pub(crate) budget: Budget,
-    /// Rules without which a promise breaks here.
+    /// Rules without which a promise breaks in this scenario.
     pub(crate) breaks_without: &'static [Rule],
 }
 
 impl Scenario {
-    /// One key, three segments of two units, the level `sync`, and no accidents.
+    /// One key, three segments of two units, the level `sync`, and no failures.
     pub(crate) const BASE: Self = Self {
         name: "",
         programs: &[],

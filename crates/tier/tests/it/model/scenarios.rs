@@ -1,4 +1,4 @@
-//! The scenarios, the smallest first. Together they need every rule: the first scenario that needs
+//! The scenarios, the smallest first. Together they need every rule. The first scenario that needs
 //! a rule names it.
 
 use super::client::Op::{Delay, Delete, Flush, Get, Set, SetExpiring, Touch};
@@ -66,7 +66,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "a flush beside writers, reclaim and power loss",
+        name: "a flush with concurrent writers, reclaim and power loss",
         programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Get { key: 0 }], &[Flush]],
         budget: Budget { reclaims: 1, power_losses: 1, ..Budget::NONE },
         breaks_without: &[FlushIsOneStep, WriteInOrder, BuffersUntilSynced, GiveUpAfterSync],
@@ -79,7 +79,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "numbers that are used up",
+        name: "a lease that is used up",
         programs: &[&[
             Set { key: 0, id: 1 },
             Set { key: 0, id: 2 },
@@ -95,7 +95,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "good units behind a void one",
+        name: "valid units after a void one",
         programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }, Set { key: 0, id: 2 }]],
         waits: false,
         units: 3,
@@ -114,7 +114,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "reclaim of what a reader reads",
+        name: "reclaim of a segment while a client reads it",
         programs: &[
             &[
                 Set { key: 0, id: 1 },
@@ -132,7 +132,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "a touch of what was evicted",
+        name: "a touch of an evicted item",
         programs: &[
             &[Set { key: 0, id: 1 }, Touch { key: 0, id: 2 }],
             &[Set { key: 0, id: 3 }, Get { key: 0 }],
@@ -142,7 +142,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
-        name: "reclaim beside a writer",
+        name: "reclaim with a concurrent writer",
         programs: &[&[
             Set { key: 0, id: 1 },
             Set { key: 0, id: 2 },

@@ -1,4 +1,4 @@
-//! Breadth-first search: the first fault it finds has a shortest trace.
+//! Breadth-first search. The first fault that it finds has a shortest trace.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -8,28 +8,28 @@ use super::rules::Rules;
 use super::scenario::Scenario;
 use super::world::World;
 
-/// States above which a scenario is too large to be of use.
+/// The maximum number of states of a scenario.
 const STATES_MAX: usize = 20_000_000;
 
-/// A search that ended.
+/// The result of a search.
 pub(crate) enum Outcome {
-    /// Every state within the budget was visited: how many.
+    /// Every state within the budget was visited: their number.
     Holds(usize),
-    /// The shortest way to a broken promise.
+    /// The shortest trace to a broken promise.
     Broken(String),
 }
 
-/// How a state was reached: from which one, by which of its steps.
+/// How a state was reached: its predecessor, and the index of the step.
 struct Origin {
     parent: usize,
     choice: usize,
 }
 
-/// Searches all that a scenario allows.
+/// Searches all states of a scenario.
 ///
 /// # Panics
 ///
-/// Above [`STATES_MAX`] states.
+/// If a scenario has more than [`STATES_MAX`] states.
 pub(crate) fn search(scenario: &Scenario, rules: Rules) -> Outcome {
     let mut frontier = VecDeque::from([World::new(scenario, rules)]);
     let mut origins = vec![Origin { parent: 0, choice: 0 }];
@@ -52,7 +52,7 @@ pub(crate) fn search(scenario: &Scenario, rules: Rules) -> Outcome {
     Outcome::Holds(origins.len())
 }
 
-/// 128 bits stand for a state: among 10⁷ states a collision has a probability of 10⁻²⁵.
+/// 128 bits identify a state. Among 10⁷ states, a collision has a probability of 10⁻²⁵.
 fn digest(world: &World) -> u128 {
     let half = |seed: u8| {
         let mut hasher = DefaultHasher::new();
@@ -63,7 +63,7 @@ fn digest(world: &World) -> u128 {
     half(0) << 64 | half(1)
 }
 
-/// Goes the way to the last state again and writes down its steps.
+/// Repeats the path to the last state and records its steps.
 fn trace(scenario: &Scenario, rules: Rules, origins: &[Origin]) -> String {
     let mut choices = Vec::new();
     let mut at = origins.len() - 1;

@@ -1,4 +1,4 @@
-//! What clients may rely on: the history of changes, and what of it a crash may take.
+//! The promises to clients: the history of changes, and the part of it that a crash may lose.
 
 use super::address::Address;
 use super::disk::Value;
@@ -30,7 +30,7 @@ impl Items {
         self
     }
 
-    /// The items that a client sees.
+    /// Returns the items that a client can read.
     pub(crate) fn seen(mut self, struck: bool) -> Self {
         for value in &mut self.values {
             *value = value.filter(|value| !(value.expires && struck));
@@ -43,34 +43,34 @@ impl Items {
 struct Event {
     at: Address,
     change: Change,
-    /// Whether memory shows it. A reservation that memory does not show may vanish.
+    /// True if memory shows the change. A reservation that memory does not show may be lost.
     published: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Spec {
-    /// What no crash may take back.
+    /// The state that no crash may lose.
     base: Items,
-    /// Changes since then, in the order of their addresses.
+    /// The changes since then, in the order of their addresses.
     events: Vec<Event>,
 }
 
 impl Spec {
-    /// A change got its place in the order of the world.
+    /// Adds a change with its address, which determines its order.
     pub(crate) fn reserve(&mut self, at: Address, change: Change) {
         let behind = self.events.iter().position(|event| event.at > at);
         let place = behind.unwrap_or(self.events.len());
         self.events.insert(place, Event { at, change, published: false });
     }
 
-    /// Memory shows the change.
+    /// Marks the change as visible in memory.
     pub(crate) fn publish(&mut self, at: Address) {
         for event in self.events.iter_mut().filter(|event| event.at == at) {
             event.published = true;
         }
     }
 
-    /// A change that memory shows although the log has no place for it.
+    /// Adds a change that is visible in memory although it is not in the log.
     pub(crate) fn publish_unlogged(&mut self, change: Change) {
         let at = self.events.last().map_or(Address::NONE, |event| event.at);
         self.events.push(Event { at, change, published: true });
@@ -81,7 +81,7 @@ impl Spec {
         published.fold(self.base, |items, event| items.apply(event.change))
     }
 
-    /// The address of the last change of the key, which an answer about it tells the client of.
+    /// Returns the address of the last change that a response about the key reveals.
     pub(crate) fn last_change(&self, key: u8) -> Address {
         let of_key = |event: &&Event| match event.change {
             Change::Set(of, _) | Change::Delete(of) => of == key,
@@ -92,7 +92,8 @@ impl Spec {
         published.rfind(of_key).map_or(Address::NONE, |event| event.at)
     }
 
-    /// A client acts on the change at `at` from now on: it stays, and all before it.
+    /// Called when a client has received a response that reveals the change at `at`. This change
+    /// and all earlier ones must survive from now on.
     pub(crate) fn answer(&mut self, at: Address) {
         let kept = self.events.iter().filter(|event| event.at > at || !event.published).copied();
         let kept = kept.collect();
@@ -101,7 +102,8 @@ impl Spec {
         self.events = kept;
     }
 
-    /// The memory is gone: `found` has to be what some prefix of the history left.
+    /// Checks the state after memory was lost: `found` must be the result of a prefix of the
+    /// history.
     pub(crate) fn recover(&mut self, found: Items, struck: bool) -> Result<(), String> {
         let mut ends = vec![self.base];
         let mut allowed = vec![self.base];

@@ -1,4 +1,4 @@
-//! The whole state, and every step that may come next.
+//! The complete state of the model, and all steps that are possible next.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::scenario::{Budget, Scenario};
 use super::spec::{Change, Spec};
 use super::{client, crash, reclaimer, recovery};
 
-/// A step: its actor, and the action.
+/// A step: its actor and its action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) actor: &'static str,
@@ -52,15 +52,15 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) spec: Spec,
-    /// Whether the clock has struck: what expires has expired, what is due is due.
+    /// True once the clock has struck: items have expired, and the delayed flush is due.
     pub(crate) struck: bool,
-    /// A sync failed in this process.
+    /// True if a sync failed in this process.
     pub(crate) failed: bool,
     pub(crate) budget: Budget,
     pub(crate) fault: Option<String>,
 }
 
-/// The steps that may come next.
+/// Returns the steps that are possible next.
 pub(crate) type Successors = Vec<(Step, World)>;
 
 impl World {
@@ -95,13 +95,13 @@ impl World {
         self.fault.get_or_insert(fault);
     }
 
-    /// Whether a delayed flush is due and not yet logged.
+    /// True if a delayed flush is due but not yet logged.
     pub(crate) fn is_due(&self) -> bool {
         let pending = self.region.as_ref().is_some_and(|region| region.delay != Default::default());
         self.struck && pending
     }
 
-    /// Whether a client or the reclaimer holds the key's group.
+    /// True if a client or reclaim has locked the key's group.
     pub(crate) fn is_locked(&self, scenario: &Scenario, key: u8) -> bool {
         let holds = |(client, program): (&Client, &&[client::Op])| client.holds(program, key);
         self.clients.iter().zip(scenario.programs).any(holds) || self.reclaimer.holds(key)
@@ -163,7 +163,7 @@ impl World {
             world.disk.fail_sync();
             world.failed = true;
             if !rules.keep(Rule::ErrorIsFinal) {
-                // The next sync finds nothing dirty and succeeds.
+                // The next sync finds no dirty pages and succeeds.
                 if let Self { region: Some(region), disk, .. } = &mut world {
                     region.on_sync(disk, rules);
                 }
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// Leases more numbers, first in the manifest, then in the region.
+    /// Leases more segment numbers, first in the manifest, then in the region.
     fn lease(&self, rules: Rules, next: &mut Successors) {
         let mut world = self.clone();
         let manifest = self.disk.manifest();
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// A delayed flush that is due is logged.
+    /// Logs a delayed flush that is due.
     fn due_flush(&self, next: &mut Successors) {
         let mut world = self.clone();
         if !self.is_due() || !world.region().has_room(false) {
@@ -233,7 +233,7 @@ impl World {
         let at = self.region().reserve(Record::Flush, State::Complete);
         self.region().flush = at;
         self.region().delay = Default::default();
-        // A due flush that answers have shown already is not a second one.
+        // A due flush that was already visible to clients is not a second flush.
         if asked || self.spec.now().delayed {
             self.spec.reserve(at, Change::Flush);
             self.spec.publish(at);

@@ -1,5 +1,5 @@
-//! A start that accepts a loss: what may be out of date is gone, what is later stays, and the next
-//! start finds no damage.
+//! A start that accepts a loss: items that may be out of date are dropped, later ones are kept, and
+//! the next start finds no damage.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,7 +19,8 @@ const PAGES: u64 = SEGMENT / 4096;
 const EXTENTS: u64 = 16;
 const KEYS: u32 = 300;
 
-/// The changes of each key: the turn of a stored value, `None` for a delete. The last one counts.
+/// The changes of each key: the turn of a stored value, `None` for a delete. The last one is
+/// current.
 type History = BTreeMap<u32, Vec<Option<u32>>>;
 
 fn bytes_of(n: u32, turn: u32) -> Vec<u8> {
@@ -32,7 +33,7 @@ fn delete(store: &TestStore, n: u32) {
     store.remove(&key, &NEW, &known).unwrap();
 }
 
-/// Some segments in which items are replaced and deleted, until a kill.
+/// Fills some segments while replacing and deleting items, then kills the process.
 fn fill(disk: &SimulatedDisk, rng: &mut Rng) -> History {
     let (store, _) = start(disk, EXTENTS, Durability::Async);
     let mut history = History::new();
@@ -50,7 +51,7 @@ fn fill(disk: &SimulatedDisk, rng: &mut Rng) -> History {
         }
     }
     assert_eq!(store.sync(), Durable::Yes);
-    // Says in the log that all of that is durable.
+    // This unit proves that everything before it is durable.
     put(&store, b"last", b"").unwrap();
     assert_eq!(store.sync(), Durable::Yes);
     disk.kill();
@@ -76,7 +77,8 @@ pub(crate) fn plain(disk: &SimulatedDisk) -> Result<(TestStore, Started), StartE
     Store::start(open(disk, EXTENTS), settings(Durability::Async), &mut |_, _| ())
 }
 
-/// How many keys have their newest value. No key has an older one, or one that was deleted.
+/// Counts the keys that have their newest value. Fails if a key has an older value, or one that was
+/// deleted.
 fn current(store: &TestStore, history: &History) -> usize {
     let mut count = 0;
     for (n, changes) in history {
@@ -90,11 +92,11 @@ fn current(store: &TestStore, history: &History) -> usize {
     count
 }
 
-/// A damage to the log.
+/// Damages the log.
 fn damage(disk: &SimulatedDisk, rng: &mut Rng, turn: u64) {
     let at = rng.u64(0..3 * SEGMENT);
     match turn % 4 {
-        // A bit somewhere, or in a header.
+        // A bit anywhere, or in a header.
         0 | 1 => assert!(disk.flip_bit("log", at * 8 + rng.u64(0..8))),
         2 => assert!(disk.flip_bit("log", (at / SEGMENT * SEGMENT + rng.u64(0..64)) * 8)),
         // A page.
@@ -124,7 +126,7 @@ fn what_may_be_out_of_date_is_dropped_and_nothing_comes_back() {
         let kept = current(&store, &history);
         let all = history.values().filter(|changes| changes.last().unwrap().is_some()).count();
         dropped_some += usize::from(kept > 0 && kept < all);
-        // The damage does not take the record after it.
+        // The damage does not affect the record after it.
         let is_last = said.iter().any(|said| said.contains("header and all units"));
         assert!(is_last || value(&store, b"last").is_some(), "seed {seed}: {said:?}");
         disk.kill();
@@ -147,7 +149,7 @@ fn a_log_without_damage_stays_as_it_is() {
     assert_eq!(current(&store, &history), all);
 }
 
-/// How a log is damaged before its loss is accepted.
+/// The ways in which a log is damaged before its loss is accepted.
 type Harm = fn(&SimulatedDisk);
 
 const HARMS: [(&str, Harm); 3] = [
@@ -160,7 +162,7 @@ const HARMS: [(&str, Harm); 3] = [
     ("the newest segment", |disk| disk.set_bad_pages("log", 2 * PAGES..3 * PAGES)),
 ];
 
-/// A disk with the same directory.
+/// Returns a disk with the same directory.
 pub(crate) fn copy(disk: &SimulatedDisk, seed: u64) -> SimulatedDisk {
     let (from, copied) = (disk.open(), SimulatedDisk::new(seed));
     let to = copied.open();
@@ -175,8 +177,8 @@ pub(crate) fn copy(disk: &SimulatedDisk, seed: u64) -> SimulatedDisk {
     copied
 }
 
-/// Accepts a loss, in which the power is lost in the given call, and accepts what is left of it.
-/// Returns how many keys have their value then, and whether the first acceptance came to its end.
+/// Accepts a loss, loses power during the given call, and accepts the remaining loss. Returns how
+/// many keys have their value afterwards, and whether the first acceptance was completed.
 fn accepted_in_two(disk: &SimulatedDisk, history: &History, call: Option<u64>) -> (usize, bool) {
     let tier = open(disk, EXTENTS);
     if let Some(call) = call {
@@ -201,7 +203,7 @@ fn an_acceptance_that_is_broken_off_drops_no_more_and_no_less_the_next_time() {
             disk
         };
         let (kept, _) = accepted_in_two(&harmed(0), &history, None);
-        // Each call in turn is the last one.
+        // Each call in turn is the last one before the power loss.
         let steps = if env::var_os("LARDER_SEEDS").is_some() { 1 } else { 31 };
         for call in (1..).step_by(steps) {
             let (now, is_over) = accepted_in_two(&harmed(call), &history, Some(call));
@@ -215,7 +217,7 @@ fn an_acceptance_that_is_broken_off_drops_no_more_and_no_less_the_next_time() {
 
 #[test]
 fn pages_that_the_disk_does_not_return_are_written_anew() {
-    // With records, with a header, and after the end of the log.
+    // In records, in a header, and after the end of the log.
     for bad in [1500..1502, 0..1, 3 * 1024 - 1..3 * 1024] {
         let (disk, mut rng) = (SimulatedDisk::new(1), Rng::with_seed(1));
         let history = fill(&disk, &mut rng);

@@ -1,4 +1,4 @@
-//! A store that was stopped, in which one bit is flipped, starts with every value or refuses.
+//! After one bit of a stopped store is flipped, a start finds every value or refuses.
 
 use std::env;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn stopped() -> SimulatedDisk {
     disk
 }
 
-/// The bits of a file that are not all zero around them.
+/// Returns the bits of a file in areas that are not all zero.
 fn bits_of(disk: &SimulatedDisk, name: &str) -> Vec<u64> {
     let bytes = disk.platter(name).unwrap();
     let is_used = |word: &[u8]| word.iter().any(|byte| *byte != 0);
@@ -32,7 +32,7 @@ fn bits_of(disk: &SimulatedDisk, name: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Starts a store, and judges what it has. Returns false if the start was refused.
+/// Starts a store and checks its items. Returns false if the start was refused.
 fn is_started(disk: &SimulatedDisk, what: &str) -> bool {
     let Ok(tier) = try_open(disk, 8) else { return false };
     let Ok((store, _)) = Store::start(tier, settings(Durability::Async), &mut |_, _| ()) else {
@@ -53,7 +53,7 @@ fn is_started(disk: &SimulatedDisk, what: &str) -> bool {
 
 #[test]
 fn no_flipped_bit_of_a_stopped_store_is_a_silent_miss_or_a_wrong_value() {
-    // All of them take a minute: `make verify ONLY=tier`.
+    // Testing all bits takes a minute: `make verify ONLY=tier`.
     let step = if env::var_os("LARDER_SEEDS").is_some() { 1 } else { 13 };
     for (name, bits_min) in [("MANIFEST", 400), ("INDEX", 700), ("log", 1000)] {
         let bits = bits_of(&stopped(), name);
@@ -68,7 +68,7 @@ fn no_flipped_bit_of_a_stopped_store_is_a_silent_miss_or_a_wrong_value() {
                 format!("bit {} of segment {} of {name}", bit % segment_bits, bit / segment_bits);
             starts += u32::from(is_started(&disk, &what));
         }
-        // A bit of the manifest is mended, and a damaged index is not needed.
+        // A flipped bit of the manifest is repaired, and a damaged index is not needed.
         let expected = if name == "log" { 1..=flips } else { flips..=flips };
         assert!(expected.contains(&starts), "{starts} of {flips} starts with a damaged {name}");
     }

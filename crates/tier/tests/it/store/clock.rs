@@ -1,4 +1,4 @@
-//! The system's clock is set while no process serves, and while one does.
+//! The system clock is set between two processes, and while a process runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use larder_tier::{LogTime, Tier};
 use super::faults::item;
 use super::{NOW, TestStore, open, settings};
 
-/// The clocks of a process: the system's, which the test sets, and the log's.
+/// The clocks of a process: the system clock, which the test sets, and the log's time.
 #[derive(Clone)]
 struct Clocks {
     wall: Arc<AtomicU64>,
@@ -32,13 +32,13 @@ impl Clocks {
             ..settings(Durability::Async)
         };
         let (store, started) = Store::start(open(disk, 16), settings, &mut |_, _| ()).unwrap();
-        // As the caller does: from here on it counts by the log's time.
+        // Like the caller of a store: from here on it uses the log's time.
         let ahead = started.time.ahead_secs;
         self.log.store(self.wall.load(Relaxed).saturating_add_signed(ahead), Relaxed);
         (store, started)
     }
 
-    /// Both clocks go on.
+    /// Advances both clocks.
     fn pass(&self, secs: u64) {
         self.wall.fetch_add(secs, Relaxed);
         self.log.fetch_add(secs, Relaxed);
@@ -55,7 +55,7 @@ fn put(store: &TestStore, key: &[u8], now_unix_secs: u64) {
     store.sync();
 }
 
-/// A clean stop, or a kill.
+/// Ends the process with a clean stop or a kill.
 fn end(store: TestStore, disk: &SimulatedDisk, is_clean: bool) {
     if is_clean {
         assert_eq!(store.stop(Duration::from_secs(10)), 0);
@@ -75,7 +75,7 @@ fn the_logs_time_stands_while_the_clock_is_behind_and_goes_on_with_it() {
         clocks.pass(100);
         put(&store, b"a", clocks.log_now());
         end(store, &disk, is_clean);
-        // The clock had run ahead by 20 years, and is right now.
+        // The clock was ahead by 20 years, and is correct now.
         let years = 20 * 365 * 86_400;
         let right = Clocks::at(NOW + 100 - years);
         let (store, started) = right.start(&disk);
@@ -85,7 +85,7 @@ fn the_logs_time_stands_while_the_clock_is_behind_and_goes_on_with_it() {
         right.pass(50);
         put(&store, b"b", right.log_now());
         end(store, &disk, is_clean);
-        // Ten seconds later by a clock that is right.
+        // Ten seconds later according to a correct clock.
         let later = Clocks::at(NOW + 160 - years);
         let (store, started) = later.start(&disk);
         assert_eq!(started.time.skew_secs, 0, "the clock is where it was, clean: {is_clean}");

@@ -1,4 +1,4 @@
-//! What reclaim cannot read: the store goes on, and starts again.
+//! Damage that reclaim finds: the store continues to work, and starts again.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,15 +27,16 @@ fn a_read_of_reclaim_that_fails_once_is_tried_again() {
     assert_eq!(value(&store, b"k"), Some(b"value".to_vec()));
 }
 
-/// Numbers whose items cannot be read.
+/// Returns the numbers of items that cannot be read.
 fn unreadable(store: &TestStore) -> Vec<u32> {
     (0..ITEMS).filter(|n| store.find(&n.to_le_bytes()).is_err()).collect()
 }
 
-/// Items that fill the first segment.
+/// The number of items that fill the first segment.
 const ITEMS: u32 = 80;
 
-/// A store whose first segment is full. The record of item 0 begins at byte 4144 of the log.
+/// Returns a store whose first segment is full. The record of item 0 begins at byte 4144 of the
+/// log.
 fn filled(disk: &SimulatedDisk) -> TestStore {
     let (store, _) = start(disk, 16, Durability::Async);
     (0..ITEMS).for_each(|n| put(&store, &n.to_le_bytes(), &LONG).unwrap());
@@ -45,8 +46,8 @@ fn filled(disk: &SimulatedDisk) -> TestStore {
 
 static LONG: [u8; 50_000] = [7; 50_000];
 
-/// Checks that one item is lost and all others are as they were stored, also after a kill and after
-/// a clean stop. Then a change of the item ends that.
+/// Checks that one item is lost and that all others are unchanged, also after a kill and after a
+/// clean stop. Then changes the item and checks that it is no longer lost.
 fn one_is_lost(disk: &SimulatedDisk, store: TestStore, change: impl Fn(&TestStore, &[u8])) {
     churn(&store);
     let lost = unreadable(&store);
@@ -130,7 +131,7 @@ fn a_page_that_the_disk_does_not_return_costs_the_item_in_it() {
     let store = filled(&disk);
     disk.set_bad_pages("log", 500..501);
     churn(&store);
-    // A disk replaces a bad sector when it is written.
+    // A device replaces a bad sector when it is written.
     disk.set_bad_pages("log", 0..0);
     one_is_lost(&disk, store, set);
 }
@@ -141,7 +142,7 @@ fn a_disk_that_returns_nothing_for_a_while_costs_nothing() {
     let store = filled(&disk);
     while store.statistics().begun_segments < 10 {
         put(&store, b"churn", &[1; 500_000]).unwrap();
-        // The count is that of the thread that writes.
+        // The writing thread updates the count.
         assert_eq!(store.sync(), Durable::Yes);
     }
     disk.set_bad_pages("log", 0..16 * 1024);
@@ -149,7 +150,7 @@ fn a_disk_that_returns_nothing_for_a_while_costs_nothing() {
     let mut keys = 0..250_u64;
     while store.statistics().retried_reads < 5 {
         assert!(Instant::now() < deadline, "reclaim does not read: {:?}", store.statistics());
-        // Stores of new keys do not ask the disk.
+        // Stores of new keys do not read the disk.
         if let Some(key) = keys.next() {
             let _ = store.put(&item(&key.to_le_bytes(), &LONG), &NEW, &Known::default());
         }

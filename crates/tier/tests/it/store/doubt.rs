@@ -1,5 +1,5 @@
-//! Segments that were freed, cut or lost before a loss is accepted: their items do not come back,
-//! and a log without a loss is not refused.
+//! Segments that were freed, cut or lost before a loss is accepted. Their items must not come back,
+//! and a log without a loss must not be refused.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SEGMENT: usize = 4 << 20;
 const PAGES: usize = SEGMENT / PAGE_BYTES;
 const EXTENTS: u64 = 16;
 
-/// Writes zeros, as a start does to the extents that it prepares.
+/// Writes zeros, like a start that prepares an extent.
 fn zero(disk: &SimulatedDisk, first_page: usize, pages: usize) {
     let file = disk.open().open("log").unwrap().unwrap();
     file.write_pages(first_page as u64, &zeroed_pages(pages)).unwrap();
@@ -35,7 +35,8 @@ fn count(store: &TestStore, keys: std::ops::Range<u32>) -> usize {
 
 const DELETED: u32 = 260;
 
-/// Items in the first three segments, all deleted in the fourth, which has other items.
+/// Stores items in the first three segments, and deletes all of them in the fourth, which also has
+/// other items.
 fn deleted(disk: &SimulatedDisk) {
     let (store, _) = start(disk, EXTENTS, Durability::Async);
     (0..DELETED).for_each(|n| put(&store, &n.to_le_bytes(), &[7; 50_000]).unwrap());
@@ -45,8 +46,8 @@ fn deleted(disk: &SimulatedDisk) {
     disk.kill();
 }
 
-/// The power goes while the start zeroes the extents that an acceptance has freed: a part of the
-/// zeros is on the disk, and old units behind them.
+/// The power is lost while the start fills extents with zeros that an acceptance has freed. Some of
+/// the zeros are on the disk, followed by old units.
 #[test]
 fn a_freed_segment_whose_header_is_zeros_stays_free() {
     for zeroed in [1, 256] {
@@ -87,13 +88,13 @@ fn deleted_items_stay_deleted_when_the_power_goes_while_extents_are_prepared() {
     }
 }
 
-/// The items of [`cut`] that were durable.
+/// The number of items of [`cut`] that were durable.
 const DURABLE: u32 = 72;
 
-/// A unit at the end of segment 1 is lost by a power loss, and segment 2, which came later, is
-/// there.
+/// Returns a log after a power loss: a unit at the end of segment 1 is lost, and the later segment
+/// 2 exists.
 fn cut() -> SimulatedDisk {
-    // Where the flusher happens to sync between the two, the unit was durable.
+    // If the flusher happened to sync between the two, the unit was durable.
     let is_cut = |disk: &SimulatedDisk| {
         let started = plain(&copy(disk, 1)).map(|(_, started)| started);
         started.is_ok_and(|started| started.cut.is_some_and(|at| at.number().stored() == 1))
@@ -177,7 +178,7 @@ fn the_items_of_a_log_that_was_cut_off_may_all_be_out_of_date() {
     assert_eq!(current, 0, "all items of these segments were deleted in the next one");
 }
 
-/// A segment with 1023 units of a page, and the next one, which has a header alone.
+/// Returns a segment with 1023 units of one page each, and the next one, which has only a header.
 fn full(disk: &SimulatedDisk, due_unix_secs: Option<u64>) {
     let (store, _) = start(disk, EXTENTS, Durability::Sync);
     let mut units = 1023;

@@ -1,4 +1,4 @@
-//! A store that is full of items that expire has room again when they have, and one whose long
+//! A store that is full of expiring items has space again after they expire. A store whose long
 //! items have died while short ones live is not full.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn start(disk: &SimulatedDisk, clock: &Arc<AtomicU64>) -> TestStore {
     Store::start(open(disk, 16), settings, &mut |_, _| ()).unwrap().0
 }
 
-/// Puts an item that memory lacks. Waits for the disk, at most until the deadline.
+/// Puts an item that memory does not have. Waits for the disk, at most until the deadline.
 fn put(store: &TestStore, item: &Item<'_>, clock: &AtomicU64) -> Result<(), Refusal> {
     let now_unix_secs = clock.load(Relaxed);
     let change = Change { now_unix_secs, is_resident: false, is_gone: &|| false };
@@ -55,8 +55,8 @@ fn expired_items_make_room_also_after_a_start_from_the_index() {
         }
         assert_eq!(put(&store, &item(b"new", &long), &clock), Err(Refusal::Full));
         clock.store(NOW + 10, Relaxed);
-        // About as many items as before: a store that is filled fast takes a few more before it
-        // notices. It is full until it has looked for the expired ones.
+        // About as many items as before: a store that is filled quickly accepts a few more before
+        // it notices that it is full. It stays full until it has searched for expired items.
         let deadline = Instant::now() + Duration::from_secs(20);
         for n in 2000..2000 + count as u32 * 9 / 10 {
             while let Err(refusal) = put(&store, &item(&n.to_le_bytes(), &long), &clock) {
@@ -69,7 +69,11 @@ fn expired_items_make_room_also_after_a_start_from_the_index() {
             }
         }
         let (_, kept) = store.find(b"kept").unwrap();
-        assert_eq!(kept.map(|kept| kept.value), Some(long.clone()), "what does not expire stays");
+        assert_eq!(
+            kept.map(|kept| kept.value),
+            Some(long.clone()),
+            "an item that does not expire stays"
+        );
     }
 }
 
@@ -78,7 +82,7 @@ fn a_store_whose_long_items_have_died_is_not_full_of_the_short_ones() {
     let (disk, clock) = (SimulatedDisk::new(1), Arc::new(AtomicU64::new(NOW)));
     let store = start(&disk, &clock);
     let (long, mut puts) = (vec![7; 1_000_000], 0_u32);
-    // Short items that stay lie among long ones that are replaced: two MB live.
+    // Short live items are between long ones that are replaced: two MB are live.
     for round in 0..200_u32 {
         for n in 0..20 {
             put(&store, &item(&(round * 20 + n).to_be_bytes(), b"short"), &clock).unwrap();

@@ -1,4 +1,4 @@
-//! What a store does at the limits of its log, and when the disk fails.
+//! The behaviour of a store at the limits of its log, and when the disk fails.
 
 use std::time::{Duration, Instant};
 
@@ -25,12 +25,12 @@ pub(crate) fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
     }
 }
 
-/// Puts an item, and waits for the disk as long as it takes.
+/// Puts an item that memory does not have. Waits for the disk without a limit.
 pub(crate) fn put(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
     put_as(store, key, value, &NEW)
 }
 
-/// As [`put`], of a key that memory has.
+/// Same as [`put`], for a key that memory has.
 pub(crate) fn replace(store: &TestStore, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
     put_as(store, key, value, &Change { is_resident: true, ..NEW })
 }
@@ -47,7 +47,7 @@ fn put_as(store: &TestStore, key: &[u8], value: &[u8], change: &Change<'_>) -> R
     }
 }
 
-/// Puts an item in a full log, in which something has died.
+/// Puts an item in a full log after something has died.
 fn put_in_time(store: &TestStore, key: &[u8], value: &[u8]) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while put(store, key, value).is_err() {
@@ -56,7 +56,7 @@ fn put_in_time(store: &TestStore, key: &[u8], value: &[u8]) {
     }
 }
 
-/// Removes a live item that memory has, and waits for the disk as long as it takes.
+/// Removes a live item that memory has. Waits for the disk without a limit.
 fn remove(store: &TestStore, key: &[u8]) {
     let resident = Change { is_resident: true, ..NEW };
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -121,7 +121,7 @@ fn a_delayed_flush_survives_stops_with_an_index_and_then_a_kill() {
     drop(store);
     let (store, started) = start(&disk, 8, Durability::Sync);
     assert!(started.is_from_index && store.is_flush_due(NOW + 100), "{started:?}");
-    // The header of its next segment has to repeat it.
+    // The header of its next segment must repeat it.
     put(&store, b"k", b"2").unwrap();
     assert_eq!(store.sync(), Durable::Yes);
     disk.lose_power();
@@ -130,8 +130,8 @@ fn a_delayed_flush_survives_stops_with_an_index_and_then_a_kill() {
     assert!(!started.is_from_index && store.is_flush_due(NOW + 100), "{started:?}");
 }
 
-/// A log that could be larger than its disk leaves space for what a stop and a start write, and a
-/// stop has it even if other files have taken the rest.
+/// A log that could be larger than its disk reserves space for the files that a stop and a start
+/// write. A stop uses it even if other files have taken the rest.
 #[test]
 fn a_log_that_fills_its_disk_stops_and_starts_again() {
     let disk = SimulatedDisk::new(1);
@@ -144,7 +144,7 @@ fn a_log_that_fills_its_disk_stops_and_starts_again() {
     }
     let space = disk.open().space().unwrap();
     assert!(space.free_bytes >= 1 << 20, "{} bytes are left", space.free_bytes);
-    // Other files take all that is left.
+    // Other files use all of the free space.
     disk.set_capacity(space.total_bytes - space.free_bytes);
     assert_eq!(store.stop(Duration::from_secs(20)), 0, "a clean stop");
     drop(store);
@@ -260,7 +260,7 @@ fn removals_make_room_in_the_space_that_a_full_file_system_has_given() {
 
 #[test]
 fn a_log_that_nothing_dies_in_is_full_and_at_rest() {
-    // Two of these items do not fit a segment: a copy frees no more than it takes.
+    // Two of these items do not fit into a segment: a copy frees no more space than it uses.
     let long = vec![7; 2_200_000];
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk, 16, Durability::Async);
@@ -324,7 +324,7 @@ fn expired_items_are_dropped_and_a_late_change_of_one_asks_the_disk() {
     assert!(found.unwrap().is_expired(NOW + 10));
     store.forget_expired(b"k", known.own.unwrap(), NOW + 10);
     assert!(!store.may_have(b"k"));
-    // Nothing is filed, so nothing is asked; but what is filed may be another key's.
+    // Without catalog entries the disk is not read. An existing entry may belong to another key.
     store.put(&item(b"k", b"2"), &NEW, &Known::default()).unwrap();
     let late = Change { now_unix_secs: NOW + 9, is_resident: true, ..NEW };
     assert_eq!(store.put(&item(b"k", b"3"), &late, &Known::default()), Err(Refusal::NeedsDisk));

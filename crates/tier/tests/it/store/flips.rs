@@ -1,5 +1,5 @@
-//! A flipped bit of a directory that no process uses: what holds nothing costs nothing, and what a
-//! start once found stays known as durable.
+//! One flipped bit in a directory that no process uses: a flip outside of records loses nothing,
+//! and an address that a start once found durable stays durable.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) fn flip(disk: &SimulatedDisk, byte: usize) {
 
 const ITEMS: u32 = 200;
 
-/// Three segments of items, all durable, and a kill.
+/// Fills three segments with durable items, and kills the process.
 fn filled(disk: &SimulatedDisk) {
     let (store, _) = start(disk, EXTENTS, Durability::Async);
     (0..ITEMS).for_each(|n| put(&store, &n.to_le_bytes(), &[7; 50_000]).unwrap());
@@ -39,7 +39,7 @@ fn filled(disk: &SimulatedDisk) {
     disk.kill();
 }
 
-/// Makes all durable, and records that in the log.
+/// Makes everything durable, and records that in the log.
 pub(crate) fn sync(store: &TestStore) {
     assert_eq!(store.sync(), Durable::Yes);
     put(store, b"last", b"").unwrap();
@@ -50,7 +50,7 @@ fn items(store: &TestStore) -> usize {
     (0..ITEMS).filter(|n| value(store, &n.to_le_bytes()).is_some()).count()
 }
 
-/// The page of the void unit that shuts the second segment.
+/// The page of the void unit that closes the second segment.
 fn void(log: &[u8]) -> usize {
     let pages = (SEGMENT..2 * SEGMENT).step_by(PAGE_BYTES).skip(1);
     pages.into_iter().find(|at| log[at + 4..].starts_with(b"LrdU") && log[at + 8] == 2).unwrap()
@@ -91,12 +91,12 @@ fn a_flip_where_no_record_lies_costs_no_item() {
     }
 }
 
-/// A key whose records have 48 bytes: as many as the header of a unit.
+/// A key whose records have 48 bytes, the same length as the header of a unit.
 fn key(n: u32) -> Vec<u8> {
     [b"k2345678".as_slice(), &n.to_be_bytes()].concat()
 }
 
-/// A key whose newest record begins a page inside a unit, and that page.
+/// Returns a key whose newest record begins a page inside a unit, and that page.
 fn at_page(log: &[u8], is_delete: bool) -> (Vec<u8>, usize) {
     let pages = (PAGE_BYTES..SEGMENT).step_by(PAGE_BYTES);
     let is_newest = |at: &usize| {
@@ -132,7 +132,7 @@ fn a_record_at_the_begin_of_a_page_is_not_taken_for_the_header_of_a_unit() {
         let disk = SimulatedDisk::new(1);
         changed(&disk, is_delete);
         let (victim, at) = at_page(&log(&disk, 1), is_delete);
-        // In the flags, so that the key is read.
+        // Damages the flags, so that the key is readable.
         flip(&disk, at + 12);
         let (accepted, said) = accept(open(&disk, EXTENTS));
         let (store, started) = accepted.unwrap();
@@ -146,7 +146,7 @@ fn an_export_knows_that_a_deleted_item_may_be_out_of_date() {
     let disk = SimulatedDisk::new(1);
     changed(&disk, true);
     let (victim, at) = at_page(&log(&disk, 1), true);
-    // In the key.
+    // Damages the key.
     flip(&disk, at + 33);
     let tier = Tier::open_existing(disk.open()).unwrap();
     let mut shown = Vec::new();
@@ -163,7 +163,7 @@ fn an_export_knows_that_a_deleted_item_may_be_out_of_date() {
 fn a_full_last_segment_is_no_damage() {
     let disk = SimulatedDisk::new(1);
     let (store, _) = start(&disk, EXTENTS, Durability::Sync);
-    // A unit of one page each.
+    // Each unit has one page.
     for n in 0..1023_u32 {
         put(&store, &n.to_le_bytes(), b"value").unwrap();
         assert_eq!(store.sync(), Durable::Yes);
@@ -181,7 +181,7 @@ fn a_full_last_segment_is_no_damage() {
 
 #[test]
 fn a_delayed_flush_stays_pending() {
-    // Its record is dropped, or it is in a header alone.
+    // The record of the delayed flush is dropped, or only a header has it.
     for items_before in [0, 100] {
         let disk = SimulatedDisk::new(1);
         let (store, _) = start(&disk, EXTENTS, Durability::Async);
@@ -194,7 +194,7 @@ fn a_delayed_flush_stays_pending() {
         sync(&store);
         disk.kill();
         drop(store);
-        // A value in the second segment. A third one follows.
+        // A value in the second segment. A third segment follows.
         flip(&disk, SEGMENT + 2_000_000);
         let (accepted, said) = accept(open(&disk, EXTENTS));
         let (store, _) = accepted.unwrap();
@@ -219,7 +219,7 @@ fn what_a_start_has_found_is_durable() {
         assert_eq!(store.sync(), Durable::Yes);
         disk.kill();
         drop(store);
-        // Starts that write nothing.
+        // These starts write nothing.
         let (store, _) = start(&disk, EXTENTS, Durability::Sync);
         if stops {
             assert_eq!(store.stop(STOP), 0);
@@ -275,7 +275,7 @@ fn each_flipped_bit_of_the_manifest_is_mended() {
     assert!(matches!(refused, OpenError::Manifest { .. }), "two bits: {refused}");
 }
 
-/// Its lease ends before segment numbers that the log has used since.
+/// A manifest whose lease ends before segment numbers that the log used later.
 #[test]
 fn an_older_manifest_is_refused() {
     for stops in [false, true] {

@@ -1,4 +1,5 @@
-//! Keys that the catalog cannot tell apart: of each pair both have the same tag in the same table.
+//! Keys that the catalog cannot distinguish: both keys of a pair have the same tag in the same
+//! table.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -7,13 +8,13 @@ use larder_tier::format::KeyHasher;
 
 use super::HASH_KEY;
 
-/// What the catalog files a key by: 12 bits of its table and a tag of 21.
+/// Returns the bits of a key in the catalog: 12 bits for the table and a tag of 21.
 fn filed_by(hasher: &KeyHasher, key: &[u8]) -> (u64, u64) {
     let low = hasher.identity(key) as u64;
     (low & 0xFFF, low >> 43)
 }
 
-/// Pairs of keys that share a tag, the same in each run.
+/// Returns pairs of keys that share a tag. They are the same in each run.
 pub(crate) fn pairs() -> &'static [[Vec<u8>; 2]] {
     static PAIRS: OnceLock<Vec<[Vec<u8>; 2]>> = OnceLock::new();
     PAIRS.get_or_init(|| {

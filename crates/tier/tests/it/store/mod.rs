@@ -1,8 +1,9 @@
-//! Threads change a store, on a disk that loses power in the middle of it: after each start every
-//! key has what was acknowledged last, or a later change that was in flight. After a clean stop it
-//! has what was recorded last.
+//! Threads change a store on a disk that may lose power at any time. After each start every key
+//! must have the last acknowledged change, or a later change that was in flight. After a clean stop
+//! it must have the last recorded change.
 //!
-//! A seed is a whole run: `LARDER_SEED=17` runs it alone, `LARDER_SEEDS=1000` runs that number.
+//! A seed is a complete run: `LARDER_SEED=17` runs only this seed, `LARDER_SEEDS=1000` runs that
+//! many.
 
 mod acceptance;
 mod bits;
@@ -30,10 +31,10 @@ use larder_tier::store::{Durability, Settings, Started, Store};
 use larder_tier::{Entropy, Tier, Wanted};
 use user::User;
 
-/// The second of all tests, as a Unix time.
+/// The current second in all tests, as a Unix time.
 const NOW: u64 = 1_790_000_000;
 
-/// The key of the hash that files keys.
+/// The key of the catalog's hash.
 const HASH_KEY: [u8; 16] = [2; 16];
 
 type TestStore = Store<SimulatedDirectory>;
@@ -67,21 +68,21 @@ fn start(disk: &SimulatedDisk, extents: u64, durability: Durability) -> (TestSto
     Store::start(open(disk, extents), settings(durability), &mut |_, _| ()).unwrap()
 }
 
-/// How a life ends.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The power is lost at any time.
     PowerLoss,
-    /// The power is lost in a call.
+    /// The power is lost during a call.
     PowerLossInCall,
-    /// By a stop.
+    /// A clean stop.
     Stop,
-    /// By a stop, in which the power may be lost.
+    /// A stop during which the power may be lost.
     BrokenStop,
 }
 
-/// Lets users work until the power is lost or the store stops. Returns how many segments were
-/// reclaimed, and whether an index is left; `None` if the power was lost in the stop.
+/// Runs users until the power is lost or the store stops. Returns how many segments were reclaimed,
+/// and whether an index exists; `None` if the power was lost during the stop.
 fn live(
     disk: &SimulatedDisk,
     users: &mut [User],

@@ -1,4 +1,4 @@
-//! What reclaim moves is found all the same, and what it drops stays dropped.
+//! Items that reclaim moves are still found, and items that it drops stay dropped.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use larder_tier::store::{Durability, Durable};
 use super::faults::{put, replace, value};
 use super::{NOW, TestStore, start};
 
-/// Overwrites one key until reclaim has met every segment that is there now. Reads nothing.
+/// Overwrites one key until reclaim has processed every current segment. Reads nothing.
 pub(crate) fn churn(store: &TestStore) {
     let before = store.statistics().reclaimed_segments;
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -42,7 +42,7 @@ fn a_flush_cancels_a_delayed_one_for_good() {
     let (store, _) = start(&disk, 8, Durability::Async);
     store.flush_at(NOW + 100, || ()).unwrap();
     store.flush(|| ()).unwrap();
-    // Nothing of either record is left in the log.
+    // Neither record is left in the log.
     churn(&store);
     drop(store);
     let (store, _) = start(&disk, 8, Durability::Async);

@@ -1,4 +1,4 @@
-//! Keys that share a tag are kept apart by what the disk says.
+//! The store distinguishes keys with the same tag by their records on the disk.
 
 use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::store::{Change, Durability, Durable, Known, Refusal};
@@ -42,7 +42,7 @@ fn a_resident_item_is_its_tags_only_record_or_the_disk_is_asked() {
     put(&store, one, b"1").unwrap();
     assert_eq!(store.put(&item(one, b"2"), &resident, &Known::default()), Ok(()));
     put(&store, other, b"3").unwrap();
-    // Two records have the tag: either could be the resident item's.
+    // Two records have the tag. Either could belong to the resident item.
     let ambiguous = store.put(&item(one, b"4"), &resident, &Known::default());
     assert_eq!(ambiguous, Err(Refusal::NeedsDisk));
     let known = store.find(one).unwrap().0;

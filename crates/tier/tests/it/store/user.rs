@@ -1,4 +1,4 @@
-//! A thread that changes keys of its own, and knows what each may have after a power loss.
+//! A thread that changes its own keys, and tracks which values each may have after a power loss.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ use super::{NOW, TestStore};
 
 const KEYS: u8 = 12;
 
-/// A state of a key: which write it holds.
+/// A state of a key: the number of its write.
 type State = Option<u32>;
 
 pub(crate) struct User {
     number: u8,
     rng: Rng,
     writes: u32,
-    /// What each key may have: the state that was acknowledged last, and all later ones.
+    /// The possible states of each key: the last acknowledged state, and all later ones.
     may_have: BTreeMap<u8, Vec<State>>,
-    /// The keys whose item the user's memory has.
+    /// The keys whose item is in the user's memory.
     resident: Vec<u8>,
 }
 
-/// The value of a write: its number, repeated. A few are long.
+/// Returns the value of a write: its number, repeated. A few values are long.
 fn value_of(write: u32) -> Vec<u8> {
     let len = match write % 16 {
         0 => 300_000,
@@ -49,12 +49,12 @@ impl User {
         Self { number, rng, writes: 0, may_have, resident: Vec::new() }
     }
 
-    /// Each key shares its tag with one of another user.
+    /// Each key shares its tag with a key of another user.
     fn key(&self, key: u8) -> &'static [u8] {
         let pair = &pairs()[usize::from(self.number % 3) * usize::from(KEYS) + usize::from(key)];
         match key.is_multiple_of(2) {
             true => &pair[0],
-            // The second of a pair whose first the next user has.
+            // The second key of a pair. The next user has the first one.
             false => {
                 let next = usize::from((self.number + 1) % 3) * usize::from(KEYS);
                 &pairs()[next + usize::from(key) - 1][1]
@@ -62,7 +62,7 @@ impl User {
         }
     }
 
-    /// Checks every key, and takes what it has for acknowledged: a start has synced it.
+    /// Checks every key. Its value counts as acknowledged, because a start has synced it.
     pub(crate) fn check_all_after_start(&mut self, store: &TestStore) {
         self.resident.clear();
         for key in 0..KEYS {
@@ -77,7 +77,7 @@ impl User {
         }
     }
 
-    /// Everything that was recorded is durable.
+    /// Marks all recorded changes as durable.
     pub(crate) fn note_all_durable(&mut self) {
         for states in self.may_have.values_mut() {
             states.drain(..states.len() - 1);
@@ -93,7 +93,7 @@ impl User {
         }))
     }
 
-    /// Works until the store fails.
+    /// Runs until the store fails.
     pub(crate) fn work(&mut self, store: &TestStore) {
         while self.step(store).is_ok() {}
     }
@@ -130,7 +130,11 @@ impl User {
             _ => {
                 let found = self.find(store, key)?;
                 let expected = *self.may_have[&key].last().unwrap();
-                assert_eq!(found, expected, "key {}/{key} is what was recorded last", self.number);
+                assert_eq!(
+                    found, expected,
+                    "key {}/{key} has the last recorded change",
+                    self.number
+                );
                 Ok(())
             }
         }
@@ -155,7 +159,7 @@ impl User {
                 }
                 Err(Refusal::Busy) => store.wait_for_progress(far()).map_err(drop)?,
                 Err(refusal @ (Refusal::Full | Refusal::Failed)) => {
-                    // Nothing happened.
+                    // Nothing was changed.
                     self.may_have.get_mut(&key).unwrap().pop();
                     return if refusal == Refusal::Full { Ok(()) } else { Err(()) };
                 }

@@ -1,4 +1,4 @@
-//! A walk shows each item once, whatever happens to it meanwhile.
+//! A walk shows each item once, whatever happens to the item during the walk.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use super::keys::pairs;
 use super::reclaim::churn;
 use super::{NOW, TestStore, start};
 
-/// Walks over everything. Returns the values by key, and what was not readable.
+/// Walks over all items. Returns the values by key, and the number of unreadable records.
 fn walk(store: &TestStore) -> (HashMap<Vec<u8>, Vec<u8>>, u64) {
     let (mut walk, mut read) = (store.walk(PLACES), Vec::new());
     let mut shown = HashMap::new();
@@ -34,12 +34,12 @@ fn walk(store: &TestStore) -> (HashMap<Vec<u8>, Vec<u8>>, u64) {
     }
 }
 
-/// The value of a key's turn: it says whose it is.
+/// Returns the value of a key in a turn. It contains the key.
 fn value_of(key: &[u8], turn: u32, len: usize) -> Vec<u8> {
     [&turn.to_le_bytes(), key].concat().into_iter().cycle().take(4 + len).collect()
 }
 
-/// True if this is a value that the key had at some turn.
+/// True if the key had this value in some turn.
 fn was_of(key: &[u8], value: &[u8]) -> bool {
     let turn = u32::from_le_bytes(value[..4].try_into().unwrap());
     value == value_of(key, turn, value.len() - 4)
@@ -113,7 +113,7 @@ fn what_the_disk_does_not_return_is_counted() {
     assert_eq!(walk(&store).0.len(), 2);
 }
 
-/// Ends the threads of a test, also if it fails.
+/// Stops the threads of a test, even if it fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -122,7 +122,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Writes keys again and again, never deletes them, so that reclaim is busy.
+/// Overwrites keys repeatedly, but never deletes them, to keep reclaim busy.
 fn write_on(store: &TestStore, writer: u32, is_over: &AtomicBool, mut rng: Rng) {
     let mut turn = 2;
     while !is_over.load(Ordering::Relaxed) {
